@@ -1,0 +1,18 @@
+"""hybridml_compiler: a graph in, a callable out. It knows operations, types and graphs, and nothing of Tensor or autograd.
+
+    ops/        the operation table: one row an op (infer, eager, lower, vjp, samples)
+      |
+    graph/      tensor-level IR: immutable hash-consed nodes, text, verifier, interpreter
+      |
+    passes/     graph -> graph: fold, simplify, canonicalise views, dead code
+      |
+    schedule/   graph -> kernels: fusion with reasons, memory plan
+      |
+    loops/      kernel -> loop nest over scalar expressions: text, verifier, interpreter, transcendental polynomials
+      |
+    backends/   loop nest -> LLVM IR
+      |
+    runtime/    LLVM IR -> running code: JIT, object cache, thread pool, native entry
+
+`pipeline.py` is the only file that orders these stages.
+"""

@@ -1,0 +1,103 @@
+"""The data types of the framework and how they combine (array API promotion, Python scalars weak as in PyTorch and JAX)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import DTypeError
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"i{n}") for n in (1, 2, 4, 8))
+uint8, uint16, uint32, uint64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
+float32, float64 = np.dtype("f4"), np.dtype("f8")
+
+_SHORT = {
+    bool_: "bool",
+    **{np.dtype(f"i{n}"): f"i{8 * n}" for n in (1, 2, 4, 8)},
+    **{np.dtype(f"u{n}"): f"u{8 * n}" for n in (1, 2, 4, 8)},
+    float32: "f32",
+    float64: "f64",
+}
+_BY_SHORT = {name: dtype for dtype, name in _SHORT.items()}
+ALL: tuple[np.dtype, ...] = tuple(_SHORT)
+_CANONICAL: dict[Any, np.dtype] = {d: d for d in ALL}
+
+# Kinds in promotion order: a value of a higher kind decides the dtype (int64 + float32 -> float32, as PyTorch and JAX;
+# NumPy's float64 there would silently double the cost of a float32 program).
+_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+
+_default_float = float32
+
+
+def default_float() -> np.dtype:
+    return _default_float
+
+
+def set_default_float(dtype: Any) -> None:
+    """dtype of float literals and of `zeros`, `ones`, ... when none is asked for. float32 or float64."""
+    global _default_float
+    new = canonical(dtype)
+    if new.kind != "f":
+        raise DTypeError(f"set_default_dtype: needs float32 or float64, got {new.name}")
+    _default_float = new
+
+
+def canonical(dtype: Any) -> np.dtype:
+    """The one dtype object for `dtype`, so that `is` compares dtypes (unpickled arrays carry copies). Errors name the fix."""
+    found = _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else None
+    if found is not None:
+        return found
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is not a data type; use one of {', '.join(d.name for d in ALL)}") from None
+    native = wanted.newbyteorder("=")
+    if native not in _CANONICAL:
+        raise DTypeError(f"dtype {wanted} is not supported; use one of {', '.join(d.name for d in ALL)}")
+    return _CANONICAL[native]
+
+
+def short(dtype: np.dtype) -> str:
+    return _SHORT[dtype]
+
+
+def from_short(name: str) -> np.dtype:
+    return _BY_SHORT[name]
+
+
+def is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f"
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    return dtype.kind in "iu"
+
+
+def of_scalar(value: bool | int | float) -> np.dtype:
+    """dtype of a Python scalar on its own: bool, int64 or the default float."""
+    if isinstance(value, bool):
+        return bool_
+    return int64 if isinstance(value, int) else _default_float
+
+
+def result_type(items: Sequence[tuple[np.dtype, bool]], what: str = "result_type") -> np.dtype:
+    """Common dtype of `(dtype, weak)` pairs: the highest kind decides; weak scalars only bring their kind.
+
+    >>> result_type([(int64, False), (float32, False)]).name
+    'float32'
+    >>> result_type([(int32, False), (float64, True)]).name
+    'float32'
+    """
+    strong = [d for d, weak in items if not weak]
+    rank = max(_KIND_RANK[d.kind] for d, _ in items)
+    deciding = [d for d in strong if _KIND_RANK[d.kind] == rank]
+    if deciding:
+        common = np.result_type(*deciding)
+        if _KIND_RANK[common.kind] != rank:  # int64 with uint64: NumPy answers float64
+            names = " and ".join(sorted({d.name for d in deciding}))
+            raise DTypeError(f"{what}: {names} have no common integer type; cast one of them with astype")
+        return canonical(common)
+    return (bool_, int64, _default_float)[rank]

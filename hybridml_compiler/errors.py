@@ -1,0 +1,84 @@
+"""Errors a user can meet: every message says what was asked, what was got, where in the user's code, and how to fix it.
+
+The same constructors are used by shape inference (`infer`) in both execution styles, which is why an eager and a traced
+program raise the same type with the same text.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from types import FrameType
+
+_PACKAGES = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
+    for name in ("hybridml", "hybridml_compiler")
+)
+_INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", "<dispatch")
+
+
+def is_internal(filename: str) -> bool:
+    """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
+    return filename.startswith(_PACKAGES) or filename.startswith("<dispatch") or filename.endswith(_INTERNAL_SUFFIXES)
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame that belongs to the user, or None when the framework was entered from nowhere."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def user_location() -> str:
+    """`file.py:12: y = x @ w` of the user's innermost line; empty when there is none."""
+    frame = user_frame()
+    return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
+
+
+def describe_line(filename: str, lineno: int) -> str:
+    source = linecache.getline(filename, lineno).strip()
+    short = os.path.basename(filename) if not filename.startswith("<") else filename
+    return f"{short}:{lineno}: {source}" if source else f"{short}:{lineno}"
+
+
+def with_location(message: str) -> str:
+    """Append the user's line to a message (once)."""
+    where = user_location()
+    return f"{message}\n  at {where}" if where and "\n  at " not in message else message
+
+
+class HybridmlError(Exception):
+    """Base of the framework's own errors; the user's line is appended to the message when it is raised."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
+class ShapeError(HybridmlError, ValueError):
+    """Shapes or axes that do not fit the operation."""
+
+
+class DTypeError(HybridmlError, TypeError):
+    """A data type that the operation does not take."""
+
+
+class OutOfBoundsError(HybridmlError, IndexError):
+    """An index outside of the axis it indexes."""
+
+
+class ArgumentError(HybridmlError, ValueError):
+    """An argument (not a shape) whose value the operation does not take."""
+
+
+class GradientError(HybridmlError, RuntimeError):
+    """A gradient that does not exist: no history, freed history, a value overwritten after it was saved."""
+
+
+class TraceError(HybridmlError, RuntimeError):
+    """Something in a traced function that a graph cannot hold."""
+
+
+class CompileError(HybridmlError, RuntimeError):
+    """The compiler broke its own rules; always a defect of hybridml, with the IR that shows it."""

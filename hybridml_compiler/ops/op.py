@@ -1,0 +1,140 @@
+"""Op: one row of the operation table. The row is the public function: calling it binds through its frontend.
+
+A row carries everything that the framework knows of an operation:
+
+  infer(*avals, **params) -> Aval        shape and dtype rule; raises the user-facing error. Inputs are already promoted.
+  eager(*arrays, **params) -> ndarray    the NumPy meaning (reference and small-array path)
+  lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i` is a tuple of int64 scalars
+  vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, in the framework's own ops
+  samples, error_samples                 the test inputs
+
+Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype` (keeps no
+data), or a parameter. The tape keeps exactly what the rules name. Rules never un-broadcast: the engine does it once.
+
+`lower` by kind:
+  elementwise, movement, creation, random, gather    returns the scalar at output index `i`
+  reduction, contraction                             the same, with `s.reduce(op, extents, body)`
+  scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
+  scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
+             `updates`; the kernel first copies `base`, then combines with `combine` in index order
+Loads are callables: `x(index_tuple) -> scalar`, with `.shape` and `.dtype`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ..aval import Aval
+
+Kind = Literal[
+    "elementwise", "movement", "creation", "random", "gather", "reduction", "contraction", "scan", "scatter"
+]
+# What an op takes. Integer inputs of a "float" op are promoted to the default float first.
+Accepts = Literal["any", "numeric", "float", "integer", "integral", "bool"]
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs of one generated test: arrays (or lists of arrays for a variadic op) and parameters.
+
+    `grad=False` keeps a sample out of the gradient checks (kinks, poles, integer inputs).
+    """
+
+    args: tuple[Any, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    grad: bool = True
+
+
+@dataclass(frozen=True)
+class ErrorSample:
+    """Inputs that must raise `error` with `match` (a plain substring) in the message, in both styles."""
+
+    args: tuple[Any, ...]
+    params: Mapping[str, Any]
+    error: type[Exception]
+    match: str
+
+
+class Op:
+    """A row. See the module docstring for the columns."""
+
+    __slots__ = (
+        "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fn", "infer", "inputs",
+        "kind", "lower", "method", "name", "needs", "operator", "params", "samples", "unify", "variadic", "vjp",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        *,
+        inputs: tuple[str, ...],
+        infer: Callable[..., Aval],
+        eager: Callable[..., Any],
+        lower: Callable[..., Any],
+        vjp: Sequence[Rule | None] = (),
+        samples: Callable[[np.random.Generator], Iterable[Sample]],
+        error_samples: Callable[[], Iterable[ErrorSample]] = tuple,
+        params: Mapping[str, Any] | None = None,
+        canon: Callable[..., dict[str, Any]] | None = None,
+        accepts: Accepts = "any",
+        unify: tuple[int, ...] | None = None,
+        variadic: bool = False,
+        combine: str = "add",
+        method: str | None = None,
+        operator: str | None = None,
+        doc: str = "",
+    ) -> None:
+        self.name, self.kind, self.inputs = name, kind, inputs
+        self.params: dict[str, Any] = dict(params or {})  # parameter name -> default; REQUIRED when there is none
+        self.infer, self.eager, self.lower = infer, eager, lower
+        self.vjp: tuple[Rule | None, ...] = tuple(vjp)
+        self.samples, self.error_samples = samples, error_samples
+        self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
+        self.accepts: Accepts = accepts
+        # Inputs that are brought to one dtype before the op runs; all of them for elementwise rows.
+        self.unify = unify if unify is not None else (tuple(range(len(inputs))) if kind == "elementwise" else ())
+        self.variadic = variadic  # the one input is a sequence of tensors
+        self.combine = combine
+        self.method = method  # name of the Tensor method, None for no method
+        self.operator = operator  # name of the Python operator slot: "add" -> __add__ (and __radd__)
+        self.doc = doc
+        # Per rule: the names it wants besides g, read once from its signature.
+        self.needs = tuple(
+            None if rule is None else tuple(p for p in inspect.signature(rule).parameters if p != "g")
+            for rule in self.vjp
+        )
+        self.differentiable = any(rule is not None for rule in self.vjp)
+        self.fn: Callable[..., Any] = self.on_arrays
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.fn(*args, **params)
+
+    def on_arrays(self, *args: Any, **params: Any) -> Any:
+        """The row without a frontend: NumPy arrays in, NumPy array out."""
+        return np.asarray(self.eager(*args, **self.with_defaults(params)))
+
+    def with_defaults(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.params, **params}
+
+    def canonical_params(self, avals: Sequence[Aval], params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as the graph stores them: defaults filled in, axes non-negative, everything hashable."""
+        full = self.with_defaults(params)
+        return full if self.canon is None else self.canon(*avals, **full)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()  # default of a parameter that must be given
