@@ -1,0 +1,68 @@
+# Every target makes the virtual environment it needs: `make test` and `make demo` work in a fresh clone on a machine
+# that has Python 3.11 or later, its venv module and a package index.  `make help` lists the targets.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+
+# The first interpreter that runs, is recent enough and can make an environment (some systems ship venv without pip).
+USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help install test demo check format bench golden notebooks docs size clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(RUN):
+	@test -n "$(PYTHON)" || { echo >&2 "hybridml needs Python 3.11 or later with its venv module and found none on PATH: \
+	install it (on Debian and Ubuntu: python3 and python3-venv), or name one with 'make PYTHON=/path/to/python'."; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+# One stamp an extra of pyproject.toml: an environment is brought up to date when the file changes.
+$(VENV)/.%: pyproject.toml | $(RUN)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+install: $(VENV)/.dev  ## the development environment, in .venv
+
+test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x")
+	$(RUN) -m pytest $(ARGS)
+
+demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
+	$(RUN) -m examples.demo $(ARGS)
+
+check: $(VENV)/.dev  ## lint, format, types and the tiny tests, in under 30 s
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q tests/test_tiny.py
+
+format: $(VENV)/.dev  ## rewrite the sources in the common format
+	$(RUN) -m ruff check --fix-only --quiet
+	$(RUN) -m ruff format
+
+bench: $(VENV)/.bench  ## time eager and traced beside PyTorch and JAX
+	$(RUN) -m benchmarks.compare $(ARGS)
+
+golden: $(VENV)/.dev  ## accept the present IR text as the expected one
+	$(RUN) -m pytest --update-golden $(ARGS)
+
+notebooks: $(VENV)/.dev  ## execute every notebook in place
+	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
+
+docs: $(VENV)/.dev  ## write the pages that are generated from the operation table
+	$(RUN) docs/generate.py
+
+size: $(RUN)  ## lines of code a folder, beside their budgets
+	@$(RUN) tests/size.py
+
+clean:  ## remove everything that the other targets made
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

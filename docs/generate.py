@@ -1,0 +1,83 @@
+"""Write the pages that come from the operation table (``make docs``), or say if one is out of date (``--check``)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hybridml_compiler.ops.op import REQUIRED
+from hybridml_compiler.ops.table import OPS
+
+DOCS = Path(__file__).parent
+HEADER = """\
+# Operations
+
+Generated from the operation table by `make docs`; do not edit. [Adding an op](adding_an_op.md) says how to write a row.
+"""
+
+
+class Row(Protocol):
+    """What a page needs of a row of ``hybridml_compiler.ops.table.OPS``."""
+
+    name: str
+    kind: str
+    doc: str
+    inputs: Sequence[str]
+    params: Mapping[str, Any]  # name -> default
+    vjp: Sequence[Any]  # one rule an input, None where there is no gradient
+
+
+def signature(row: Row) -> str:
+    """``sum(x, *, axis=None, keepdims=False)``; a parameter without a default stands by its name alone."""
+    params = [name if default is REQUIRED else f"{name}={default!r}" for name, default in row.params.items()]
+    return f"{row.name}({', '.join([*row.inputs, *(['*', *params] if params else [])])})"
+
+
+def gradient(row: Row) -> str:
+    """Which inputs have a gradient rule: all ("yes"), none ("no"), or their names."""
+    named = [f"`{name}`" for name, rule in zip(row.inputs, row.vjp, strict=False) if rule is not None]
+    if not named:
+        return "no"
+    return "yes" if len(named) == len(row.inputs) else ", ".join(named)
+
+
+def cell(text: str) -> str:
+    """A docstring's first paragraph as one table cell."""
+    return " ".join(text.strip().split("\n\n")[0].split()).replace("|", "\\|")
+
+
+def ops_page(table: Mapping[str, Row]) -> str:
+    kinds: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in table.values():
+        kinds[str(row.kind)].append(row)
+    parts = [HEADER, f"{len(table)} rows of {len(kinds)} kinds; fusion looks at the kind, never at the name."]
+    for kind, rows in kinds.items():
+        parts += [f"\n## {kind}\n", "| operation | meaning | gradient |", "|---|---|---|"]
+        for row in sorted(rows, key=lambda row: row.name):
+            parts.append(f"| `{signature(row)}` | {cell(row.doc)} | {gradient(row)} |")
+    return "\n".join(parts) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page, by its path."""
+    return {DOCS / "ops.md": ops_page(OPS)}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
+    check = parser.parse_args(arguments).check
+    stale = [(path, text) for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text]
+    for path, text in stale:
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        print(f"docs/{path.name}: {'out of date, run `make docs`' if check else 'written'}")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

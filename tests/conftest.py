@@ -1,0 +1,74 @@
+"""Shared by every test: an own compile cache, golden files, and the switch for slow tests."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# A deadline is a timing assertion; CI draws the same examples every time so that a failure there can be repeated.
+settings.register_profile("hybridml", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("hybridml")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hybridml")
+    group.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    group.addoption("--update-golden", action="store_true", help="run the golden tests alone and rewrite their files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test module is imported: nothing of the user's settings or cache reaches the tests, or is touched."""
+    cache = tempfile.TemporaryDirectory(prefix="hybridml-tests-", ignore_cleanup_errors=True)
+    config.add_cleanup(cache.cleanup)
+    os.environ["HYBRIDML_CACHE_DIR"] = cache.name
+    os.environ["MPLBACKEND"] = "Agg"
+    os.environ.pop("HYBRIDML_DEBUG", None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def wanted(item: pytest.Item) -> bool:
+        if config.getoption("--update-golden"):
+            return "golden" in getattr(item, "fixturenames", ())
+        return config.getoption("--slow") or item.get_closest_marker("slow") is None
+
+    deselected = [item for item in items if not wanted(item)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if wanted(item)]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare text with ``tests/golden/<name>.txt``: ``golden("gelu_chain", fn.ir)``.
+
+    ``--update-golden`` writes the file instead. A missing file fails, so that a new golden test is never empty.
+    """
+    update = request.config.getoption("--update-golden")
+
+    def check(name: str, text: str) -> None:
+        assert re.fullmatch(r"[\w-]+", name), f"golden name {name!r}: use letters, digits, '_' and '-' only"
+        path = GOLDEN / f"{name}.txt"
+        text = text.rstrip("\n") + "\n"
+        if update:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"{path.name} does not exist: run `make golden` and read what it wrote", pytrace=False)
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            diff = difflib.unified_diff(expected.splitlines(), text.splitlines(), path.name, "got", lineterm="")
+            pytest.fail(
+                "\n".join([*diff, "", "If the change is meant: `make golden`, and read the diff."]), pytrace=False
+            )
+
+    return check

@@ -1,0 +1,47 @@
+"""Lines of Python a folder, beside a budget: ``make size``. A folder over its budget wants a simpler idea first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LINES_A_FILE = 550
+
+BUDGETS = {
+    "hybridml": 9000,
+    "hybridml_compiler/ops": 4000,
+    "hybridml_compiler/graph": 1500,
+    "hybridml_compiler/passes": 1500,
+    "hybridml_compiler/schedule": 2000,
+    "hybridml_compiler/loops": 3000,
+    "hybridml_compiler/backends": 3500,
+    "hybridml_compiler/runtime": 2500,
+    "hybridml_compiler": 19000,
+    "tests": 12000,
+    "examples": 1500,
+    "benchmarks": 1500,
+}
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def measure(root: Path = ROOT) -> dict[str, tuple[int, int]]:
+    """Folder -> (files, lines)."""
+    found = {}
+    for folder in BUDGETS:
+        files = sorted((root / folder).rglob("*.py"))
+        found[folder] = len(files), sum(map(lines, files))
+    return found
+
+
+def main() -> None:
+    print(f"{'folder':<28}{'files':>7}{'lines':>8}{'budget':>8}")
+    for folder, (files, count) in measure().items():
+        over = "  over" if count > BUDGETS[folder] else ""
+        print(f"{folder:<28}{files:>7}{count:>8}{BUDGETS[folder]:>8}{over}")
+
+
+if __name__ == "__main__":
+    main()
