@@ -1,0 +1,364 @@
+"""The scalar instruction set: one table, the `Builder` protocol that rows and polynomials are written against, and the
+NumPy builder that is the living definition of every instruction.
+
+All float arithmetic is IEEE 754 round to nearest, without contraction and without reassociation; `fma` rounds once and
+appears only where it is written. Every backend that keeps to the table is therefore bit-equal to `NumpyBuilder`.
+
+A builder's values are its own affair (arrays here, SSA names in a code generator); they know their dtype through
+`s.dtype(v)`. Operands of an instruction have one dtype: there is no implicit promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..dtypes import bool_, canonical, float32
+from ..errors import DTypeError
+
+Number = bool | int | float
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One row of the table. `kinds`: dtype kinds (b, i, u, f) of the operands; `result`: how the result dtype follows:
+    `same` (as the operands), `bool`, `asked` (the dtype given), `branch` (as the second operand)."""
+
+    name: str
+    arity: int
+    kinds: str
+    result: str
+    meaning: str
+
+
+ISA: dict[str, Instruction] = {
+    row.name: row
+    for row in (
+        Instruction("const", 0, "biuf", "asked", "the number, rounded to dtype"),
+        Instruction("add", 2, "iuf", "same", "a + b; integers wrap"),
+        Instruction("sub", 2, "iuf", "same", "a - b; integers wrap"),
+        Instruction("mul", 2, "iuf", "same", "a * b; integers wrap"),
+        Instruction("div", 2, "f", "same", "a / b"),
+        Instruction("fma", 3, "f", "same", "a * b + c, rounded once"),
+        Instruction("neg", 1, "iuf", "same", "-a (flips the sign bit of floats, wraps integers)"),
+        Instruction("abs", 1, "iuf", "same", "|a| (clears the sign bit of floats; |INT_MIN| wraps to INT_MIN)"),
+        Instruction("floordiv", 2, "iuf", "same", "floor(a / b) as Python; integers: x // 0 = 0, INT_MIN // -1 wraps"),
+        Instruction("mod", 2, "iuf", "same", "a - floordiv(a, b) * b with the sign of b; integers: x % 0 = 0"),
+        Instruction("minimum", 2, "biuf", "same", "a if a < b or a is nan, else b (nan if either is; of two zeros, b)"),
+        Instruction("maximum", 2, "biuf", "same", "a if a > b or a is nan, else b (nan if either is; of two zeros, b)"),
+        Instruction("sqrt", 1, "f", "same", "square root, exactly rounded"),
+        Instruction("floor", 1, "f", "same", "largest integer <= a"),
+        Instruction("ceil", 1, "f", "same", "smallest integer >= a"),
+        Instruction("trunc", 1, "f", "same", "a without its fraction"),
+        Instruction("rint", 1, "f", "same", "nearest integer, ties to even"),
+        Instruction("copysign", 2, "f", "same", "|a| with the sign bit of b"),
+        Instruction("eq", 2, "biuf", "bool", "a == b; false if either is nan"),
+        Instruction("ne", 2, "biuf", "bool", "a != b; true if either is nan"),
+        Instruction("lt", 2, "biuf", "bool", "a < b; false if either is nan"),
+        Instruction("le", 2, "biuf", "bool", "a <= b; false if either is nan"),
+        Instruction("gt", 2, "biuf", "bool", "a > b; false if either is nan"),
+        Instruction("ge", 2, "biuf", "bool", "a >= b; false if either is nan"),
+        Instruction("and_", 2, "biu", "same", "bitwise and"),
+        Instruction("or_", 2, "biu", "same", "bitwise or"),
+        Instruction("xor", 2, "biu", "same", "bitwise exclusive or"),
+        Instruction("not_", 1, "biu", "same", "bitwise complement"),
+        Instruction("shl", 2, "iu", "same", "a << b; 0 when b is negative or not less than the width"),
+        Instruction("shr", 2, "iu", "same", "a >> b, keeping the sign; over-wide b: 0, or -1 for negative a"),
+        Instruction("select", 3, "biuf", "branch", "b where the bool a holds, else c"),
+        Instruction("cast", 1, "biuf", "asked", "the value in dtype; float to int truncates; out of range: any value"),
+        Instruction("bitcast", 1, "iuf", "asked", "the bits read as dtype, which has the same width"),
+        Instruction("table", 1, "iu", "asked", "the index-th of constant values; the index must be in range"),
+        Instruction("rarely", 3, "biuf", "branch", "select(a, b(), c); b is evaluated only if some lane needs it"),
+    )
+}
+
+
+def result_dtype(name: str, operands: tuple[np.dtype, ...], dtype: np.dtype | None = None) -> np.dtype:
+    """The dtype of instruction `name` on operands of these dtypes; `dtype` is the one asked for (const, cast, ...).
+
+    Raises DTypeError when the instruction does not take such operands.
+
+    >>> result_dtype("lt", (float32, float32)).name
+    'bool'
+    """
+    row = ISA[name]
+    if len(operands) != row.arity:
+        raise DTypeError(f"{name} takes {row.arity} operands, got {len(operands)}")
+    values = operands[1:] if row.result == "branch" else operands
+    if row.result == "branch" and operands[0] != bool_:
+        raise DTypeError(f"{name}: the condition must be bool, got {operands[0].name}")
+    if len(set(values)) > 1 or any(v.kind not in row.kinds for v in values):
+        got = ", ".join(v.name for v in values)
+        raise DTypeError(f"{name} takes operands of one dtype of kind {'/'.join(row.kinds)}, got {got}; cast first")
+    if row.result == "asked":
+        if dtype is None:
+            raise DTypeError(f"{name} needs the result dtype")
+        if name == "bitcast" and dtype.itemsize != values[0].itemsize:
+            raise DTypeError(f"bitcast needs equal widths, got {values[0].name} to {dtype.name}")
+        return dtype
+    return bool_ if row.result == "bool" else values[0]
+
+
+V = TypeVar("V")
+
+
+class Builder(Protocol[V]):
+    """What a backend offers: one method an instruction of `ISA`, where the meanings are."""
+
+    def dtype(self, v: V) -> np.dtype: ...
+    def const(self, value: Number, dtype: np.dtype) -> V: ...
+    def add(self, a: V, b: V) -> V: ...
+    def sub(self, a: V, b: V) -> V: ...
+    def mul(self, a: V, b: V) -> V: ...
+    def div(self, a: V, b: V) -> V: ...
+    def fma(self, a: V, b: V, c: V) -> V: ...
+    def neg(self, a: V) -> V: ...
+    def abs(self, a: V) -> V: ...
+    def floordiv(self, a: V, b: V) -> V: ...
+    def mod(self, a: V, b: V) -> V: ...
+    def minimum(self, a: V, b: V) -> V: ...
+    def maximum(self, a: V, b: V) -> V: ...
+    def sqrt(self, a: V) -> V: ...
+    def floor(self, a: V) -> V: ...
+    def ceil(self, a: V) -> V: ...
+    def trunc(self, a: V) -> V: ...
+    def rint(self, a: V) -> V: ...
+    def copysign(self, a: V, b: V) -> V: ...
+    def eq(self, a: V, b: V) -> V: ...
+    def ne(self, a: V, b: V) -> V: ...
+    def lt(self, a: V, b: V) -> V: ...
+    def le(self, a: V, b: V) -> V: ...
+    def gt(self, a: V, b: V) -> V: ...
+    def ge(self, a: V, b: V) -> V: ...
+    def and_(self, a: V, b: V) -> V: ...
+    def or_(self, a: V, b: V) -> V: ...
+    def xor(self, a: V, b: V) -> V: ...
+    def not_(self, a: V) -> V: ...
+    def shl(self, a: V, b: V) -> V: ...
+    def shr(self, a: V, b: V) -> V: ...
+    def select(self, c: V, a: V, b: V) -> V: ...
+    def cast(self, x: V, dtype: np.dtype) -> V: ...
+    def bitcast(self, x: V, dtype: np.dtype) -> V: ...
+    def table(self, values: tuple[Number, ...], index: V, dtype: np.dtype) -> V: ...
+    def rarely(self, cond: V, slow: Callable[[], V], fast: V) -> V: ...
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _quiet(f: F) -> F:
+    """Lanes that a select drops may overflow or be invalid; the flags mean nothing here."""
+    wrapped: F = np.errstate(all="ignore")(f)
+    return wrapped
+
+
+class NumpyBuilder:
+    """Every instruction on NumPy arrays (or scalars), with broadcasting. The definition that backends are tested by.
+
+    >>> s = NumpyBuilder()
+    >>> x = np.array([1.0, 4.0], np.float32)
+    >>> s.add(s.sqrt(x), s.const(0.5, s.dtype(x)))
+    array([1.5, 2.5], dtype=float32)
+    """
+
+    def dtype(self, v: Array) -> np.dtype:
+        return canonical(v.dtype)
+
+    @_quiet
+    def const(self, value: Number, dtype: np.dtype) -> Array:
+        return np.array(value, dtype)
+
+    @_quiet
+    def add(self, a: Array, b: Array) -> Array:
+        return np.add(a, b)
+
+    @_quiet
+    def sub(self, a: Array, b: Array) -> Array:
+        return np.subtract(a, b)
+
+    @_quiet
+    def mul(self, a: Array, b: Array) -> Array:
+        return np.multiply(a, b)
+
+    @_quiet
+    def div(self, a: Array, b: Array) -> Array:
+        return np.divide(a, b)
+
+    @_quiet
+    def fma(self, a: Array, b: Array, c: Array) -> Array:
+        return fma32(a, b, c) if a.dtype == float32 else fma64(a, b, c)
+
+    @_quiet
+    def neg(self, a: Array) -> Array:
+        return np.negative(a)
+
+    @_quiet
+    def abs(self, a: Array) -> Array:
+        return np.absolute(a)
+
+    @_quiet
+    def floordiv(self, a: Array, b: Array) -> Array:
+        return np.floor_divide(a, b)
+
+    @_quiet
+    def mod(self, a: Array, b: Array) -> Array:
+        return np.mod(a, b)
+
+    def minimum(self, a: Array, b: Array) -> Array:
+        return np.where((a < b) | (a != a), a, b)
+
+    def maximum(self, a: Array, b: Array) -> Array:
+        return np.where((a > b) | (a != a), a, b)
+
+    @_quiet
+    def sqrt(self, a: Array) -> Array:
+        return np.sqrt(a)
+
+    def floor(self, a: Array) -> Array:
+        return np.floor(a)
+
+    def ceil(self, a: Array) -> Array:
+        return np.ceil(a)
+
+    def trunc(self, a: Array) -> Array:
+        return np.trunc(a)
+
+    def rint(self, a: Array) -> Array:
+        return np.rint(a)
+
+    def copysign(self, a: Array, b: Array) -> Array:
+        return np.copysign(a, b)
+
+    def eq(self, a: Array, b: Array) -> Array:
+        return np.equal(a, b)
+
+    def ne(self, a: Array, b: Array) -> Array:
+        return np.not_equal(a, b)
+
+    def lt(self, a: Array, b: Array) -> Array:
+        return np.less(a, b)
+
+    def le(self, a: Array, b: Array) -> Array:
+        return np.less_equal(a, b)
+
+    def gt(self, a: Array, b: Array) -> Array:
+        return np.greater(a, b)
+
+    def ge(self, a: Array, b: Array) -> Array:
+        return np.greater_equal(a, b)
+
+    def and_(self, a: Array, b: Array) -> Array:
+        return np.bitwise_and(a, b)
+
+    def or_(self, a: Array, b: Array) -> Array:
+        return np.bitwise_or(a, b)
+
+    def xor(self, a: Array, b: Array) -> Array:
+        return np.bitwise_xor(a, b)
+
+    def not_(self, a: Array) -> Array:
+        return np.bitwise_not(a)
+
+    def shl(self, a: Array, b: Array) -> Array:
+        return np.left_shift(a, b)
+
+    def shr(self, a: Array, b: Array) -> Array:
+        return np.right_shift(a, b)
+
+    def select(self, c: Array, a: Array, b: Array) -> Array:
+        return np.where(c, a, b)
+
+    @_quiet
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.astype(dtype)
+
+    def bitcast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.view(dtype)
+
+    def table(self, values: tuple[Number, ...], index: Array, dtype: np.dtype) -> Array:
+        if np.any((index < 0) | (index >= len(values))):
+            raise IndexError(f"table of {len(values)} values: index {np.min(index)}..{np.max(index)}; mask the index")
+        return np.array(values, dtype)[index]
+
+    @_quiet
+    def rarely(self, cond: Array, slow: Callable[[], Array], fast: Array) -> Array:
+        """Both sides are pure, so where no lane asks for `slow` it need not run; otherwise it runs on all lanes."""
+        return np.where(cond, slow(), fast) if np.any(cond) else np.where(cond, fast, fast)
+
+
+def _nudge_to_odd(value: Array, error: Array) -> Array:
+    """Round to odd: `value`, a float64 sum rounded to nearest, moved a unit towards its exact `error` if it is even."""
+    bits = value.view(np.int64)
+    step = np.where((error > 0) == (value > 0), 1, -1)
+    inexact_even = (error != 0) & (bits & 1 == 0) & np.isfinite(value)
+    return np.where(inexact_even, bits + step, bits).view(np.float64)
+
+
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of float32, rounded once. The product is exact in float64; the sum, rounded to odd in float64, rounds
+    to float32 as the exact value would (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
+    product = np.multiply(a, b, dtype=np.float64)
+    total = np.add(product, c, dtype=np.float64)
+    # Only a sum on a midpoint of two float32 can round twice: its last 28 bits are zero. Two ufuncs settle most calls.
+    if np.any(total.view(np.int64) & 0x0FFFFFFF == 0):
+        back = total - product
+        total = _nudge_to_odd(total, (product - (total - back)) + (c - back))
+    return np.asarray(total).astype(np.float32)
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Sum and exact error (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def _split(a: Array) -> tuple[Array, Array]:
+    """High and low 26 bits (Veltkamp)."""
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of float64, rounded once (Boldo and Melquiond; exact product by Dekker).
+
+    The error-free steps hold while nothing overflows or underflows on the way; the few lanes near the ends of the
+    exponent range are computed with fractions, so the result is exactly rounded everywhere."""
+    a, b, c = np.broadcast_arrays(np.asarray(a), np.asarray(b), np.asarray(c))
+    size = np.maximum(np.abs(a), np.abs(b))
+    plain = np.where(np.isfinite(size) & ~np.isfinite(c), c, a * b + c)  # a product that overflows is still finite
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
+    product = a * b
+    product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    low, lowest = _two_sum(c, product_error)
+    high, middle = _two_sum(product, low)
+    tail, tail_error = _two_sum(lowest, middle)
+    result = high + _nudge_to_odd(tail, tail_error)
+
+    limit = 2.0**990
+    finite = np.isfinite(size) & np.isfinite(c)
+    tiny = (np.abs(product) < 2.0**-960) & (np.abs(c) < 2.0**-800) & (a != 0) & (b != 0)
+    edge = finite & (tiny | (size > limit) | (np.abs(product) > limit) | (np.abs(c) > limit))
+    # plain has the sign of an exact zero, and every inf and nan
+    result = np.where(finite & (result != 0), result, plain)
+    if np.any(edge):
+        result[edge] = [_fma_exact(*t) for t in zip(a[edge].tolist(), b[edge].tolist(), c[edge].tolist(), strict=True)]
+    return result
+
+
+def _fma_exact(a: float, b: float, c: float) -> float:
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    try:
+        rounded = float(exact)  # int / int is correctly rounded, subnormals included
+    except OverflowError:
+        rounded = float("inf")
+    return float(np.copysign(rounded, 1.0 if exact > 0 else -1.0))
