@@ -1,9 +1,9 @@
 """Object code between processes: a content-addressed cache, memory first and then disk.
 
 An entry is a file `<directory>/objects/<2 hex>/<64 hex>` holding magic, sha256(key + payload), payload. Writers use a
-temporary file and `os.replace`, so concurrent writers of a key leave one whole entry and a reader never sees half of one.
-Whatever is not a whole entry of that key (truncated, damaged, renamed, foreign) is reported once, removed and computed
-again: the cache can cost time, never a crash or a wrong answer.
+temporary file and `os.replace`, so concurrent writers of a key leave one whole entry and a reader never sees half of
+one. Whatever is not a whole entry of that key (truncated, damaged, renamed, foreign) is reported once, removed and
+computed again: the cache can cost time, never a crash or a wrong answer.
 
 `HYBRIDML_CACHE_DIR` names the directory; "0" or "off" keeps the cache in memory only.
 """
@@ -148,8 +148,8 @@ class ObjectCache:
 
     def _memory_only(self, reason: str) -> None:
         _warn(
-            f"the object cache directory {self.directory} {reason}; compiled code is kept in memory only and every process "
-            f"compiles again. Point {ENVIRONMENT} at a directory of your own ({ENVIRONMENT}=off silences this)."
+            f"the object cache directory {self.directory} {reason}; compiled code is kept in memory only, and every "
+            f"process compiles again. Point {ENVIRONMENT} at a directory of your own ({ENVIRONMENT}=off silences this)."
         )
         self.directory = None
 
@@ -177,8 +177,8 @@ class ObjectCache:
         if not raw.startswith(MAGIC) or raw[len(MAGIC) : len(MAGIC) + DIGEST] != _digest(name, data):
             _remove(path)
             _warn(
-                f"the object cache entry {path} is damaged or not ours ({len(raw)} bytes); it was removed and is compiled "
-                "again. Nothing needs to be done; if this repeats, check the disk or delete the directory."
+                f"the object cache entry {path} is damaged or not ours ({len(raw)} bytes); it was removed, its code is "
+                "compiled again. Nothing needs to be done; if this repeats, check the disk or delete the directory."
             )
             return None
         if age > PRUNE_EVERY:  # the time stamp is the time of last use, to within a day, at no cost for a hot entry
