@@ -41,7 +41,8 @@ def get_num_threads() -> int:
 def set_num_threads(count: int) -> None:
     """Share parallel loops among `count` threads from now on, in code that is linked already too.
 
-    Raises TypeError for what is not an integer and ValueError unless 1 <= count <= 512. Waits for a parallel loop that is running.
+    Waits for a parallel loop that is running. Raises TypeError for what is not an integer, and ValueError unless
+    1 <= count <= 512.
 
         >>> set_num_threads(1)
         >>> get_num_threads()
