@@ -31,9 +31,7 @@ import numpy as np
 
 from ..aval import Aval
 
-Kind = Literal[
-    "elementwise", "movement", "creation", "random", "gather", "reduction", "contraction", "scan", "scatter"
-]
+Kind = Literal["elementwise", "movement", "creation", "random", "gather", "reduction", "contraction", "scan", "scatter"]
 # What an op takes. Integer inputs of a "float" op are promoted to the default float first.
 Accepts = Literal["any", "numeric", "float", "integer", "integral", "bool"]
 Rule = Callable[..., Any]

@@ -1,0 +1,273 @@
+"""Rows that make an array from nothing but parameters, and the triangle rows.
+
+`zeros` and `ones` are calls of `full`. Float sequences are computed in float64 and rounded once, so that
+`arange(0, 1, 0.1)` has the same bits in both styles.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..aval import Aval
+from ..errors import ArgumentError, ShapeError
+from .indexing import Index, Load, Scalar
+from .op import REQUIRED, Op
+from .samples import cases, fails
+from .shapes import integer, shape_tuple
+
+Number = bool | int | float
+
+
+def number(name: str, what: str, value: Any) -> Number:
+    """A Python number from a Python or NumPy one: parameters of the graph are hashable and print alike."""
+    found = value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
+    if not isinstance(found, bool | int | float):
+        raise ArgumentError(f"{name}: {what} must be a number, got {value!r}; use float() or int()")
+    return found
+
+
+def number_dtype(dtype: Any, *values: Number) -> np.dtype:
+    """The dtype asked for, else that of the highest kind among the numbers."""
+    if dtype is not None:
+        return dtypes.canonical(dtype)
+    return dtypes.result_type([(dtypes.of_scalar(v), True) for v in values])
+
+
+# ---------------------------------------------------------------- full
+
+
+def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
+    fill = number("full", "value", value)
+    wanted = number_dtype(dtype, fill)
+    if wanted.kind in "iu" and not (math.isfinite(fill) and np.iinfo(wanted).min <= fill <= np.iinfo(wanted).max):
+        raise ArgumentError(f"full: {wanted.name} cannot hold {fill}; use a float dtype or a value in its range")
+    return {"shape": shape_tuple("full", shape), "value": wanted.type(fill).item(), "dtype": wanted}
+
+
+def _full_eager(shape: Any, value: Any, dtype: Any) -> np.ndarray:
+    p = _full_canon(shape, value, dtype)
+    return np.full(p["shape"], p["value"], p["dtype"])
+
+
+def _full_infer(shape: Any, value: Any, dtype: Any) -> Aval:
+    p = _full_canon(shape, value, dtype)
+    return Aval(p["shape"], p["dtype"])
+
+
+full = Op(
+    "full",
+    "creation",
+    inputs=(),
+    params={"shape": REQUIRED, "value": REQUIRED, "dtype": None},
+    canon=_full_canon,
+    infer=_full_infer,
+    eager=_full_eager,
+    lower=lambda s, i, shape, value, dtype: s.const(value, dtype),
+    samples=cases(
+        ((), {"shape": (3, 4), "value": 0.0}),
+        ((), {"shape": (), "value": True}),
+        ((), {"shape": 3, "value": 7, "dtype": "uint8"}),
+        ((), {"shape": (2, 0), "value": float("nan"), "dtype": "float64"}),
+        ((), {"shape": (2,), "value": float("-inf"), "dtype": "float32"}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (
+        fails(ShapeError, "full: a size cannot be negative", shape=(2, -1), value=0.0),
+        fails(ArgumentError, "full: value must be a number", shape=(2,), value="0"),
+        fails(ArgumentError, "full: uint8 cannot hold -1", shape=(2,), value=-1, dtype="uint8"),
+        fails(ArgumentError, "full: shape must be an integer", shape=(2.5,), value=0.0),
+    ),
+    doc="An array of `shape` filled with the number `value`; without `dtype`, that of the number's kind.",
+)
+
+# ---------------------------------------------------------------- arange, linspace
+
+
+def _arange_canon(start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any]:
+    if stop is None:
+        start, stop = 0, start
+    first, last, by = (number("arange", n, v) for n, v in (("start", start), ("stop", stop), ("step", step)))
+    if by == 0:
+        raise ArgumentError("arange: step must not be 0; use a positive or negative step")
+    if not all(map(math.isfinite, (first, last, by))):
+        raise ArgumentError(f"arange: needs finite numbers, got start={first}, stop={last}, step={by}")
+    return {"start": first, "stop": last, "step": by, "dtype": number_dtype(dtype, first, last, by)}
+
+
+def _arange_size(start: Number, stop: Number, step: Number) -> int:
+    if all(isinstance(v, int) for v in (start, stop, step)):
+        return len(range(int(start), int(stop), int(step)))
+    return max(0, math.ceil((stop - start) / step))
+
+
+def _arange_infer(start: Any, stop: Any, step: Any, dtype: Any) -> Aval:
+    p = _arange_canon(start, stop, step, dtype)
+    return Aval((_arange_size(p["start"], p["stop"], p["step"]),), p["dtype"])
+
+
+def _arange_eager(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray:
+    p = _arange_canon(start, stop, step, dtype)
+    first, by = p["start"], p["step"]
+    wide = dtypes.int64 if isinstance(first, int) and isinstance(by, int) else dtypes.float64
+    positions = np.arange(_arange_size(first, p["stop"], by), dtype=wide)
+    return np.asarray((positions * wide.type(by) + wide.type(first)).astype(p["dtype"]))
+
+
+def _arange_lower(s: Any, i: Index, start: Number, stop: Number, step: Number, dtype: np.dtype) -> Scalar:
+    wide = dtypes.int64 if isinstance(start, int) and isinstance(step, int) else dtypes.float64
+    scaled = s.mul(s.cast(i[0], wide), s.const(step, wide))
+    return s.cast(s.add(scaled, s.const(start, wide)), dtype)
+
+
+arange = Op(
+    "arange",
+    "creation",
+    inputs=(),
+    params={"start": REQUIRED, "stop": None, "step": 1, "dtype": None},
+    canon=_arange_canon,
+    infer=_arange_infer,
+    eager=_arange_eager,
+    lower=_arange_lower,
+    samples=cases(
+        ((), {"start": 7}),
+        ((), {"start": 2, "stop": 17, "step": 3, "dtype": "float32"}),
+        ((), {"start": 5, "stop": -5, "step": -2}),
+        ((), {"start": 0.0, "stop": 1.0, "step": 0.1}),
+        ((), {"start": 3, "stop": 3}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (
+        fails(ArgumentError, "arange: step must not be 0", start=0, stop=3, step=0),
+        fails(ArgumentError, "arange: needs finite numbers", start=0.0, stop=float("inf")),
+    ),
+    doc="start, start + step, ... up to but without stop; `arange(n)` counts from 0. "
+    "Element i is start + i * step in float64 (not NumPy's rounded step), so no error builds up.",
+)
+
+
+def _linspace_canon(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any) -> dict[str, Any]:
+    count = integer("linspace", "num", num)
+    if count < 0:
+        raise ArgumentError(f"linspace: num must be 0 or more, got {count}")
+    ends = {"start": float(number("linspace", "start", start)), "stop": float(number("linspace", "stop", stop))}
+    wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+    return {**ends, "num": count, "endpoint": bool(endpoint), "dtype": wanted}
+
+
+def _linspace_infer(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any) -> Aval:
+    p = _linspace_canon(start, stop, num, endpoint, dtype)
+    return Aval((p["num"],), p["dtype"])
+
+
+def _linspace_step(start: float, stop: float, num: int, endpoint: bool) -> float:
+    return (stop - start) / max(1, num - 1 if endpoint else num)
+
+
+def _linspace_eager(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any) -> np.ndarray:
+    p = _linspace_canon(start, stop, num, endpoint, dtype)
+    first, last, n = p["start"], p["stop"], p["num"]
+    out = np.arange(n, dtype="f8") * _linspace_step(first, last, n, p["endpoint"]) + first
+    if p["endpoint"] and n > 1:
+        out[-1] = last
+    return out.astype(p["dtype"])
+
+
+def _linspace_lower(s: Any, i: Index, start: float, stop: float, num: int, endpoint: bool, dtype: np.dtype) -> Scalar:
+    f8 = dtypes.float64
+    step = s.const(_linspace_step(start, stop, num, endpoint), f8)
+    value = s.add(s.mul(s.cast(i[0], f8), step), s.const(start, f8))
+    if endpoint and num > 1:
+        value = s.select(s.eq(i[0], num - 1), s.const(stop, f8), value)
+    return s.cast(value, dtype)
+
+
+linspace = Op(
+    "linspace",
+    "creation",
+    inputs=(),
+    params={"start": REQUIRED, "stop": REQUIRED, "num": 50, "endpoint": True, "dtype": None},
+    canon=_linspace_canon,
+    infer=_linspace_infer,
+    eager=_linspace_eager,
+    lower=_linspace_lower,
+    samples=cases(
+        ((), {"start": 0.0, "stop": 1.0, "num": 17}),
+        ((), {"start": 3, "stop": -1, "num": 5, "endpoint": False, "dtype": "float64"}),
+        ((), {"start": 2.0, "stop": 4.0, "num": 1}),
+        ((), {"start": 2.0, "stop": 4.0, "num": 0}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (fails(ArgumentError, "linspace: num must be 0 or more", start=0.0, stop=1.0, num=-1),),
+    doc="`num` evenly spaced numbers from start to stop (with `endpoint`, stop itself, exactly), computed in float64.",
+)
+
+# ---------------------------------------------------------------- eye and triangles
+
+
+def _eye_canon(n: Any, m: Any, k: Any, dtype: Any) -> dict[str, Any]:
+    rows = integer("eye", "n", n)
+    shape = shape_tuple("eye", (rows, rows if m is None else m))
+    wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+    return {"n": shape[0], "m": shape[1], "k": integer("eye", "k", k), "dtype": wanted}
+
+
+def _eye_infer(n: Any, m: Any, k: Any, dtype: Any) -> Aval:
+    p = _eye_canon(n, m, k, dtype)
+    return Aval((p["n"], p["m"]), p["dtype"])
+
+
+eye = Op(
+    "eye",
+    "creation",
+    inputs=(),
+    params={"n": REQUIRED, "m": None, "k": 0, "dtype": None},
+    canon=_eye_canon,
+    infer=_eye_infer,
+    eager=lambda n, m, k, dtype: np.eye(n, m, k, dtype=dtypes.default_float() if dtype is None else dtype),
+    lower=lambda s, i, n, m, k, dtype: s.cast(s.eq(s.add(i[0], k), i[1]), dtype),
+    samples=cases(
+        ((), {"n": 3}),
+        ((), {"n": 3, "m": 5, "k": 1, "dtype": "int64"}),
+        ((), {"n": 4, "m": 2, "k": -1, "dtype": "bool"}),
+        ((), {"n": 0}),
+        dtypes="f8",
+    ),
+    error_samples=lambda: (fails(ShapeError, "eye: a size cannot be negative", n=-1),),
+    doc="The n x m matrix (square without `m`) with ones on diagonal `k` and zeros elsewhere.",
+)
+
+
+def _triangle(name: str, kept: str, numpy_function: Any, words: str) -> Op:
+    def infer(x: Aval, k: Any) -> Aval:
+        if x.ndim < 2:
+            raise ShapeError(f"{name}: needs at least 2 dimensions, got {x}; reshape it to a matrix")
+        return Aval(x.shape, x.dtype)
+
+    def lower(s: Any, i: Index, x: Load, k: int) -> Scalar:
+        return s.select(getattr(s, kept)(i[-1], s.add(i[-2], k)), x(i), s.const(0, x.dtype))
+
+    return Op(
+        name,
+        "movement",
+        inputs=("x",),
+        params={"k": 0},
+        canon=lambda x, k: {"k": integer(name, "k", k)},
+        infer=infer,
+        eager=numpy_function,
+        lower=lower,
+        vjp=(lambda g, k: getattr(g, name)(k=k),),
+        samples=cases(([(4, 4)], {}), ([(2, 3, 5)], {"k": 1}), ([(5, 3)], {"k": -2}), ([(0, 3)], {})),
+        error_samples=lambda: (fails(ShapeError, f"{name}: needs at least 2 dimensions", (3,)),),
+        method=name,
+        doc=f"The matrices of the last two axes, with zeros {words} diagonal `k`.",
+    )
+
+
+tril = _triangle("tril", "le", np.tril, "above")
+triu = _triangle("triu", "ge", np.triu, "below")
+
+ROWS = (full, arange, linspace, eye, tril, triu)

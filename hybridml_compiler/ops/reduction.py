@@ -1,0 +1,413 @@
+"""Reductions over one, several or all axes, and the running sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..aval import Aval
+from ..errors import ArgumentError, ShapeError
+from . import movement
+from .indexing import Index, Load, Scalar
+from .op import Op
+from .samples import Samples, cases, fails
+from .shapes import Shape, axes_tuple, axis_index, reduced
+
+# Every reduction runs on these: last, first, several and all axes, sizes 1 and 0, kept and dropped.
+_CASES: tuple[tuple[list[Any], dict[str, Any]], ...] = (
+    ([(3, 17)], {"axis": -1}),
+    ([(17, 3)], {"axis": 0, "keepdims": True}),
+    ([(2, 3, 4)], {"axis": (0, 2)}),
+    ([(2, 3, 4)], {}),
+    ([()], {}),
+    ([(3, 1)], {"axis": (1,)}),
+    ([(0, 3)], {"axis": 1}),
+)
+_EMPTY: tuple[tuple[list[Any], dict[str, Any]], ...] = (([(2, 0, 3)], {"axis": 1}),)
+
+
+def _samples(*more: Any, dtypes: str = "f8 f4 i8 i4 u1 ?") -> Samples:
+    return cases(*_CASES, *more, domain=(0.5, 2.0), dtypes=dtypes)
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """dtype of a sum: floats keep theirs (sums run over a tree), integers and bool get 64 bits."""
+    if dtype.kind == "f":
+        return dtype
+    return dtypes.uint64 if dtype.kind == "u" else dtypes.int64
+
+
+def _sum_dtype(x: Aval, dtype: Any) -> np.dtype:
+    return accumulator(x.dtype) if dtype is None else dtypes.canonical(dtype)
+
+
+def kept(g: Any, x_shape: Shape, axis: Any) -> Any:
+    """A reduced tensor shaped so that it broadcasts against what it was reduced from."""
+    return g.reshape(shape=reduced(x_shape, axes_tuple("reduction", axis, x_shape), True))
+
+
+def reduce_at(
+    s: Any, op: str, i: Index, x: Load, axes: Shape, keepdims: bool, read: Callable[[Index], Scalar]
+) -> Scalar:
+    """`read` combined over `axes` of x at output index i."""
+    free = [k for k in range(len(x.shape)) if k not in axes]
+    place = dict(zip(free, [i[k] for k in free] if keepdims else i, strict=True))
+
+    def body(r: Index) -> Scalar:
+        full = {**place, **dict(zip(axes, r, strict=True))}
+        return read(tuple(full[k] for k in range(len(x.shape))))
+
+    return s.reduce(op, tuple(x.shape[k] for k in axes), body)
+
+
+def _infer(name: str, x: Aval, axis: Any, keepdims: bool, dtype: np.dtype) -> Aval:
+    return Aval(reduced(x.shape, axes_tuple(name, axis, x), bool(keepdims)), dtype)
+
+
+def _canon(name: str, x: Aval, axis: Any, keepdims: Any) -> dict[str, Any]:
+    return {"axis": axes_tuple(name, axis, x), "keepdims": bool(keepdims)}
+
+
+def _bad_axes(name: str) -> Callable[[], Any]:
+    return lambda: (
+        fails(ShapeError, f"{name}: axis 2 does not exist in f32[2,3]", (2, 3), axis=2),
+        fails(ShapeError, f"{name}: axis (0, -2) names an axis of f32[2,3] twice", (2, 3), axis=(0, -2)),
+        fails(ArgumentError, f"{name}: axis must be an integer", (2, 3), axis=0.5),
+    )
+
+
+# ---------------------------------------------------------------- sum, prod
+
+
+def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
+    def eager(x: np.ndarray, axis: Any, keepdims: bool, dtype: Any) -> Any:
+        wide = _sum_dtype(Aval(x.shape, x.dtype), dtype)
+        return ufunc.reduce(x, axis=axis, dtype=wide, keepdims=keepdims)
+
+    def lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool, dtype: np.dtype) -> Scalar:
+        if dtype.kind == "b":  # addition and multiplication of bools are logic
+            op_of_bool = "or" if op == "add" else "and"
+            return reduce_at(s, op_of_bool, i, x, axis, keepdims, lambda j: s.ne(x(j), s.const(0, x.dtype)))
+        return reduce_at(s, op, i, x, axis, keepdims, lambda j: s.cast(x(j), dtype))
+
+    return Op(
+        name,
+        "reduction",
+        inputs=("x",),
+        params={"axis": None, "keepdims": False, "dtype": None},
+        canon=lambda x, axis, keepdims, dtype: {**_canon(name, x, axis, keepdims), "dtype": _sum_dtype(x, dtype)},
+        infer=lambda x, axis, keepdims, dtype: _infer(name, x, axis, keepdims, _sum_dtype(x, dtype)),
+        eager=eager,
+        lower=lower,
+        vjp=(vjp,),
+        samples=_samples(
+            *_EMPTY, ([(3, 4)], {"axis": 0, "dtype": "float64"}), ([(3, 4)], {"axis": 1, "dtype": "bool"})
+        ),
+        error_samples=_bad_axes(name),
+        combine=op,
+        method=name,
+        doc=doc,
+    )
+
+
+def _sum_vjp(g: Any, x_shape: Shape, x_dtype: Any, axis: Any) -> Any:
+    return kept(g, x_shape, axis).astype(dtype=x_dtype).broadcast_to(shape=x_shape)
+
+
+def _others(x: Any, axes: Shape) -> Any:
+    """For each element the product of all others along `axes`, without dividing, so zeros are exact.
+
+    Exclusive prefix times exclusive suffix; each by doubling (Hillis and Steele, 1986) in log2(n) steps.
+    """
+    shape = tuple(x.shape)
+    order = (*(k for k in range(len(shape)) if k not in axes), *axes)
+    lead = tuple(shape[k] for k in order[: len(shape) - len(axes)])
+    n = math.prod(shape[k] for k in axes)
+    flat = x.permute_dims(axes=order).reshape(shape=(*lead, n))
+
+    def shifted(t: Any, by: int) -> Any:
+        widths = ((0, 0),) * len(lead) + ((by, 0),)
+        return movement.slice(movement.pad(t, widths=widths, value=1), starts=(0,) * len(widths), stops=(*lead, n))
+
+    def before(t: Any) -> Any:
+        t, by = shifted(t, 1), 1
+        while by < n:
+            t, by = t * shifted(t, by), by * 2
+        return t
+
+    others = before(flat) * before(flat.flip(axis=-1)).flip(axis=-1)
+    return others.reshape(shape=tuple(shape[k] for k in order)).permute_dims(axes=movement.inverse(order))
+
+
+def _prod_vjp(g: Any, x: Any, x_dtype: Any, axis: Any) -> Any:
+    axes = axes_tuple("prod", axis, tuple(x.shape))
+    return kept(g, tuple(x.shape), axes).astype(dtype=x_dtype) * _others(x, axes)
+
+
+sum_ = _accumulation(
+    "sum",
+    np.add,
+    "add",
+    _sum_vjp,
+    "Sum over `axis`. Integers and bool are summed in 64 bits, floats in their own dtype or the one asked for; "
+    "an empty sum is 0.",
+)
+prod = _accumulation(
+    "prod",
+    np.multiply,
+    "mul",
+    _prod_vjp,
+    "Product over `axis`, dtypes as `sum`; an empty product is 1. The gradient is the product of the other elements, "
+    "never out / x, so zeros have the true one.",
+)
+
+# ---------------------------------------------------------------- extremes
+
+
+def _check_not_empty(name: str, x: Aval, axes: Shape) -> None:
+    if any(x.shape[k] == 0 for k in axes):
+        raise ShapeError(f"{name}: no elements to choose from: axis {axes} of {x} is empty; check the size first")
+
+
+def _extreme(name: str, ufunc: Any) -> Op:
+    def infer(x: Aval, axis: Any, keepdims: bool) -> Aval:
+        _check_not_empty(name, x, axes_tuple(name, axis, x))
+        return _infer(name, x, axis, keepdims, x.dtype)
+
+    def vjp(g: Any, out: Any, x: Any, x_shape: Shape, axis: Any) -> Any:
+        ties = (x == kept(out, x_shape, axis)).astype(dtype=g.dtype)
+        share = kept(g, x_shape, axis) / ties.sum(axis=axis, keepdims=True)
+        return ties * share
+
+    return Op(
+        name,
+        "reduction",
+        inputs=("x",),
+        params={"axis": None, "keepdims": False},
+        canon=lambda x, axis, keepdims: _canon(name, x, axis, keepdims),
+        infer=infer,
+        eager=lambda x, axis, keepdims: ufunc.reduce(x, axis=axis, keepdims=keepdims),
+        lower=lambda s, i, x, axis, keepdims: reduce_at(s, name, i, x, axis, keepdims, x),
+        vjp=(vjp,),
+        samples=_samples(([np.array([1.0, np.nan, 3.0])], {})),
+        error_samples=lambda: (*_bad_axes(name)(), fails(ShapeError, f"{name}: no elements", (2, 0), axis=1)),
+        combine=name,
+        method=name,
+        doc=f"The {name}imum over `axis`; nan if any element is nan. Equal extremes share the gradient evenly "
+        "(a single choice would depend on the order of a parallel reduction).",
+    )
+
+
+max_ = _extreme("max", np.maximum)
+min_ = _extreme("min", np.minimum)
+
+
+def _position(name: str, numpy_function: Any) -> Op:
+    def axes(x: Aval, axis: Any) -> Shape:
+        found = axes_tuple(name, None if axis is None else axis_index(name, axis, x), x)
+        _check_not_empty(name, x, found)
+        return found
+
+    def canon(x: Aval, axis: Any, keepdims: Any) -> dict[str, Any]:
+        return {"axis": None if axis is None else axis_index(name, axis, x), "keepdims": bool(keepdims)}
+
+    def lower(s: Any, i: Index, x: Load, axis: int | None, keepdims: bool) -> Scalar:
+        along = tuple(range(len(x.shape))) if axis is None else (axis,)
+        return reduce_at(s, name, i, x, along, keepdims, x)
+
+    return Op(
+        name,
+        "reduction",
+        inputs=("x",),
+        params={"axis": None, "keepdims": False},
+        canon=canon,
+        infer=lambda x, axis, keepdims: Aval(reduced(x.shape, axes(x, axis), bool(keepdims)), dtypes.int64),
+        eager=lambda x, axis, keepdims: numpy_function(x, axis=axis, keepdims=keepdims),
+        lower=lower,
+        vjp=(None,),
+        samples=cases(
+            ([(3, 17)], {"axis": -1}),
+            ([(5, 3)], {"axis": 0, "keepdims": True}),
+            ([(2, 3, 4)], {}),
+            ([()], {}),
+            ([np.array([[2.0, 7.0, 7.0], [1.0, np.nan, np.nan]])], {"axis": 1}),
+            dtypes="f8 f4 i8 u1 ?",
+        ),
+        error_samples=lambda: (
+            fails(ShapeError, f"{name}: axis 2 does not exist in f32[2,3]", (2, 3), axis=2),
+            fails(ShapeError, f"{name}: no elements", (0,)),
+        ),
+        combine=name,
+        method=name,
+        doc=f"int64 position of the {name[3:]}imum along `axis` (without one, in the flattened array): the first "
+        "of equal ones, or of the nans if there are any.",
+    )
+
+
+argmax = _position("argmax", np.argmax)
+argmin = _position("argmin", np.argmin)
+
+# ---------------------------------------------------------------- mean, var
+
+
+_add_reduce: Callable[..., Any] = np.add.reduce
+
+
+def _count(x_shape: Shape, axis: Any) -> int:
+    return math.prod(x_shape[k] for k in axes_tuple("mean", axis, x_shape))
+
+
+def _over(n: float) -> float:
+    """1 / n for a rule, with the limit of an empty mean."""
+    return 1.0 / n if n > 0 else math.nan
+
+
+def _mean_eager(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+    # np.mean would warn about an empty mean; the dtype keeps a Python int from deciding
+    return np.true_divide(_add_reduce(x, axis=axis, keepdims=keepdims), x.dtype.type(_count(x.shape, axis)))
+
+
+def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scalar:
+    total = reduce_at(s, "add", i, x, axis, keepdims, x)
+    return s.div(total, s.const(_count(x.shape, axis), x.dtype))
+
+
+mean = Op(
+    "mean",
+    "reduction",
+    inputs=("x",),
+    params={"axis": None, "keepdims": False},
+    canon=lambda x, axis, keepdims: _canon("mean", x, axis, keepdims),
+    infer=lambda x, axis, keepdims: _infer("mean", x, axis, keepdims, x.dtype),
+    eager=_mean_eager,
+    lower=_mean_lower,
+    vjp=(lambda g, x_shape, axis: (kept(g, x_shape, axis) * _over(_count(x_shape, axis))).broadcast_to(shape=x_shape),),
+    samples=_samples(*_EMPTY, dtypes="f8 f4"),
+    error_samples=_bad_axes("mean"),
+    accepts="float",
+    method="mean",
+    doc="Arithmetic mean over `axis`: sum / count. Integers become the default float; an empty mean is nan.",
+)
+
+
+def _var_eager(x: np.ndarray, axis: Any, correction: float, keepdims: bool) -> Any:
+    centred = x - _mean_eager(x, axis, True)
+    total = _add_reduce(centred * centred, axis=axis, keepdims=keepdims)
+    return np.true_divide(total, x.dtype.type(max(0.0, _count(x.shape, axis) - correction)))
+
+
+def _var_lower(s: Any, i: Index, x: Load, axis: Shape, correction: float, keepdims: bool) -> Scalar:
+    average = _mean_lower(s, i, x, axis, keepdims)
+
+    def squared(j: Index) -> Scalar:
+        centred = s.sub(x(j), average)
+        return s.mul(centred, centred)
+
+    total = reduce_at(s, "add", i, x, axis, keepdims, squared)
+    return s.div(total, s.const(max(0.0, _count(x.shape, axis) - correction), x.dtype))
+
+
+def _var_vjp(g: Any, x: Any, x_shape: Shape, axis: Any, correction: float) -> Any:
+    scale = 2.0 * _over(_count(x_shape, axis) - correction)
+    return kept(g, x_shape, axis) * scale * (x - x.mean(axis=axis, keepdims=True))
+
+
+var = Op(
+    "var",
+    "reduction",
+    inputs=("x",),
+    params={"axis": None, "correction": 0, "keepdims": False},
+    canon=lambda x, axis, correction, keepdims: {**_canon("var", x, axis, keepdims), "correction": float(correction)},
+    infer=lambda x, axis, correction, keepdims: _infer("var", x, axis, keepdims, x.dtype),
+    eager=_var_eager,
+    lower=_var_lower,
+    vjp=(_var_vjp,),
+    samples=_samples(([(3, 5)], {"axis": 1, "correction": 1}), dtypes="f8 f4"),
+    error_samples=_bad_axes("var"),
+    accepts="float",
+    method="var",
+    doc="Variance over `axis` in two passes (one pass cancels), divided by max(0, count - correction): correction 0 as "
+    "NumPy and JAX, 1 for the sample variance, PyTorch's default.",
+)
+
+# ---------------------------------------------------------------- any, all
+
+
+def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
+    return Op(
+        name,
+        "reduction",
+        inputs=("x",),
+        params={"axis": None, "keepdims": False},
+        canon=lambda x, axis, keepdims: _canon(name, x, axis, keepdims),
+        infer=lambda x, axis, keepdims: _infer(name, x, axis, keepdims, dtypes.bool_),
+        eager=lambda x, axis, keepdims: ufunc.reduce(x, axis=axis, keepdims=keepdims, dtype=bool),
+        lower=lambda s, i, x, axis, keepdims: reduce_at(
+            s, op, i, x, axis, keepdims, x if x.dtype.kind == "b" else lambda j: s.ne(x(j), s.const(0, x.dtype))
+        ),
+        vjp=(None,),
+        samples=_samples(*_EMPTY, dtypes="? f4 i8"),
+        error_samples=_bad_axes(name),
+        combine=op,
+        method=name,
+        doc=doc,
+    )
+
+
+any_ = _quantifier("any", np.logical_or, "or", "Is any element over `axis` true (not 0)? False for none.")
+all_ = _quantifier("all", np.logical_and, "and", "Are all elements over `axis` true (not 0)? True for none.")
+
+# ---------------------------------------------------------------- running sum
+
+
+def _scan_axis(x: Aval | Shape, axis: Any) -> int:
+    ndim = x.ndim if isinstance(x, Aval) else len(x)
+    if axis is None and ndim != 1:
+        raise ShapeError(f"cumulative_sum: {x} has {ndim} axes, so an axis is needed; say which, as axis=-1")
+    return axis_index("cumulative_sum", 0 if axis is None else axis, x)
+
+
+def _cumulative_eager(x: np.ndarray, axis: Any, reverse: bool, dtype: Any) -> np.ndarray:
+    k, wide = _scan_axis(x.shape, axis), _sum_dtype(Aval(x.shape, x.dtype), dtype)
+    if not reverse:
+        return np.add.accumulate(x, axis=k, dtype=wide)
+    return np.flip(np.add.accumulate(np.flip(x, k), axis=k, dtype=wide), k)
+
+
+cumulative_sum = Op(
+    "cumulative_sum",
+    "scan",
+    inputs=("x",),
+    params={"axis": None, "reverse": False, "dtype": None},
+    canon=lambda x, axis, reverse, dtype: {
+        "axis": _scan_axis(x, axis),
+        "reverse": bool(reverse),
+        "dtype": _sum_dtype(x, dtype),
+    },
+    infer=lambda x, axis, reverse, dtype: Aval(
+        tuple(x.shape) if _scan_axis(x, axis) >= 0 else (), _sum_dtype(x, dtype)
+    ),
+    eager=_cumulative_eager,
+    lower=lambda s, i, x, axis, reverse, dtype: s.cast(x(i), dtype),
+    vjp=(lambda g, x_dtype, axis, reverse: g.cumulative_sum(axis=axis, reverse=not reverse).astype(dtype=x_dtype),),
+    samples=cases(
+        ([(17,)], {}),
+        ([(3, 4)], {"axis": 0}),
+        ([(2, 3, 5)], {"axis": -1, "reverse": True}),
+        ([(3, 0)], {"axis": 1}),
+        dtypes="f8 f4 i4 u1 ?",
+    ),
+    error_samples=lambda: (
+        fails(ShapeError, "cumulative_sum: f32[2,3] has 2 axes, so an axis is needed", (2, 3)),
+        fails(ShapeError, "cumulative_sum: axis 1 does not exist", (3,), axis=1),
+    ),
+    combine="add",
+    method="cumulative_sum",
+    doc="Running sum along `axis` in order (from the end with `reverse`), dtypes as `sum`.",
+)
+
+ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_, cumulative_sum)

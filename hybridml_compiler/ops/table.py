@@ -1,0 +1,49 @@
+"""The table: every row by name, and the names that NumPy and PyTorch have for the same rows."""
+
+from __future__ import annotations
+
+from . import analytic, comparison, contraction, creation, elementwise, gather, movement, random, reduction, windows
+from .op import Op
+
+_ROOMS = (elementwise, analytic, comparison, movement, windows, reduction, contraction, gather, creation, random)
+
+OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
+
+# Another library's name -> the row; only where the arguments mean the same. Array API names are the rows' own.
+ALIASES: dict[str, str] = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "bitwise_not": "bitwise_invert",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+    "cat": "concat",
+    "concatenate": "concat",
+    "cumsum": "cumulative_sum",
+    "div": "divide",
+    "true_divide": "divide",
+    "sub": "subtract",
+    "mul": "multiply",
+    "neg": "negative",
+    "power": "pow",
+    "mod": "remainder",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "clamp": "clip",
+    "amax": "max",
+    "amin": "min",
+    "fix": "trunc",
+    "rint": "round",
+    "permute": "permute_dims",
+    "transpose": "permute_dims",
+}
