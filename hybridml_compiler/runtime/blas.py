@@ -162,10 +162,8 @@ def _from_scipy() -> Blas | None:
 
 
 def _capsule(capsule: Any) -> int:
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    name = jit.python_api(ctypes.c_char_p, "PyCapsule_GetName", ctypes.py_object)
+    pointer = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)
     return int(pointer(capsule, name(capsule)))
 
 

@@ -242,6 +242,11 @@ def address_of(function: Any) -> int:
     return address
 
 
+def python_api(result: Any, name: str, *arguments: Any) -> Any:
+    """A function of CPython's C-API with its own prototype: those of `ctypes.pythonapi` are shared by everybody."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
 def load(
     objects: Sequence[bytes],
     imports: Mapping[str, int] | None = None,

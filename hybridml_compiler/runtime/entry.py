@@ -1,0 +1,302 @@
+"""The callable a user's call ends in: guards, pointers, fresh outputs, the step and the result in one native function.
+
+`build_entry` fills a block of data for the one builtin that `entry_ir` describes (30 us; nothing is compiled). A call
+with 1 argument and 1 output of 16 floats takes 0.2 us, every captured tensor that is checked 2 ns more; the best that
+Python alone reached for the same guards was 2.9 us. Whatever is not the call the step was compiled for goes to
+`fallback`, which may be another entry. Where the structs of the interpreter could not be measured, `entry_portable`
+does the same in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache as once
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.runtime import entry_block, entry_ir, jit, layout
+from hybridml_compiler.runtime.entry_block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
+
+# Outputs in this range are used again: a fresh 16 MB array costs 4096 page faults, which is more than filling it.
+RING_MIN, RING_MAX = 64 << 10, 256 << 20
+RING_SIZE = 2  # `y = f(x)` in a loop still holds the last y when the next is made
+ARENA_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """An array of exactly this type and shape, C-contiguous."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An argument that must be this very object: None, True, a small integer, an interned string."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class FloatCell:
+    """An argument that must be exactly a float; the step gets a pointer to its value as a double."""
+
+
+Argument = ArraySpec | Constant | FloatCell
+
+
+@dataclass
+class EntrySpec:
+    """What an entry checks, what it gives the step, and what it makes of the result.
+
+    `step` is the address of `i64 step(ptr table)`. The table holds pointers, in this order: the data of each argument
+    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, and the arena (if it has bytes).
+    Outputs are uninitialised when the step starts. A status other than 0 drops the outputs and returns (or raises)
+    `on_status(status, *args)`.
+    """
+
+    step: int
+    tensor_type: type  # of `__slots__` only, without `__init__`
+    array_slot: str
+    args: tuple[Argument, ...]
+    outputs: tuple[ArraySpec, ...]
+    fallback: Callable[..., object]  # called with the arguments as given when a guard does not hold
+    on_status: Callable[..., object]
+    slot_defaults: Mapping[str, object] = field(default_factory=dict)  # of the other slots of an output tensor
+    require_none_slots: tuple[str, ...] = ()  # of argument tensors
+    captured: Sequence[Any] = ()  # tensors whose array must still be the one they hold now
+    epochs: tuple[tuple[int, int], ...] = ()  # (address of an int64, the value it must have)
+    contexts: tuple[tuple[ContextVar[Any], object], ...] = ()  # (variable, the object it must hold unless unset)
+    arena_bytes: int = 0
+    release_gil: bool = False  # costs 0.07 us: for steps of 50 us and more
+    keep: tuple[object, ...] = ()  # owners of the step's code and of what else it points to
+
+    @property
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The arrays of the captured tensors."""
+        return [getattr(tensor, self.array_slot) for tensor in self.captured]
+
+
+def build_entry(spec: EntrySpec) -> Callable[..., object]:
+    """A callable for this step; outputs come back as one tensor, a tuple of several, or None.
+
+    One call at a time: a call that finds the entry at work (a second thread, a nested call) goes to `fallback`.
+    Raises ValueError for a slot the tensor type does not have.
+    """
+    slots = layout.slot_offsets(spec.tensor_type)
+    measured = layout.measured()
+    asked = {spec.array_slot, *spec.slot_defaults, *spec.require_none_slots}
+    if unknown := sorted(name for name in asked if not hasattr(spec.tensor_type, name)):
+        raise ValueError(f"{spec.tensor_type.__name__} has no slot {', '.join(unknown)}")
+    if measured is None or slots is None or not asked <= slots.keys():
+        from hybridml_compiler.runtime.entry_portable import portable_entry
+
+        return portable_entry(spec)
+    return _native_entry(spec, slots)
+
+
+def arena(size: int) -> tuple[int, np.ndarray[Any, Any]]:
+    """(address, owner) of uninitialised memory on a cache line; pages are touched by their first use only."""
+    owner = np.empty(size + ARENA_ALIGNMENT, np.uint8)
+    return -(-owner.ctypes.data // ARENA_ALIGNMENT) * ARENA_ALIGNMENT, owner
+
+
+def call_step(step: int, pointers: Sequence[int]) -> int:
+    """Call `i64 step(ptr table)` through ctypes (1 us), with a table of these pointers and without the GIL."""
+    return int(_step_function(step)((ctypes.c_void_p * max(1, len(pointers)))(*pointers)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _step_function(step: int) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(step)
+
+
+_release = jit.python_api(None, "Py_DecRef", ctypes.c_void_p)
+
+
+class Block(ctypes.Structure):
+    """The header that the native function reads; owns everything that its words point to."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in HEADER]
+    owners: tuple[object, ...] = ()
+    rings: np.ndarray[Any, Any] | None = None
+
+    def __del__(self) -> None:
+        if self.rings is not None:
+            for address in self.rings[self.rings != 0]:
+                _release(int(address))
+
+
+_blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+
+
+def _after_fork() -> None:
+    """The thread that was inside a step stayed in the parent."""
+    for block in list(_blocks.values()):
+        block.lock = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Tables:
+    """Rows of 64-bit words that native code reads, and the objects that must outlive them."""
+
+    def __init__(self) -> None:
+        self.owners: list[object] = []
+
+    def words(self, values: Sequence[int]) -> int:
+        """The address of a copy of the values."""
+        memory = np.array(values or [0], np.int64)
+        self.owners.append(memory)
+        return int(memory.ctypes.data)
+
+    def object(self, value: object) -> int:
+        """The address of an object, kept alive."""
+        self.owners.append(value)
+        return id(value)
+
+    def rows(self, columns: tuple[str, ...], rows: Sequence[Mapping[str, int]]) -> int:
+        return self.words([row.get(column, 0) for row in rows for column in columns])
+
+
+def _native_entry(spec: EntrySpec, slots: Mapping[str, int]) -> Callable[..., object]:
+    tables, block = _Tables(), Block()
+    arrays = spec.arrays
+    n_data = sum(not isinstance(arg, Constant) for arg in spec.args)
+    memory, owner = arena(spec.arena_bytes) if spec.arena_bytes else (0, None)
+    first_output = n_data + len(arrays)
+    pointers = tables.words(
+        [0] * n_data
+        + [array.ctypes.data for array in arrays]
+        + [0] * len(spec.outputs)
+        + [memory] * (owner is not None)
+    )
+    kept = [RING_MIN <= _bytes(output) <= RING_MAX for output in spec.outputs]
+    rings = np.zeros(max(1, RING_SIZE * len(kept)), np.int64)
+
+    def array_columns(given: ArraySpec) -> dict[str, int]:
+        return {"nd": len(given.shape), "dims": tables.words(given.shape)}
+
+    def argument(given: Argument, target: int) -> dict[str, int]:
+        if isinstance(given, Constant):
+            return {"kind": CONSTANT, "expected": tables.object(given.value)}
+        if isinstance(given, FloatCell):
+            cell = tables.words([0])
+            ctypes.c_int64.from_address(target).value = cell
+            return {"kind": FLOAT, "target": cell}
+        expected = tables.object(np.dtype(given.dtype))
+        return {"kind": TENSOR, "expected": expected, "target": target, **array_columns(given)}
+
+    rows, place = [], 0
+    for given in spec.args:
+        rows.append(argument(given, pointers + WORD * place))
+        place += not isinstance(given, Constant)
+    outputs = [
+        {
+            "descr": tables.object(np.dtype(output.dtype)),
+            "target": pointers + WORD * (first_output + i),
+            "ring_size": RING_SIZE if kept[i] else 0,
+            "ring": int(rings.ctypes.data) + WORD * RING_SIZE * i,
+            **array_columns(output),
+        }
+        for i, output in enumerate(spec.outputs)
+    ]
+    header = {
+        "n_args": len(spec.args),
+        "args": tables.rows(entry_block.ARG, rows),
+        "fallback": tables.object(spec.fallback),
+        "on_status": tables.object(spec.on_status),
+        "step": spec.step,
+        "release_gil": int(spec.release_gil),
+        "pointers": pointers,
+        "n_epochs": len(spec.epochs),
+        "epochs": tables.rows(entry_block.EPOCH, [{"address": a, "value": v} for a, v in spec.epochs]),
+        "n_contexts": len(spec.contexts),
+        "contexts": tables.rows(
+            entry_block.CONTEXT,
+            [{"variable": tables.object(var), "expected": tables.object(value)} for var, value in spec.contexts],
+        ),
+        "tensor_type": tables.object(spec.tensor_type),
+        "array_slot": slots[spec.array_slot],
+        "n_nones": len(spec.require_none_slots),
+        "nones": tables.words([slots[name] for name in spec.require_none_slots]),
+        "n_captured": len(arrays),
+        "captured": tables.rows(
+            entry_block.CAPTURED,
+            [
+                {"tensor": tables.object(tensor), "array": tables.object(array)}
+                for tensor, array in zip(spec.captured, arrays, strict=True)
+            ],
+        ),
+        "n_outputs": len(outputs),
+        "outputs": tables.rows(OUTPUT, outputs),
+        "n_defaults": len(spec.slot_defaults),
+        "defaults": tables.rows(
+            entry_block.DEFAULT,
+            [{"offset": slots[name], "value": tables.object(value)} for name, value in spec.slot_defaults.items()],
+        ),
+        "none": id(None),
+        "float_type": id(float),
+        "array_type": id(np.ndarray),
+    }
+    for name, value in header.items():
+        setattr(block, name, value)
+    block.rings = rings
+    block.owners = (tables.owners, owner, spec.keep, _code())
+    _blocks[id(block)] = block
+    return _builtin(block)
+
+
+def _bytes(output: ArraySpec) -> int:
+    return int(np.prod(output.shape, dtype=np.int64)) * np.dtype(output.dtype).itemsize
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
+NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, which only ever grows
+
+
+@once
+def _code() -> jit.Library:
+    """The one native function of all entries."""
+    measured = layout.measured()
+    assert measured is not None
+    imports = {name: jit.address_of(getattr(ctypes.pythonapi, name)) for name in entry_ir.API}
+    imports["PyArray_NewFromDescr"] = _numpy_function(NEW_FROM_DESCR)
+    return jit.load([jit.compile_cached(entry_ir.text(measured))], imports, ("hml_entry",))
+
+
+def _numpy_function(slot: int) -> int:
+    capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
+    table = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
+    return int((ctypes.c_void_p * (slot + 1)).from_address(table)[slot] or 0)
+
+
+@once
+def _method() -> _MethodDef:
+    return _MethodDef(b"entry", _code().address("hml_entry"), METH_FASTCALL | METH_KEYWORDS, None)
+
+
+def _builtin(block: Block) -> Callable[..., object]:
+    new = jit.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    function: Callable[..., object] = new(ctypes.addressof(_method()), block, None)
+    return function
