@@ -1,4 +1,4 @@
-"""hybridml_compiler: a graph in, a callable out. It knows operations, types and graphs, and nothing of Tensor or autograd.
+"""hybridml_compiler: a graph in, a callable out. It knows operations, types and graphs, nothing of Tensor or autograd.
 
     ops/        the operation table: one row an op (infer, eager, lower, vjp, samples)
       |
@@ -16,3 +16,19 @@
 
 `pipeline.py` is the only file that orders these stages.
 """
+
+from __future__ import annotations
+
+import numpy as np
+
+from .ops import polynomial
+
+
+def _numpy_polynomial(name: str, *arrays: np.ndarray) -> np.ndarray:
+    """Eager transcendentals: rows know no loops, so the two meet here. Loaded at the first use."""
+    from .loops.evaluate import transcendental
+
+    return transcendental(name, *arrays)
+
+
+polynomial.set_evaluator(_numpy_polynomial)
