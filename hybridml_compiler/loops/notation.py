@@ -1,0 +1,195 @@
+"""Operator notation over a scalar builder, so that a polynomial reads as the formula it is.
+
+`Value` pairs a builder with one of its values; Python numbers beside it become constants of its dtype. Nothing is
+simplified or reordered: an operator is exactly one instruction of the table in `scalar.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError
+from .float_format import FORMATS, Format
+from .scalar import Builder, Number
+
+
+class Value:
+    """One scalar of a builder.
+
+    >>> from hybridml_compiler.loops.scalar import NumpyBuilder
+    >>> x = Value(NumpyBuilder(), np.array([1.0, 2.0], np.float32))
+    >>> (x * x + 0.5).raw
+    array([1.5, 4.5], dtype=float32)
+    """
+
+    __slots__ = ("raw", "s")
+
+    def __init__(self, s: Builder[Any], raw: Any) -> None:
+        self.s, self.raw = s, raw
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.s.dtype(self.raw)
+
+    @property
+    def format(self) -> Format:
+        found = FORMATS.get(self.dtype)
+        if found is None:
+            raise DTypeError(f"transcendental functions take float32 or float64, got {self.dtype.name}; cast it first")
+        return found
+
+    def lift(self, other: Value | Number) -> Value:
+        """`other` as a value: a number becomes a constant of this value's dtype."""
+        return other if isinstance(other, Value) else Value(self.s, self.s.const(other, self.dtype))
+
+    def _with(self, method: Callable[[Any, Any], Any], other: Value | Number) -> Value:
+        return Value(self.s, method(self.raw, self.lift(other).raw))
+
+    def __add__(self, other: Value | Number) -> Value:
+        return self._with(self.s.add, other)
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return self._with(self.s.sub, other)
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return self._with(self.s.mul, other)
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        return self._with(self.s.div, other)
+
+    def __radd__(self, other: Number) -> Value:
+        return self.lift(other) + self
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.lift(other) - self
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.lift(other) * self
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return self.lift(other) / self
+
+    def __and__(self, other: Value | Number) -> Value:
+        return self._with(self.s.and_, other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return self._with(self.s.or_, other)
+
+    def __xor__(self, other: Value | Number) -> Value:
+        return self._with(self.s.xor, other)
+
+    def __lshift__(self, other: Value | Number) -> Value:
+        return self._with(self.s.shl, other)
+
+    def __rshift__(self, other: Value | Number) -> Value:
+        return self._with(self.s.shr, other)
+
+    def __lt__(self, other: Value | Number) -> Value:
+        return self._with(self.s.lt, other)
+
+    def __le__(self, other: Value | Number) -> Value:
+        return self._with(self.s.le, other)
+
+    def __gt__(self, other: Value | Number) -> Value:
+        return self._with(self.s.gt, other)
+
+    def __ge__(self, other: Value | Number) -> Value:
+        return self._with(self.s.ge, other)
+
+    def equals(self, other: Value | Number) -> Value:
+        return self._with(self.s.eq, other)
+
+    def differs(self, other: Value | Number) -> Value:
+        return self._with(self.s.ne, other)
+
+    def copysign(self, other: Value | Number) -> Value:
+        return self._with(self.s.copysign, other)
+
+    def __neg__(self) -> Value:
+        return Value(self.s, self.s.neg(self.raw))
+
+    def __abs__(self) -> Value:
+        return Value(self.s, self.s.abs(self.raw))
+
+    def __invert__(self) -> Value:
+        return Value(self.s, self.s.not_(self.raw))
+
+    def sqrt(self) -> Value:
+        return Value(self.s, self.s.sqrt(self.raw))
+
+    def rint(self) -> Value:
+        return Value(self.s, self.s.rint(self.raw))
+
+    def trunc(self) -> Value:
+        return Value(self.s, self.s.trunc(self.raw))
+
+    def cast(self, dtype: np.dtype) -> Value:
+        return Value(self.s, self.s.cast(self.raw, dtype))
+
+    def bitcast(self, dtype: np.dtype) -> Value:
+        return Value(self.s, self.s.bitcast(self.raw, dtype))
+
+    def bits(self) -> Value:
+        """The bits of a float as a signed integer."""
+        return self.bitcast(self.format.bits)
+
+    def lookup(self, values: tuple[Number, ...], dtype: np.dtype) -> Value:
+        """values[self]; the index must be in range."""
+        return Value(self.s, self.s.table(values, self.raw, dtype))
+
+
+def fma(a: Value, b: Value | Number, c: Value | Number) -> Value:
+    """a * b + c, rounded once."""
+    return Value(a.s, a.s.fma(a.raw, a.lift(b).raw, a.lift(c).raw))
+
+
+def where(condition: Value, a: Value | Number, b: Value | Number) -> Value:
+    """a where the condition holds, else b; one of them is a Value."""
+    like = a if isinstance(a, Value) else b
+    assert isinstance(like, Value)
+    return Value(like.s, like.s.select(condition.raw, like.lift(a).raw, like.lift(b).raw))
+
+
+def rarely(condition: Value, slow: Callable[[], Value], fast: Value) -> Value:
+    """where(condition, slow(), fast), and slow is evaluated only if some lane needs it."""
+    return Value(fast.s, fast.s.rarely(condition.raw, lambda: slow().raw, fast.raw))
+
+
+def at_least(x: Value, low: float) -> Value:
+    """max(x, low); nan stays. One instruction where comparison and select fuse."""
+    return where(x < low, low, x)
+
+
+def at_most(x: Value, high: float) -> Value:
+    """min(x, high); nan stays."""
+    return where(x > high, high, x)
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """Coefficients from the constant term up, by Horner's rule in fused steps."""
+    result = x.lift(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        result = fma(result, x, c)
+    return result
+
+
+def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """The rounded sum and its exact error (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """As `two_sum`, for |a| >= |b| (Dekker)."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def two_product(a: Value, b: Value) -> tuple[Value, Value]:
+    """The rounded product and its exact error."""
+    product = a * b
+    return product, fma(a, b, -product)

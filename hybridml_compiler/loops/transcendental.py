@@ -1,0 +1,30 @@
+"""The transcendental functions of the compiler: name -> function(builder, x[, y]) over the scalar instruction set.
+
+Every backend runs these same polynomials, which is why a function has the same bits eager, compiled, and on every
+device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .notation import Value
+from .scalar import Builder
+from .transcendental_erf import erf
+from .transcendental_exp import exp, exp2, expm1, sigmoid, tanh
+from .transcendental_log import log
+from .transcendental_trig import cos, sin
+
+
+def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
+    def function(s: Builder[Any], *operands: Any) -> Any:
+        return formula(*(Value(s, operand) for operand in operands)).raw
+
+    function.__name__, function.__doc__ = formula.__name__, formula.__doc__
+    return function
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    formula.__name__: _over_builder(formula) for formula in (exp, exp2, expm1, sigmoid, tanh, log, sin, cos, erf)
+}
