@@ -23,8 +23,8 @@ def _pair(name: str, dx: Rule, dy: Rule, doc: str) -> Op:
 
 LN2, LN10 = math.log(2), math.log(10)
 
-exp = _row("exp", lambda g, out: g * out, "e ** x.")
-exp2 = _row("exp2", lambda g, out: g * out * LN2, "2 ** x.")
+exp = _row("exp", lambda g, out: g * out, "Exponential, e ** x.")
+exp2 = _row("exp2", lambda g, out: g * out * LN2, "Exponential to base 2, 2 ** x.")
 expm1 = _row("expm1", lambda g, out: g * (out + 1), "e ** x - 1, exact to rounding near 0.")
 log = _row("log", lambda g, x: g / x, "Natural logarithm; -inf at 0, nan below.", (0.1, 3.0))
 log2 = _row("log2", lambda g, x: g / (x * LN2), "Logarithm to base 2.", (0.1, 3.0))

@@ -170,7 +170,7 @@ def _linspace_step(start: float, stop: float, num: int, endpoint: bool) -> float
 def _linspace_eager(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any) -> np.ndarray:
     p = _linspace_canon(start, stop, num, endpoint, dtype)
     first, last, n = p["start"], p["stop"], p["num"]
-    out = np.arange(n, dtype="f8") * _linspace_step(first, last, n, p["endpoint"]) + first
+    out: np.ndarray = np.arange(n, dtype="f8") * _linspace_step(first, last, n, p["endpoint"]) + first
     if p["endpoint"] and n > 1:
         out[-1] = last
     return out.astype(p["dtype"])

@@ -178,7 +178,9 @@ abs_ = elementwise(
     "|x|. Gradient at 0 is 0, the middle of the subgradient, as PyTorch and JAX.",
     operator="abs",
 )
-square = elementwise("square", np.square, (lambda g, x: g * (x + x),), "x * x.", lower=lambda s, x: s.mul(x, x))
+square = elementwise(
+    "square", np.square, (lambda g, x: g * (x + x),), "x * x, the square.", lower=lambda s, x: s.mul(x, x)
+)
 reciprocal = elementwise(
     "reciprocal",
     np.reciprocal,

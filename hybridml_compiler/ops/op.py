@@ -2,14 +2,14 @@
 
 A row carries everything that the framework knows of an operation:
 
-  infer(*avals, **params) -> Aval        shape and dtype rule; raises the user-facing error. Inputs are already promoted.
+  infer(*avals, **params) -> Aval        shape and dtype rule; raises the user-facing error. Inputs are promoted.
   eager(*arrays, **params) -> ndarray    the NumPy meaning (reference and small-array path)
-  lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i` is a tuple of int64 scalars
-  vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, in the framework's own ops
+  lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i`: int64 scalars
+  vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, over the rows
   samples, error_samples                 the test inputs
 
-Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype` (keeps no
-data), or a parameter. The tape keeps exactly what the rules name. Rules never un-broadcast: the engine does it once.
+Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
+(keeps no data), or a parameter. The tape keeps exactly what the rules name. Rules never un-broadcast: the engine does.
 
 `lower` by kind:
   elementwise, movement, creation, random, gather    returns the scalar at output index `i`
