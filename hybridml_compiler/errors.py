@@ -15,6 +15,7 @@ _PACKAGES = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
     for name in ("hybridml", "hybridml_compiler")
 )
+LOCATION = "\n  at "  # between a message and the user's line
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", "<dispatch")
 
 
@@ -46,7 +47,7 @@ def describe_line(filename: str, lineno: int) -> str:
 def with_location(message: str) -> str:
     """Append the user's line to a message (once)."""
     where = user_location()
-    return f"{message}\n  at {where}" if where and "\n  at " not in message else message
+    return f"{message}{LOCATION}{where}" if where and LOCATION not in message else message
 
 
 class HybridmlError(Exception):

@@ -1,0 +1,1 @@
+"""Loop nest -> LLVM IR. `scalars.py` emits instructions, `kernel.py` loops, `gemm.py` matrix products, `step.py` the entry."""

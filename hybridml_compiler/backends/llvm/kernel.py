@@ -1,0 +1,451 @@
+"""A loop-dialect kernel as an LLVM function `void kernel(ptr buffers, i64 lo, i64 hi)`.
+
+`buffers` is a table of data pointers, [lo, hi) the part of the parallel loop to run. Every expression is emitted in the
+outermost loop that knows its variables, so loop-invariant code is hoisted by construction and no pass has to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ... import dtypes
+from ...errors import CompileError
+from ...loops.builder import identity
+from ...loops.index import coefficient
+from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
+from .scalars import LaneBuilder, Lanes
+from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
+
+KERNEL_TYPE = ir.FunctionType(VOID, [PTR, I64, I64])
+_COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
+
+
+@dataclass
+class Scope:
+    """A loop being emitted. `block` is the end of its straight-line code: hoisted expressions are appended there."""
+
+    block: Any
+    values: dict[tuple[Expr, bool], Lanes] = field(default_factory=dict)
+
+
+def emit_kernel(module: ir.Module, name: str, kernel: Kernel) -> ir.Function:
+    """Add the kernel to the module as the function `name`."""
+    return KernelEmitter(module, name, kernel).emit()
+
+
+class KernelEmitter:
+    def __init__(self, module: ir.Module, name: str, kernel: Kernel) -> None:
+        self.kernel, self.lanes = kernel, kernel.lanes
+        self.function = ir.Function(module, KERNEL_TYPE, name)
+        self.function.attributes.add("nounwind")
+        table, self.lo, self.hi = self.function.args
+        entry = self.function.append_basic_block("entry")
+        self.b = ir.IRBuilder(entry)
+        self.s = LaneBuilder(self.b)
+        self.scopes = [Scope(entry)]
+        self.level: dict[Expr, int] = {}  # variables and results -> depth of the loop that defines them
+        self.scalar_var: dict[Expr, Any] = {}  # i64 value of each variable (of lane 0 for a vector variable)
+        self.results: dict[Expr, Lanes] = {}
+        self.vector: Expr | None = None
+        self.width = 1
+        self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
+        self.pointers: dict[str, Any] = {}
+        for k, buffer in enumerate(kernel.buffers):
+            slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
+            self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
+        self.status: Any = None
+        if kernel.checked:  # the status word comes after the kernel's own buffers
+            slot = self.b.gep(table, [constant(len(kernel.buffers), dtypes.int64)], source_etype=PTR)
+            self.status = self.b.load(slot, typ=PTR, name="status")
+
+    def emit(self) -> ir.Function:
+        self.block(self.kernel.body)
+        self.b.ret_void()
+        return self.function
+
+    # ---- statements
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        k = 0
+        while k < len(body):
+            stmt = body[k]
+            if isinstance(stmt, Store):
+                run = [s for s in self._run_of_stores(body, k)]
+                # every value before any store: a store may overwrite what another one still reads (in-place updates)
+                values = [self.value(s.value) for s in run]
+                for store, value in zip(run, values, strict=True):
+                    self.store(store.buffer, store.index, value)
+                k += len(run)
+                continue
+            if isinstance(stmt, For):
+                self.for_loop(stmt)
+            elif isinstance(stmt, Reduce):
+                self.reduce(stmt)
+            else:
+                self.scan(stmt)
+            k += 1
+
+    @staticmethod
+    def _run_of_stores(body: Sequence[Stmt], start: int) -> list[Store]:
+        run = []
+        for stmt in body[start:]:
+            if not isinstance(stmt, Store):
+                break
+            run.append(stmt)
+        return run
+
+    def for_loop(self, stmt: For) -> None:
+        whole = stmt.var is self.kernel.range
+        size = extent(stmt.var)
+        lo, hi = (self.lo, self.hi) if whole else (constant(0, dtypes.int64), constant(size, dtypes.int64))
+        if stmt.vector:
+            with self.in_lanes(stmt.var, self.lanes):
+                self.loop(stmt.var, lo, hi, self.lanes, [], lambda _: self.masked_body(stmt, size, hi))
+        else:
+            self.loop(stmt.var, lo, hi, 1, [], lambda _: self._plain_body(stmt))
+
+    def _plain_body(self, stmt: For) -> list[Lanes]:
+        self.block(stmt.body)
+        return []
+
+    def masked_body(self, stmt: For, size: int, hi: Any) -> list[Lanes]:
+        with self.tail_mask(stmt.var, size, hi):
+            self.block(stmt.body)
+        return []
+
+    @contextmanager
+    def in_lanes(self, var: Expr, width: int) -> Any:
+        if self.vector is not None:
+            raise CompileError(f"vector loop over {var} inside of one over {self.vector}")
+        self.vector, self.width = var, width
+        try:
+            yield
+        finally:
+            self.vector, self.width = None, 1
+
+    @contextmanager
+    def tail_mask(self, var: Expr, size: int, hi: Any) -> Any:
+        """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width."""
+        if size % self.width:
+            left = self.b.sub(hi, self.scalar_var[var])
+            enough = self.b.icmp_signed("<", left, constant(self.width, dtypes.int64))
+            few = self.b.select(enough, left, constant(self.width, dtypes.int64))
+            count = Lanes(self.b.trunc(few, ir.IntType(32)), dtypes.int32)
+            self.mask = self.s.lt(self.lane_numbers(dtypes.int32), count)
+        try:
+            yield
+        finally:
+            self.mask = None
+
+    def lane_numbers(self, dtype: np.dtype) -> Lanes:
+        kind = ir.VectorType(ir.IntType(8 * dtype.itemsize), self.width)
+        items = ", ".join(f"{kind.element} {k}" for k in range(self.width))
+        return Lanes(Literal(kind, f"<{items}>"), dtype, self.width)
+
+    def loop(
+        self, var: Expr, lo: Any, hi: Any, step: int, carried: Sequence[Lanes], body: Callable[[list[Lanes]], list[Lanes]]
+    ) -> list[Lanes]:
+        """for (var = lo; var < hi; var += step) carried = body(carried), with the carried values in registers."""
+        head = self.b.append_basic_block("loop")
+        after = self.b.append_basic_block("done")
+        guard = self.b.append_basic_block("skip") if lo is self.lo else None  # a thread's share may be empty
+        self.b.position_at_end(head)
+        index = self.b.phi(I64, name="i")
+        phis = [self.b.phi(c.value.type) for c in carried]
+        self.scopes[-1].block = self.scopes[-1].block  # the enclosing scope stays open for hoisted code
+        self.scopes.append(Scope(head))
+        self.level[var], self.scalar_var[var] = len(self.scopes) - 1, index
+        updated = body([Lanes(p, c.dtype, c.lanes) for p, c in zip(phis, carried, strict=True)])
+        following = self.b.add(index, constant(step, dtypes.int64), flags=["nsw"])
+        again = self.b.icmp_signed("<", following, hi)
+        latch = self.b.block
+        self.b.cbranch(again, head, after)
+        self.scopes.pop()
+        outer = self.scopes[-1]
+        self.b.position_at_end(outer.block)
+        if guard is None:
+            self.b.branch(head)
+        else:
+            self.b.cbranch(self.b.icmp_signed("<", lo, hi), head, guard)
+        index.add_incoming(lo, outer.block)
+        index.add_incoming(following, latch)
+        finals = []
+        for phi, start, new in zip(phis, carried, updated, strict=True):
+            phi.add_incoming(start.value, outer.block)
+            phi.add_incoming(new.value, latch)
+            finals.append(new)
+        if guard is not None:
+            self.b.position_at_end(guard)
+            self.b.branch(after)
+        self.b.position_at_end(after)
+        outer.block = after
+        return finals
+
+    def reduce(self, stmt: Reduce) -> None:
+        if stmt.op in ("argmin", "argmax"):
+            self.results[stmt.result] = self._arg_reduce(stmt)
+        elif stmt.vector:
+            self.results[stmt.result] = self._lane_reduce(stmt)
+        else:
+            width = self.width if self.vector is not None and self.vector in stmt.result.depends else 1
+            start = Lanes(constant(identity(stmt.op, stmt.value.dtype), stmt.value.dtype, width), stmt.value.dtype, width)
+
+            def accumulate(carried: list[Lanes]) -> list[Lanes]:
+                return [self.combine(stmt.op, carried[0], self.value(stmt.value))]
+
+            self.results[stmt.result] = self.nest(stmt.vars, [start], accumulate)[0]
+        self.level[stmt.result] = len(self.scopes) - 1
+
+    def nest(self, vars_: Sequence[Expr], carried: list[Lanes], body: Callable[[list[Lanes]], list[Lanes]]) -> list[Lanes]:
+        """Serial loops over all of `vars_`, outer to inner, carrying values through."""
+        if not vars_:
+            return body(carried)
+        zero, size = constant(0, dtypes.int64), constant(extent(vars_[0]), dtypes.int64)
+        return self.loop(vars_[0], zero, size, 1, carried, lambda c: self.nest(vars_[1:], c, body))
+
+    def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
+        combined: Lanes = getattr(self.s, _COMBINE[op])(a, b)
+        return combined
+
+    def _lane_reduce(self, stmt: Reduce) -> Lanes:
+        """Lane accumulators over the last variable, combined by halving: a tree fixed by the shape alone."""
+        *outer, inner = stmt.vars
+        size, dtype = extent(inner), stmt.value.dtype
+        width = reduce_width(size, dtype)
+        start = Lanes(constant(identity(stmt.op, dtype), dtype, width), dtype, width)
+        hi = constant(size, dtypes.int64)
+
+        def step(carried: list[Lanes]) -> list[Lanes]:
+            with self.tail_mask(inner, size, hi):
+                value = self.s.splat(self.value(stmt.value), width)
+                if self.mask is not None:
+                    value = self.s.select(self.mask, value, start)
+                return [self.combine(stmt.op, carried[0], value)]
+
+        with self.in_lanes(inner, width):
+            total = self.nest(
+                outer, [start], lambda c: self.loop(inner, constant(0, dtypes.int64), hi, width, c, step)
+            )[0]
+        return self.halve(stmt.op, total)
+
+    def halve(self, op: str, x: Lanes) -> Lanes:
+        while x.lanes > 1:
+            half = x.lanes // 2
+            parts = []
+            for base in (0, half):
+                picked = ir.Constant(ir.VectorType(ir.IntType(32), half), [base + k for k in range(half)])
+                parts.append(Lanes(self.b.shuffle_vector(x.value, x.value, picked), x.dtype, half))
+            x = self.combine(op, parts[0], parts[1])
+            if half == 1:
+                return Lanes(self.b.extract_element(x.value, constant(0, dtypes.int32)), x.dtype, 1)
+        return x
+
+    def _arg_reduce(self, stmt: Reduce) -> Lanes:
+        """Position of the first extreme; nan counts as the extreme, as in NumPy."""
+        dtype = stmt.value.dtype
+        width = self.width if self.vector is not None and self.vector in stmt.result.depends else 1
+        sign = "max" if stmt.op == "argmax" else "min"
+        best = Lanes(constant(identity(sign, dtype), dtype, width), dtype, width)
+        at = Lanes(constant(0, dtypes.int64, width), dtypes.int64, width)
+
+        def accumulate(carried: list[Lanes]) -> list[Lanes]:
+            best, at = carried
+            value, position = self.value(stmt.value), self.const(0)
+            for var in stmt.vars:
+                position = self.s.add(self.s.mul(position, extent(var)), Lanes(self.scalar_var[var], dtypes.int64))
+            better = self.s.compare("gt" if sign == "max" else "lt", value, best)
+            if dtype.kind == "f":
+                better = self.s.or_(better, self.s.and_(self.s.ne(value, value), self.s.eq(best, best)))
+            return [self.s.select(better, value, best), self.s.select(better, position, at)]
+
+        return self.nest(stmt.vars, [best, at], accumulate)[1]
+
+    def const(self, value: int) -> Lanes:
+        return self.s.const(value, dtypes.int64)
+
+    def scan(self, stmt: Scan) -> None:
+        width = self.width if self.vector is not None and self.vector in stmt.index.depends else 1
+        dtype = stmt.value.dtype
+        start = Lanes(constant(identity(stmt.op, dtype), dtype, width), dtype, width)
+        size = extent(stmt.var)
+
+        def step(carried: list[Lanes]) -> list[Lanes]:
+            if stmt.reverse:
+                forward = self.scalar_var[stmt.var]
+                self.scalar_var[stmt.var] = self.b.sub(constant(size - 1, dtypes.int64), forward)
+            total = self.combine(stmt.op, carried[0], self.value(stmt.value))
+            self.store(stmt.buffer, stmt.index, total)
+            return [total]
+
+        self.loop(stmt.var, constant(0, dtypes.int64), constant(size, dtypes.int64), 1, [start], step)
+
+    # ---- expressions
+
+    def value(self, expr: Expr) -> Lanes:
+        """The value for the current iteration: lanes if it varies with the vector variable, else a scalar."""
+        return self.emit_expr(expr, self.vector is not None and self.vector in expr.depends)
+
+    def emit_expr(self, expr: Expr, in_lanes: bool) -> Lanes:
+        if expr.op == "const":
+            return self.s.const(expr.attr, expr.dtype)
+        if expr.op == "result":
+            return self.results[expr]
+        depth = max((self.level[d] for d in expr.depends), default=0)
+        key = (expr, in_lanes)
+        found = self.scopes[depth].values.get(key)
+        if found is None:
+            with self.at_level(depth):
+                found = self.scopes[depth].values[key] = self._emit(expr, in_lanes)
+        return found
+
+    @contextmanager
+    def at_level(self, depth: int) -> Any:
+        """Emit at the end of an enclosing loop's straight-line code."""
+        if depth == len(self.scopes) - 1:
+            yield
+            return
+        resume, inner = self.b.block, self.scopes[depth + 1 :]
+        del self.scopes[depth + 1 :]
+        self.b.position_at_end(self.scopes[depth].block)
+        try:
+            yield
+        finally:
+            self.scopes[depth].block = self.b.block
+            self.scopes.extend(inner)
+            self.b.position_at_end(resume)
+
+    def _emit(self, expr: Expr, in_lanes: bool) -> Lanes:
+        if expr.op == "var":
+            base = Lanes(self.scalar_var[expr], dtypes.int64)
+            return self.s.add(base, self.lane_numbers(dtypes.int64)) if in_lanes else base
+        if expr.op == "load":
+            return self.load(expr, in_lanes)
+        args = [self.emit_expr(a, in_lanes and self.vector in a.depends) for a in expr.args]
+        if expr.op in ("cast", "bitcast"):
+            return getattr(self.s, expr.op)(args[0], expr.dtype)  # type: ignore[no-any-return]
+        if expr.op == "index":
+            return self.checked_index(expr, args[0])
+        if expr.op == "table":
+            return self.s.table(expr.attr, args[0], expr.dtype)
+        if expr.op in ("floordiv", "mod") and _plain_division(expr):
+            return self._index_division(expr.op, args[0], args[1])
+        return getattr(self.s, expr.op)(*args)  # type: ignore[no-any-return]
+
+    def checked_index(self, expr: Expr, value: Lanes) -> Lanes:
+        """Wrap a negative index; report one out of range in the status word and read element 0 in its place."""
+        size, _ = expr.attr
+        wrapped = self.s.select(self.s.lt(value, 0), self.s.add(value, size), value)
+        bad = self.s.or_(self.s.lt(wrapped, 0), self.s.ge(wrapped, size))
+        if self.mask is not None and value.lanes > 1:
+            bad = self.s.and_(bad, self.mask)
+        with self.b.if_then(self.s.any(bad), likely=False):
+            self.b.store(constant(1, dtypes.int64), self.status)
+        return self.s.select(bad, 0, wrapped)
+
+    def _index_division(self, op: str, x: Lanes, y: Lanes) -> Lanes:
+        y = self.s.splat(y, x.lanes)
+        emit = self.b.udiv if op == "floordiv" else self.b.urem
+        return Lanes(emit(x.value, y.value), x.dtype, x.lanes)
+
+    def load(self, expr: Expr, in_lanes: bool) -> Lanes:
+        buffer: Buffer = expr.attr
+        index, *rest = expr.args
+        mask = self.value(rest[0]) if rest and in_lanes else self.emit_expr(rest[0], False) if rest else None
+        if not in_lanes:
+            return self._scalar_load(buffer, index, mask)
+        return self._vector_load(buffer, index, mask)
+
+    def _scalar_load(self, buffer: Buffer, index: Expr, mask: Lanes | None) -> Lanes:
+        at = self.emit_expr(index, False)
+        if mask is not None:  # a masked-out index may point anywhere: read element 0 instead and drop it
+            at = self.s.select(mask, at, self.const(0))
+        value = self.s.gather(self.pointers[buffer.name], at, buffer.dtype, None)
+        return value
+
+    def _vector_load(self, buffer: Buffer, index: Expr, mask: Lanes | None) -> Lanes:
+        assert self.vector is not None
+        width = self.width
+        on = self._lanes_on(mask)
+        stride = coefficient(index, self.vector)
+        if stride == 0:
+            value = self.s.splat(self._scalar_load_any(buffer, index, on), width)
+            return value
+        if stride == 1:
+            pointer = self._element_pointer(buffer, index)
+            kind = memory_type(buffer.dtype, width)
+            if on is None:
+                value = self.b.load(pointer, typ=kind, align=buffer.dtype.itemsize)
+            else:
+                arguments = [
+                    pointer,
+                    constant(buffer.dtype.itemsize, dtypes.int32),
+                    on.value,
+                    Literal(kind, "zeroinitializer"),
+                ]
+                kinds = [a.type for a in arguments]
+                fn = intrinsic(self.function.module, "masked.load", kind, kinds, [kind, pointer.type])
+                value = self.b.call(fn, arguments)
+            return self.s.from_memory(value, buffer.dtype, width)
+        return self.s.gather(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype, on)
+
+    def _scalar_load_any(self, buffer: Buffer, index: Expr, on: Lanes | None) -> Lanes:
+        """One element for all lanes; the mask varies over lanes, so any lane that is on makes the address valid."""
+        at = self.emit_expr(index, False)
+        if on is not None:
+            at = self.s.select(Lanes(self.s.any(on), dtypes.bool_), at, self.const(0))
+        return self.s.gather(self.pointers[buffer.name], at, buffer.dtype, None)
+
+    def _lanes_on(self, mask: Lanes | None) -> Lanes | None:
+        if mask is None:
+            return self.mask
+        wide = self.s.splat(mask, self.width)
+        return wide if self.mask is None else self.s.and_(wide, self.mask)
+
+    def _element_pointer(self, buffer: Buffer, index: Expr) -> Any:
+        at = self.emit_expr(index, False)
+        return self.b.gep(self.pointers[buffer.name], [at.value], source_etype=memory_type(buffer.dtype))
+
+    def store(self, buffer: Buffer, index: Expr, value: Lanes) -> None:
+        if self.vector is None or self.vector not in index.depends:
+            self.b.store(self.s.to_memory(value), self._element_pointer(buffer, index))
+            return
+        value = self.s.splat(value, self.width)
+        data = self.s.to_memory(value)
+        if coefficient(index, self.vector) == 1:
+            pointer = self._element_pointer(buffer, index)
+            if self.mask is None:
+                self.b.store(data, pointer, align=buffer.dtype.itemsize)
+                return
+            name, target, overloads = "masked.store", pointer, [data.type, pointer.type]
+        else:
+            at = self.emit_expr(index, True)
+            target = self.s.addresses(self.pointers[buffer.name], at, buffer.dtype.itemsize)
+            name, overloads = "masked.scatter", [data.type, target.type]
+        on = self.mask.value if self.mask is not None else constant(True, dtypes.bool_, self.width)
+        arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]
+        fn = intrinsic(self.function.module, name, VOID, [a.type for a in arguments], overloads)
+        self.b.call(fn, arguments)
+
+
+def _plain_division(expr: Expr) -> bool:
+    """Non-negative by a positive constant: the unsigned instruction is the floor division."""
+    x, y = expr.args
+    return x.low is not None and x.low >= 0 and y.op == "const" and int(y.attr) > 0
+
+
+def reduce_width(size: int, dtype: np.dtype) -> int:
+    """Lanes of a reduction: up to four 64-byte accumulators, enough to hide the latency of an addition.
+
+    Depends on shape and dtype alone, never on the machine, so that a sum has the same bits everywhere.
+    """
+    most = 256 // max(dtype.itemsize, 4)
+    width = 4
+    while width < most and width * 2 <= size:
+        width *= 2
+    return width

@@ -1,0 +1,155 @@
+"""The one native entry of a compiled graph: `i64 step(ptr table)` launches every kernel in order.
+
+`table` holds data pointers: inputs, outputs, arena. Constants are external symbols. The result is 0, or 1 + the number of
+the launch whose index check failed; nothing after that launch has run, so no state has been overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from ... import dtypes
+from ...schedule import cost
+from ...schedule.contract import Product
+from ...schedule.plan import Copy, Launch, Place, Plan
+from .gemm import slabs
+from .kernel import KERNEL_TYPE
+from .types import I8, I32, I64, PTR, VOID, constant
+
+STEP = "step"
+
+
+def range_of(launch: Launch) -> tuple[int, int]:
+    """(iterations, granule) of the loop that threads may share."""
+    if isinstance(launch.work, Product):
+        return slabs(launch.work)
+    assert not isinstance(launch.work, Copy)
+    return launch.work.total, launch.work.granule
+
+
+def runs_parallel(launch: Launch) -> bool:
+    if isinstance(launch.work, Copy):
+        return False
+    total, granule = range_of(launch)
+    if total < 2 * granule:
+        return False
+    if isinstance(launch.work, Product):
+        return launch.work.flops * cost.FLOP_NS > cost.PARALLEL_THRESHOLD_NS
+    return launch.work.range is not None and launch.work.cost > cost.PARALLEL_THRESHOLD_NS
+
+
+def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) -> set[str]:
+    """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs."""
+    step = ir.Function(module, ir.FunctionType(I64, [PTR]), STEP)
+    step.attributes.add("nounwind")
+    b = ir.IRBuilder(step.append_basic_block("entry"))
+    needs: set[str] = set()
+    slots = _Memory(b, step.args[0], plan, needs)
+    products = any(isinstance(launch.work, Product) for launch in plan.launches)
+    widest = max((len(launch.operands) for launch in plan.launches), default=0)
+    operands = b.alloca(PTR, size=max(widest, 1))
+    status = slots.pointer(Place("arena")) if plan.checked else None
+    if status is not None:
+        b.store(_i64(0), status)
+    threads = _hold_blas_threads(b, module, needs) if products else None
+    for number, (launch, name) in enumerate(zip(plan.launches, functions, strict=True)):
+        pointers = [slots.pointer(place) for place in launch.operands]
+        if isinstance(launch.work, Copy):
+            _memcpy(b, module, needs, pointers, launch.work.nbytes)
+            continue
+        assert name is not None
+        function = module.globals.get(name) or ir.Function(module, KERNEL_TYPE, name)
+        for k, pointer in enumerate(pointers):
+            b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
+        total, granule = range_of(launch)
+        if runs_parallel(launch):
+            _parallel(b, module, needs, function, operands, total, granule)
+        else:
+            b.call(function, [operands, _i64(0), _i64(total)])
+        if launch.checked:
+            failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
+            with b.if_then(failed, likely=False):
+                _release_blas_threads(b, module, threads)
+                b.ret(_i64(number + 1))
+    _release_blas_threads(b, module, threads)
+    b.ret(_i64(0))
+    return needs
+
+
+class _Memory:
+    """Pointers of places; each base is loaded once, in the entry's straight line."""
+
+    def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan, needs: set[str]) -> None:
+        self.b, self.table, self.needs = b, table, needs
+        first = {"input": 0, "output": len(plan.inputs), "arena": len(plan.inputs) + len(plan.outputs)}
+        self.first: dict[str, int] = first
+        self._bases: dict[tuple[str, int], Any] = {}
+
+    def pointer(self, place: Place) -> Any:
+        key = (place.base, place.number)
+        if key not in self._bases:
+            self._bases[key] = self._constant(place.number) if place.base == "constant" else self._load(place)
+        base = self._bases[key]
+        return base if not place.offset else self.b.gep(base, [_i64(place.offset)], source_etype=I8)
+
+    def _load(self, place: Place) -> Any:
+        at = self.b.gep(self.table, [_i64(self.first[place.base] + place.number)], source_etype=PTR)
+        return self.b.load(at, typ=PTR)
+
+    def _constant(self, number: int) -> Any:
+        symbol = constant_symbol(number)
+        self.needs.add(symbol)
+        data = ir.GlobalVariable(self.b.module, I8, symbol)
+        data.linkage = "external"
+        return data
+
+
+def constant_symbol(number: int) -> str:
+    return f"hml_constant_{number}"
+
+
+def _parallel(
+    b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, operands: Any, total: int, granule: int
+) -> None:
+    run = _extern(module, needs, "hml_parallel", VOID, [PTR, PTR, PTR, I64, I64])
+    pool = module.globals.get("hml_pool")
+    if pool is None:
+        needs.add("hml_pool")
+        pool = ir.GlobalVariable(module, I8, "hml_pool")
+        pool.linkage = "external"
+    b.call(run, [pool, function, operands, _i64(total), _i64(granule)])
+
+
+def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: int) -> None:
+    if nbytes:
+        copy = _extern(module, needs, "memcpy", PTR, [PTR, PTR, I64])
+        b.call(copy, [pointers[1], pointers[0], _i64(nbytes)])
+
+
+def _hold_blas_threads(b: ir.IRBuilder, module: ir.Module, needs: set[str]) -> Any:
+    """BLAS works on one thread while the pool splits its products; its own threads would fight ours for the cores."""
+    get = _extern(module, needs, "hml_blas_get_threads", I32, [])
+    put = _extern(module, needs, "hml_blas_set_threads", VOID, [I32])
+    before = b.call(get, [])
+    b.call(put, [constant(1, dtypes.int32)])
+    return before
+
+
+def _release_blas_threads(b: ir.IRBuilder, module: ir.Module, before: Any) -> None:
+    if before is not None:
+        b.call(module.globals["hml_blas_set_threads"], [before])
+
+
+def _extern(module: ir.Module, needs: set[str], name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    needs.add(name)
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+def _i64(value: int) -> Any:
+    return constant(value, dtypes.int64)
+
+

@@ -1,0 +1,76 @@
+"""The living definition of the graph dialect: every node is what NumPy makes of it, in order.
+
+What any other stage computes is right when it agrees with this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import aval as avals
+from ..errors import LOCATION, ArgumentError, CompileError, DTypeError, HybridmlError, ShapeError
+from .ir import Graph, Node
+
+
+def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of `graph` for these inputs, by the `eager` column of each row.
+
+    `arrays`: one array an input, of exactly its shape and dtype (`ArgumentError` for their number, `ShapeError`,
+    `DTypeError`). A value is released after its last use. Outputs may share memory with inputs and each other.
+
+    >>> from .text import parse_graph
+    >>> double = parse_graph("graph double(%0: f32[2]) {\\n %1 = add(%0, %0) : f32[2]\\n return %1\\n}")
+    >>> interpret(double, [np.array([1, 2], "f4")])
+    [array([2., 4.], dtype=float32)]
+    """
+    values = _inputs(graph, arrays)
+    nodes = graph.nodes()
+    last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))
+    for k in range(len(nodes) - 1, -1, -1):
+        for operand in nodes[k].inputs:
+            last_use.setdefault(operand, k)
+    with np.errstate(all="ignore"):  # inf and nan are values here, as in compiled code
+        for k, node in enumerate(nodes):
+            if node.op is not None:
+                values[node] = _run(node, [values[n] for n in node.inputs])
+                for operand in node.inputs:
+                    if last_use[operand] == k:
+                        values.pop(operand, None)
+            elif node.value is not None:
+                values[node] = node.value
+    return [values[node] for node in graph.outputs]
+
+
+def _inputs(graph: Graph, arrays: Sequence[Any]) -> dict[Node, np.ndarray]:
+    if len(arrays) != len(graph.inputs):
+        raise ArgumentError(
+            f"interpret: graph {graph.name!r} takes {len(graph.inputs)} arrays, got {len(arrays)}; pass one an input"
+        )
+    values: dict[Node, np.ndarray] = {}
+    for k, (node, given) in enumerate(zip(graph.inputs, arrays, strict=True)):
+        array = np.asarray(given)
+        what = f"interpret: graph {graph.name!r} needs {node.aval} as input {k}{f' ({node.name})' if node.name else ''}"
+        if array.dtype != node.dtype:
+            raise DTypeError(f"{what}, got an array of {array.dtype}; cast it with astype")
+        if array.shape != node.shape:
+            raise ShapeError(f"{what}, got an array of shape {array.shape}")
+        values[node] = array
+    return values
+
+
+def _run(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+    op = node.op
+    assert op is not None
+    try:
+        result = op.eager(operands, **node.params) if op.variadic else op.eager(*operands, **node.params)
+    except HybridmlError as error:  # the line that made the node, not the one that runs the graph
+        if not node.where:
+            raise
+        raise type(error)(f"{str(error).partition(LOCATION)[0]}{LOCATION}{node.where}") from None
+    value = np.asarray(result)
+    if value.shape != node.shape or value.dtype != node.dtype:
+        raise CompileError(f"interpret: {op.name} was inferred as {node.aval}, its eager meaning is {avals.of(value)}")
+    return value

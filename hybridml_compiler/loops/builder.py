@@ -1,0 +1,362 @@
+"""LoopBuilder: builds interned loop-dialect expressions. It is the `s` that `lower` columns of the operation table receive.
+
+Integer arithmetic is simplified while it is built, so that the index of `reshape(transpose(x))` arrives as plain strides:
+constants fold, ranges decide divisions and comparisons, and `(x // c) * c + x % c` becomes `x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .index import constant_factor, terms, value_range
+from .ir import Buffer, Expr, Reduce
+
+Scalar = Expr | int | float | bool
+
+_COMPARE = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+
+class LoopBuilder:
+    def __init__(self) -> None:
+        self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
+        self._interned: dict[Any, Expr] = {}
+        self._masks: list[Expr] = []
+        self._fresh = 0
+
+    # ---- leaves
+
+    def const(self, value: Any, dtype: np.dtype) -> Expr:
+        number = np.asarray(value).astype(dtype)[()]
+        key = ("const", dtype.char, number.tobytes())
+        low = high = int(number) if dtype.kind in "iub" else None
+        return self._intern(key, "const", (), number.item(), dtype, low, high)
+
+    def var(self, name: str, size: int) -> Expr:
+        """A loop variable that runs from 0 to size - 1; every call makes a new one."""
+        expr = self._make("var", (), f"{name}{self._fresh}", dtypes.int64, 0, max(size - 1, 0))
+        self._fresh += 1
+        expr.depends = frozenset((expr,))
+        return expr
+
+    def load(self, buffer: Buffer, index: Scalar) -> Expr:
+        """Element of a buffer; under `masked`, zero where the mask is false and the index is not looked at."""
+        at = self._index(index)
+        args = (at, *self._current_mask())
+        bounds = (0, 1) if buffer.dtype.kind == "b" else (None, None)
+        return self._intern(("load", buffer.name, *map(id, args)), "load", args, buffer, buffer.dtype, *bounds)
+
+    def dtype(self, value: Expr) -> np.dtype:
+        return value.dtype
+
+    # ---- arithmetic
+
+    def emit(self, op: str, *args: Scalar, dtype: np.dtype | None = None, attr: Any = None) -> Expr:
+        """The expression `op(args)` without simplification beyond interning."""
+        exprs = self._unify(args)
+        result = dtype or (dtypes.bool_ if op in _COMPARE else exprs[1 if op == "select" else 0].dtype)
+        low, high = value_range(op, exprs) if result.kind in "iu" else (None, None)
+        return self._intern((op, attr, result.char, *map(id, exprs)), op, exprs, attr, result, low, high)
+
+    def __getattr__(self, op: str) -> Callable[..., Expr]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+        return lambda *args: self.emit(op, *args)
+
+    def add(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind not in "iu":
+            return self.emit("add", x, y)
+        if x.op == "const":
+            x, y = y, x
+        if y.op == "const":
+            if x.op == "const":
+                return self.const(x.attr + y.attr, x.dtype)
+            if y.attr == 0:
+                return x
+            if x.op == "add" and x.args[1].op == "const":
+                return self.add(x.args[0], self.add(x.args[1], y))
+        return self._recombine(x, y) or self._recombine(y, x) or self.emit("add", x, y)
+
+    def _recombine(self, x: Expr, y: Expr) -> Expr | None:
+        """(z // c) * c + z % c  ->  z"""
+        if x.op == "mul" and y.op == "mod" and x.args[0].op == "floordiv" and x.args[1] is y.args[1]:
+            quotient = x.args[0]
+            if quotient.args[0] is y.args[0] and quotient.args[1] is y.args[1]:
+                return y.args[0]
+        return None
+
+    def sub(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind in "iu" and y.op == "const":
+            return self.add(x, self.const(-y.attr, y.dtype)) if y.dtype.kind == "i" else self.emit("sub", x, y)
+        return self.emit("sub", x, y)
+
+    def mul(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind not in "iu":
+            return self.emit("mul", x, y)
+        if x.op == "const":
+            x, y = y, x
+        if y.op == "const":
+            if x.op == "const":
+                return self.const(x.attr * y.attr, x.dtype)
+            if y.attr in (0, 1):
+                return y if y.attr == 0 else x
+            if x.op == "mul" and x.args[1].op == "const":
+                return self.mul(x.args[0], self.mul(x.args[1], y))
+        return self.emit("mul", x, y)
+
+    def floordiv(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind not in "iu" or y.op != "const" or y.attr <= 0:
+            return self.emit("floordiv", x, y)
+        c = int(y.attr)
+        if c == 1:
+            return x
+        if x.low is not None and x.high is not None and x.low // c == x.high // c:
+            return self.const(x.low // c, x.dtype)
+        whole, rest = self._split_multiples(x, c)
+        if whole:
+            quotients = [self.mul(t.args[0], t.args[1].attr // c) if t.op == "mul" else t.attr // c for t in whole]
+            return self.add(self._sum(quotients, x.dtype), self.floordiv(self._sum(rest, x.dtype), y))
+        return self.emit("floordiv", x, y)
+
+    def mod(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind not in "iu" or y.op != "const" or y.attr <= 0:
+            return self.emit("mod", x, y)
+        c = int(y.attr)
+        if c == 1:
+            return self.const(0, x.dtype)
+        if x.low is not None and x.high is not None and x.low // c == x.high // c:
+            return self.sub(x, (x.low // c) * c)
+        whole, rest = self._split_multiples(x, c)
+        if whole:
+            return self.mod(self._sum(rest, x.dtype), y)
+        return self.emit("mod", x, y)
+
+    def _split_multiples(self, x: Expr, c: int) -> tuple[list[Expr], list[Expr]]:
+        """Summands of x that c divides, and the others. Only for ranges that cannot have wrapped."""
+        if x.low is None:
+            return [], [x]
+        whole = [t for t in terms(x) if constant_factor(t) % c == 0]
+        return whole, [t for t in terms(x) if constant_factor(t) % c != 0]
+
+    def _sum(self, items: Iterable[Scalar], dtype: np.dtype) -> Expr:
+        total = self.const(0, dtype)
+        for item in items:
+            total = self.add(total, item)
+        return total
+
+    def minimum(self, a: Scalar, b: Scalar) -> Expr:
+        return self._extreme("minimum", a, b, lambda x, y: x.high is not None and y.low is not None and x.high <= y.low)
+
+    def maximum(self, a: Scalar, b: Scalar) -> Expr:
+        return self._extreme("maximum", a, b, lambda x, y: x.low is not None and y.high is not None and x.low >= y.high)
+
+    def _extreme(self, op: str, a: Scalar, b: Scalar, first_wins: Callable[[Expr, Expr], bool]) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind in "iu":
+            if first_wins(x, y):
+                return x
+            if first_wins(y, x):
+                return y
+        return self.emit(op, x, y)
+
+    def _compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.low is not None and x.high is not None and y.low is not None and y.high is not None:
+            outcomes = {_COMPARE[op](p, q) for p in (x.low, x.high) for q in (y.low, y.high)}
+            monotonic = op in ("lt", "le", "gt", "ge") or (x.low == x.high and y.low == y.high)
+            if len(outcomes) == 1 and monotonic:
+                return self.const(outcomes.pop(), dtypes.bool_)
+            if x.high < y.low or y.high < x.low:
+                if op in ("eq", "ne"):
+                    return self.const(op == "ne", dtypes.bool_)
+        return self.emit(op, x, y)
+
+    def eq(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("eq", a, b)
+
+    def ne(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("ne", a, b)
+
+    def lt(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("lt", a, b)
+
+    def le(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("le", a, b)
+
+    def gt(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("gt", a, b)
+
+    def ge(self, a: Scalar, b: Scalar) -> Expr:
+        return self._compare("ge", a, b)
+
+    def and_(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind == "b":
+            if x.op == "const":
+                return y if x.attr else x
+            if y.op == "const":
+                return x if y.attr else y
+        return x if x is y else self.emit("and_", x, y)
+
+    def or_(self, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if x.dtype.kind == "b":
+            if x.op == "const":
+                return x if x.attr else y
+            if y.op == "const":
+                return y if y.attr else x
+        return x if x is y else self.emit("or_", x, y)
+
+    def select(self, cond: Expr, a: Scalar, b: Scalar) -> Expr:
+        x, y = self._unify((a, b))
+        if cond.op == "const":
+            return x if cond.attr else y
+        return x if x is y else self.emit("select", cond, x, y)
+
+    def cast(self, x: Expr, dtype: np.dtype) -> Expr:
+        if x.dtype is dtype:
+            return x
+        if x.op == "const" and dtype.kind in "iub" and x.dtype.kind in "iub":
+            return self.const(x.attr, dtype)
+        return self.emit("cast", x, dtype=dtype)
+
+    def bitcast(self, x: Expr, dtype: np.dtype) -> Expr:
+        return self.emit("bitcast", x, dtype=dtype)
+
+    def table(self, values: Sequence[float], index: Expr, dtype: np.dtype) -> Expr:
+        return self.emit("table", index, dtype=dtype, attr=tuple(values))
+
+    # ---- arrays
+
+    def masked(self, cond: Expr, thunk: Callable[[], Expr], default: Scalar) -> Expr:
+        """thunk() where cond holds, else default; loads inside are not executed where it does not."""
+        if cond.op == "const":
+            return thunk() if cond.attr else self._unify((thunk(), default))[1]
+        self._masks.append(cond if not self._masks else self.and_(self._masks[-1], cond))
+        try:
+            value = thunk()
+        finally:
+            self._masks.pop()
+        return self.select(cond, value, default)
+
+    @property
+    def mask(self) -> Expr | None:
+        return self._masks[-1] if self._masks else None
+
+    def index(self, value: Expr, size: int, what: str = "index") -> Expr:
+        """A data-dependent index: negatives wrapped, out-of-range ones reported when the kernel runs (and clamped)."""
+        wide = self.cast(value, dtypes.int64) if isinstance(value, Expr) else self.const(value, dtypes.int64)
+        key = ("index", size, what, id(wide))
+        return self._intern(key, "index", (wide,), (size, what), dtypes.int64, 0, max(size - 1, 0))
+
+    def reduce(self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
+        """Combination of body(r) over the index space `extents`, row-major."""
+        variables = tuple(self.var("r", n) for n in extents)
+        value = body(variables)
+        if 0 in extents:
+            return self.const(identity(op, value.dtype), value.dtype)
+        if all(n == 1 for n in extents):
+            only: Mapping[Expr, Expr] = {v: self.const(0, dtypes.int64) for v in variables}
+            return self.const(0, dtypes.int64) if op.startswith("arg") else self.substitute(value, only)
+        result = self.reduction_result(op, value, variables)
+        self.pending.append(Reduce(result, op, variables, value))
+        return result
+
+    def reduction_result(self, op: str, value: Expr, variables: Sequence[Expr]) -> Expr:
+        """A new name for what a reduction computes."""
+        dtype = dtypes.int64 if op.startswith("arg") else value.dtype
+        result = self._make("result", (), f"%{self._fresh}", dtype, None, None)
+        self._fresh += 1
+        result.depends = (value.depends - frozenset(variables)) | {result}
+        return result
+
+    def substitute(self, expr: Expr, mapping: Mapping[Expr, Expr], memo: dict[Expr, Expr] | None = None) -> Expr:
+        """The expression with variables replaced, simplified again."""
+        memo = {} if memo is None else memo
+        if expr in mapping:
+            return mapping[expr]
+        if not expr.args or not any(key in expr.depends for key in mapping):
+            return expr
+        if expr not in memo:
+            args = [self.substitute(a, mapping, memo) for a in expr.args]
+            memo[expr] = self._rebuild(expr, args)
+        return memo[expr]
+
+    def _rebuild(self, expr: Expr, args: list[Expr]) -> Expr:
+        if expr.op == "load":
+            key = ("load", expr.attr.name, *map(id, args))
+            return self._intern(key, "load", tuple(args), expr.attr, expr.dtype, expr.low, expr.high)
+        if expr.op == "index":
+            return self.index(args[0], *expr.attr)
+        if expr.op in ("cast", "bitcast"):
+            return self.cast(args[0], expr.dtype) if expr.op == "cast" else self.bitcast(args[0], expr.dtype)
+        if expr.op in _REBUILT:
+            return getattr(self, expr.op)(*args)
+        return self.emit(expr.op, *args, dtype=expr.dtype, attr=expr.attr)
+
+    # ---- internals
+
+    def _index(self, value: Scalar) -> Expr:
+        return value if isinstance(value, Expr) else self.const(value, dtypes.int64)
+
+    def _current_mask(self) -> tuple[Expr, ...]:
+        return (self._masks[-1],) if self._masks else ()
+
+    def _unify(self, args: Sequence[Scalar]) -> tuple[Expr, ...]:
+        """Python numbers become constants of the dtype of their expression neighbours (int64 when there is none)."""
+        if all(isinstance(a, Expr) for a in args):
+            return tuple(args)  # type: ignore[arg-type]
+        dtype = next((a.dtype for a in reversed(args) if isinstance(a, Expr)), dtypes.int64)
+        return tuple(a if isinstance(a, Expr) else self.const(a, dtype) for a in args)
+
+    def _intern(
+        self, key: Any, op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None
+    ) -> Expr:
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = self._make(op, args, attr, dtype, low, high)
+        return found
+
+    @staticmethod
+    def _make(
+        op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None
+    ) -> Expr:
+        expr = Expr()
+        expr.op, expr.args, expr.attr, expr.dtype, expr.low, expr.high = op, args, attr, dtype, low, high
+        expr.depends = frozenset().union(*(a.depends for a in args)) if args else frozenset()
+        return expr
+
+
+_REBUILT = frozenset(
+    "add sub mul floordiv mod minimum maximum eq ne lt le gt ge and_ or_ select".split()
+)  # instructions that simplify when their operands change
+
+
+def identity(op: str, dtype: np.dtype) -> bool | int | float:
+    """The value that leaves a combination unchanged."""
+    if op in ("add", "or"):
+        return False if dtype.kind == "b" else 0
+    if op in ("mul", "and"):
+        return True if dtype.kind == "b" else 1
+    if dtype.kind == "f":
+        return float("-inf") if op == "max" else float("inf")
+    if dtype.kind == "b":
+        return op == "min"
+    info = np.iinfo(dtype)
+    return int(info.min if op == "max" else info.max)

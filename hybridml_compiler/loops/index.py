@@ -1,0 +1,92 @@
+"""Facts about index expressions: integer ranges, affine coefficients. All that vectorisation and loop merging ask."""
+
+from __future__ import annotations
+
+from .ir import Expr
+
+Range = tuple[int | None, int | None]
+_UNKNOWN: Range = (None, None)
+
+
+def value_range(op: str, args: tuple[Expr, ...]) -> Range:
+    """Inclusive range of an integer instruction from the ranges of its operands."""
+    spans = [(a.low, a.high) for a in args]
+    if op in ("select", "minimum", "maximum"):
+        spans = spans[-2:]
+    if any(low is None or high is None for low, high in spans):
+        return _UNKNOWN
+    known = [(low, high) for low, high in spans if low is not None and high is not None]
+    if op == "cast":
+        return known[0] if args[0].dtype.kind in "iub" else _UNKNOWN
+    if len(known) != 2:
+        return _UNKNOWN
+    (a, b), (c, d) = known
+    if op == "add":
+        return a + c, b + d
+    if op == "sub":
+        return a - d, b - c
+    if op == "mul":
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+    if op == "floordiv" and c == d and c > 0:
+        return a // c, b // c
+    if op == "mod" and c == d and c > 0:
+        return 0, c - 1
+    if op == "minimum":
+        return min(a, c), min(b, d)
+    if op == "maximum":
+        return max(a, c), max(b, d)
+    if op == "select":
+        return min(a, c), max(b, d)
+    return _UNKNOWN
+
+
+def is_affine_step(expr: Expr) -> bool:
+    """A variable, or an int64 sum or multiple: what affine expressions are made of."""
+    if expr.op == "mul":
+        return expr.args[1].op == "const" and expr.dtype.kind == "i"
+    return expr.op == "var" or (expr.op in ("add", "sub") and expr.dtype.kind == "i")
+
+
+def opaque_leaves(expr: Expr) -> list[Expr]:
+    """Maximal parts of an affine expression that are neither variables nor constants: loads, divisions, selections."""
+    if expr.op == "var" or expr.op == "const":
+        return []
+    if is_affine_step(expr):
+        return [leaf for a in expr.args for leaf in opaque_leaves(a)]
+    return [expr]
+
+
+def affine_coefficient(expr: Expr, var: Expr) -> int:
+    """Coefficient of `var` outside of the opaque leaves."""
+    if var not in expr.depends or not is_affine_step(expr):
+        return 0
+    if expr.op == "var":
+        return 1
+    if expr.op == "mul":
+        return affine_coefficient(expr.args[0], var) * int(expr.args[1].attr)
+    left, right = (affine_coefficient(a, var) for a in expr.args)
+    return left + right if expr.op == "add" else left - right
+
+
+def coefficient(expr: Expr, var: Expr) -> int | None:
+    """k when expr = k*var + (something without var); None when it is not affine in var."""
+    if any(var in leaf.depends for leaf in opaque_leaves(expr)):
+        return None
+    return affine_coefficient(expr, var)
+
+
+def terms(expr: Expr) -> list[Expr]:
+    """Summands of a sum, left to right."""
+    if expr.op == "add":
+        return terms(expr.args[0]) + terms(expr.args[1])
+    return [expr]
+
+
+def constant_factor(expr: Expr) -> int:
+    """Largest constant that is known to divide the expression (1 when nothing is known)."""
+    if expr.op == "const":
+        return abs(int(expr.attr)) or 0
+    if expr.op == "mul" and expr.args[1].op == "const":
+        return abs(int(expr.args[1].attr))
+    return 1

@@ -1,0 +1,158 @@
+"""The loop dialect: loop nests over scalar expressions, the form of a kernel just before code generation.
+
+    kernel = (buffers; range) { stmt* }       `range`: the variable whose iterations are split over threads, or none
+    buffer = name: dtype[size]  in | out | inout   flat memory, `size` in elements
+    stmt   = for var < extent [vector] { stmt* }   vector: iterations are independent and run in lanes
+           | result = reduce op over var < extent, ... [vector] of expr
+           | scan op over var < extent { buffer[expr] = expr }      running combination, stored at every step
+           | buffer[expr] = expr
+    expr   = constant | var | result | load buffer[expr] if expr else 0
+           | index expr < size         a data-dependent index: wrapped, and reported in `status` when out of range
+           | op(expr, ...)             op: scalar ISA or transcendental
+
+Expressions are immutable and interned by their builder, so equality is `is` and a common subexpression is computed once.
+Every expression knows the integer range it can take (for index arithmetic) and the variables and results it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Role = Literal["in", "out", "inout"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    name: str
+    dtype: np.dtype
+    size: int
+    role: Role = "in"
+
+
+class Expr:
+    """`op` is "const", "var", "load", "result" or an instruction; `attr` holds what is not an expression."""
+
+    __slots__ = ("args", "attr", "depends", "dtype", "high", "low", "op")
+
+    op: str
+    args: tuple[Expr, ...]
+    attr: Any  # constant: the value; var: its name; load: Buffer; result: Reduce name; table: the values
+    dtype: np.dtype
+    low: int | None  # inclusive integer range, None when unknown
+    high: int | None
+    depends: frozenset[Expr]  # variables and results this value varies with
+
+    def __repr__(self) -> str:
+        if self.op in ("const", "var", "result"):
+            return str(self.attr)
+        if self.op == "load":
+            return f"{self.attr.name}[{', '.join(map(repr, self.args))}]"
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+
+@dataclass(frozen=True)
+class Store:
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """result = combination of `value` over the index space `vars` (row-major, identity for an empty space)."""
+
+    result: Expr
+    op: str  # add mul min max and or argmin argmax
+    vars: tuple[Expr, ...]
+    value: Expr
+    vector: bool = False  # the last variable runs in lanes, combined by a fixed tree at the end
+
+
+@dataclass(frozen=True)
+class Scan:
+    """accumulator op= value; buffer[index] = accumulator, for var in order (or in reverse)."""
+
+    buffer: Buffer
+    index: Expr
+    op: str
+    var: Expr
+    value: Expr
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class For:
+    var: Expr
+    body: tuple[Stmt, ...]
+    vector: bool = False
+
+
+Stmt = Store | Reduce | Scan | For
+
+
+def extent(var: Expr) -> int:
+    """Number of iterations of a loop variable (it runs from 0)."""
+    assert var.op == "var" and var.high is not None
+    return var.high + 1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
+
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    range: Expr | None = None  # outermost loop variable, split over threads
+    lanes: int = 1  # width of vector loops, in elements
+    granule: int = 1  # split points of the range are multiples of this
+    cost: float = 0.0  # estimated nanoseconds on one core, for the decision to run in parallel
+
+    @property
+    def checked(self) -> bool:
+        """Does it verify data-dependent indices? Then it is given the status word after its buffers."""
+        return any(e.op == "index" for e in expressions(self.body))
+
+    @property
+    def total(self) -> int:
+        return extent(self.range) if self.range is not None else 1
+
+
+def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement, outer before inner."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, For):
+            yield from statements(stmt.body)
+
+
+def operands(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement evaluates itself (not those of its body)."""
+    match stmt:
+        case Store(_, index, value):
+            return (index, value)
+        case Reduce(_, _, _, value, _):
+            return (value,)
+        case Scan(_, index, _, _, value, _):
+            return (index, value)
+        case _:
+            return ()
+
+
+def expressions(body: tuple[Stmt, ...]) -> list[Expr]:
+    """Every distinct expression under `body`, operands first."""
+    order: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = []
+    for stmt in statements(body):
+        stack.extend((e, False) for e in reversed(operands(stmt)))
+        while stack:
+            expr, done = stack.pop()
+            if done:
+                order[expr] = None
+            elif expr not in order:
+                stack.append((expr, True))
+                stack.extend((a, False) for a in reversed(expr.args))
+    return list(order)

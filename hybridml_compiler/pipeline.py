@@ -1,0 +1,179 @@
+"""compile(graph) -> Executable: the only place where the stages are ordered.
+
+    verify       the graph obeys its dialect
+    passes       graph -> graph (see passes/)
+    plan         fusion, lowering to loop nests, memory plan (see schedule/)
+    emit         loop nests -> LLVM IR, one module a distinct kernel
+    codegen      LLVM IR -> object code, from the cache or in parallel
+    link         object code -> one native entry
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import dtypes
+from .errors import CompileError
+from .graph.interpret import interpret
+from .graph.ir import Graph
+from .graph.text import print_graph
+from .graph.verify import verify
+from .loops.ir import Expr
+from .passes import run_passes
+from .schedule.contract import Product
+from .schedule.plan import Copy, Launch, Plan, make_plan
+
+if TYPE_CHECKING:
+    from .runtime.executable import Executable
+
+_PLACEHOLDER = "hml_kernel"  # name of a kernel while its text is hashed: equal kernels must have equal text
+
+
+@dataclass
+class Stats:
+    """What compiling cost, in milliseconds a stage, and what came out."""
+
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    nodes: int = 0
+    kernels: int = 0  # launches of one call
+    distinct_kernels: int = 0
+    nbytes: int = 0  # read and written by one call
+    arena_bytes: int = 0
+
+    @contextmanager
+    def stage(self, name: str) -> Any:
+        start = time.perf_counter()
+        yield
+        self.milliseconds[name] = (time.perf_counter() - start) * 1e3
+
+    @property
+    def total_ms(self) -> float:
+        return sum(self.milliseconds.values())
+
+
+def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "") -> Executable:
+    """An executable for the graph on this machine's CPU.
+
+    `donate` maps an output position to the input position whose memory that output is written to.
+    """
+    from .backends.llvm.step import STEP
+    from .runtime import jit
+    from .runtime.executable import Executable
+
+    stats = Stats()
+    with stats.stage("verify"):
+        verify(graph)
+    with stats.stage("passes"):
+        graph, _ = run_passes(graph)
+    with stats.stage("plan"):
+        plan = make_plan(graph, donate or {}, lanes_for_host(), use_blas=_has_blas())
+    with stats.stage("emit"):
+        modules = emit(plan)
+    with stats.stage("codegen"):
+        objects = jit.compile_many(list(modules.values()))
+    with stats.stage("link"):
+        library = _link(plan, objects)
+    stats.nodes = len(graph.nodes())
+    stats.kernels = len(plan.launches)
+    stats.distinct_kernels = len(modules) - 1
+    stats.nbytes = sum(launch.nbytes for launch in plan.launches)
+    stats.arena_bytes = plan.arena_bytes
+    return Executable(
+        name or graph.name,
+        library.address(STEP),
+        plan.inputs,
+        plan.outputs,
+        plan.fresh,
+        dict(donate or {}),
+        plan.arena_bytes,
+        lambda arrays: failure(graph, arrays),
+        stats,
+        print_graph(graph),
+        modules,
+        plan.launches,
+        (library,),
+    )
+
+
+def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
+    """The error that a failed index check stands for: the interpreter raises it again, with the user's line."""
+    try:
+        interpret(graph, arrays)
+    except Exception as error:
+        return error
+    return CompileError(f"{graph.name}: an index check failed that the interpreter passes\n{print_graph(graph)}")
+
+
+def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
+    from .backends.llvm.step import STEP, constant_symbol, runs_parallel
+    from .runtime import blas, jit, threads
+
+    imports = {constant_symbol(k): data.ctypes.data for k, data in enumerate(plan.constants)}
+    if any(isinstance(launch.work, Product) for launch in plan.launches):
+        imports |= blas.gemm_symbols() or {}
+        imports |= blas.thread_symbols()
+    if any(runs_parallel(launch) for launch in plan.launches):
+        imports |= threads.symbols()
+    return jit.load(objects, imports, [STEP], keep=plan.constants)
+
+
+def _has_blas() -> bool:
+    from .runtime import blas
+
+    return blas.gemm_symbols() is not None
+
+
+def lanes_for_host() -> Any:
+    """expressions of a kernel -> lanes of its vector loops: one hardware vector of its widest element."""
+    from .runtime import jit
+
+    bits = jit.host().vector_bits
+
+    def lanes(expressions: Sequence[Expr]) -> int:
+        widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
+        return max(bits // (8 * max(widest, 4)), 2)
+
+    return lanes
+
+
+def _counts(expr: Expr) -> bool:
+    """int64 is what indices are made of; only data of 8 bytes should narrow the loop."""
+    return expr.op == "load" or expr.dtype is dtypes.float64
+
+
+def emit(plan: Plan) -> dict[str, str]:
+    """symbol -> LLVM IR of a module: every distinct kernel, and the step that launches them."""
+    from llvmlite import ir
+
+    from .backends.llvm.step import STEP, emit_step
+
+    modules: dict[str, str] = {}
+    symbols: list[str | None] = [_emit_kernel(launch, modules) for launch in plan.launches]
+    module = ir.Module(STEP)
+    emit_step(module, plan, symbols)
+    modules[STEP] = str(module)
+    return modules
+
+
+def _emit_kernel(launch: Launch, modules: dict[str, str]) -> str | None:
+    from llvmlite import ir
+
+    from .backends.llvm.gemm import emit_product
+    from .backends.llvm.kernel import emit_kernel
+
+    if isinstance(launch.work, Copy):
+        return None
+    module = ir.Module(_PLACEHOLDER)
+    if isinstance(launch.work, Product):
+        emit_product(module, _PLACEHOLDER, launch.work)
+    else:
+        emit_kernel(module, _PLACEHOLDER, launch.work)
+    text = str(module)
+    symbol = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    modules[symbol] = text.replace(_PLACEHOLDER, symbol)
+    return symbol

@@ -1,0 +1,75 @@
+"""Executable: a compiled graph as one native function over data pointers, and what is known about it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..aval import Aval
+from ..errors import CompileError
+from . import entry
+
+
+@dataclass(eq=False)
+class Executable:
+    """`exe(arrays)` runs the graph: one C-contiguous array an input, in order; returns one array an output.
+
+    A donated output is the array of the input it overwrites; the others are fresh. `step` is the address of
+    `i64 step(ptr table)`, for callers that build the table of pointers themselves: inputs, fresh outputs, arena.
+    """
+
+    name: str
+    step: int
+    inputs: Sequence[Aval]
+    outputs: Sequence[Aval]  # the fresh ones
+    fresh: Sequence[int]  # their positions among all outputs
+    donate: Mapping[int, int]
+    arena_bytes: int
+    explain_failure: Callable[[Sequence[np.ndarray]], Exception]  # the error that these inputs raise
+    stats: Any
+    ir: str
+    modules: Mapping[str, str]  # LLVM IR by symbol
+    launches: Sequence[Any]
+    keep: tuple[object, ...]  # owners of the code
+
+    def __post_init__(self) -> None:
+        self._arena = entry.arena(self.arena_bytes)
+        self._busy = threading.Lock()
+
+    @property
+    def llvm(self) -> str:
+        """LLVM IR of every kernel and of the step that launches them."""
+        return "\n".join(f"; ---- {symbol}\n{text}" for symbol, text in self.modules.items())
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        self._check(arrays)
+        results = [np.empty(aval.shape, aval.dtype) for aval in self.outputs]
+        if self._busy.acquire(blocking=False):
+            try:
+                status = self._run(arrays, results, self._arena[0])
+            finally:
+                self._busy.release()
+        else:  # a second thread gets an arena of its own
+            address, owner = entry.arena(self.arena_bytes)
+            status = self._run(arrays, results, address)
+            del owner
+        if status:
+            raise self.explain_failure(arrays)
+        new = dict(zip(self.fresh, results, strict=True))
+        count = len(new) + len(self.donate)
+        return [new[k] if k in new else arrays[self.donate[k]] for k in range(count)]
+
+    def _check(self, arrays: Sequence[np.ndarray]) -> None:
+        if len(arrays) != len(self.inputs):
+            raise CompileError(f"{self.name}: takes {len(self.inputs)} arrays, got {len(arrays)}")
+        for k, (array, aval) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if array.shape != aval.shape or array.dtype != aval.dtype or not array.flags.c_contiguous:
+                got = f"{array.dtype}{list(array.shape)}" + ("" if array.flags.c_contiguous else " with strides")
+                raise CompileError(f"{self.name}: input {k} must be a C-contiguous {aval}, got {got}")
+
+    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: int) -> int:
+        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena])

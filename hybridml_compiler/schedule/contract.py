@@ -1,0 +1,105 @@
+"""Matrix products as library calls: operands read in place wherever their strides allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import dtypes
+from ..graph.ir import Node
+from .lower import strides_of
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A batch of matrices in memory: element (b..., i, j) at offset + sum(b * batch) + i * row + j * column."""
+
+    offset: int
+    batch: tuple[int, ...]
+    row: int
+    column: int
+
+    @property
+    def transposed(self) -> bool:
+        return self.column != 1
+
+    @property
+    def leading(self) -> int:
+        return self.column if self.transposed else self.row
+
+
+@dataclass(frozen=True)
+class Product:
+    """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output."""
+
+    dtype: np.dtype
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * int(np.prod(self.batch, dtype=np.int64)) * self.m * self.n * self.k
+
+    def __str__(self) -> str:
+        shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"
+        return f"matmul {dtypes.short(self.dtype)} {shape}" + (" A'" if self.a.transposed else "") + (
+            " B'" if self.b.transposed else ""
+        )
+
+
+def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, Node, Node] | None:
+    """The library call that computes a contraction, with the nodes in memory that it reads; None if BLAS cannot."""
+    if node.op is None or node.op.kind != "contraction" or node.dtype.kind != "f" or node.aval.size == 0:
+        return None
+    left, right = node.inputs
+    k = left.shape[-1]
+    m, n = (left.shape[-2] if left.aval.ndim > 1 else 1), (right.shape[-1] if right.aval.ndim > 1 else 1)
+    if k == 0:
+        return None
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    a = _matrix(left, (m, k), batch, row_vector=True, in_memory=in_memory)
+    b = _matrix(right, (k, n), batch, row_vector=False, in_memory=in_memory)
+    if a is None or b is None:
+        return None
+    return Product(node.dtype, batch, m, n, k, a[1], b[1]), a[0], b[0]
+
+
+def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
+    """Can BLAS read this operand where it is, without a copy?"""
+    rows, columns = (node.shape[-2:] if node.aval.ndim > 1 else (1, *node.shape))
+    return _matrix(node, (rows, columns), node.shape[:-2], row_vector=True, in_memory=in_memory) is not None
+
+
+def _matrix(
+    node: Node,
+    shape: tuple[int, int],
+    batch: tuple[int, ...],
+    *,
+    row_vector: bool,
+    in_memory: Callable[[Node], bool],
+) -> tuple[Node, Matrix] | None:
+    found = strides_of(node, in_memory)
+    if found is None:
+        return None
+    base, offset, strides = found
+    if len(strides) == 1:
+        strides = (0, strides[0]) if row_vector else (strides[0], 0)
+    *outer, row, column = strides
+    rows, columns = shape
+    # An axis of length 1 is never stepped along: give it the stride that makes the matrix regular.
+    if columns == 1:
+        column = 1 if row != 1 or rows == 1 else max(rows, 1)
+    if rows == 1:
+        row = columns if column == 1 else 1
+    regular = (column == 1 and row >= columns) or (row == 1 and column >= rows)
+    if not regular:
+        return None
+    sizes = node.shape[:-2]
+    steps = [0 if n == 1 else step for n, step in zip(sizes, outer, strict=True)]
+    return base, Matrix(offset, (0,) * (len(batch) - len(steps)) + tuple(steps), row, column)

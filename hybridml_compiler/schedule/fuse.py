@@ -1,0 +1,267 @@
+"""Fusion: which nodes become arrays in memory, and which of those are computed by one kernel. Every choice has a reason.
+
+Two decisions, in this order:
+  1. materialise: a node is written to memory if it is an output, if its kind needs a loop of its own (reduction,
+     contraction, scan, scatter), if a matrix product reads it, or if computing it again for every reader costs more than
+     writing it once. All other nodes are inlined into the expressions of their readers.
+  2. group: materialised nodes over the same index space share a kernel where no dependency forbids it.
+The decisions look at the kind of an operation and its cost, never at its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from ..graph.ir import Graph, Node, users
+from . import cost
+from .contract import readable
+from .group import OWN_LOOP, Group
+
+@dataclass
+class Fusion:
+    groups: list[Group]  # in execution order
+    materialised: dict[Node, str]  # node -> reason
+
+
+def fuse(graph: Graph, donated: dict[Node, Node]) -> Fusion:
+    """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
+    order = graph.nodes()
+    materialised = materialise(graph, order)
+    groups, owner = _group(order, materialised)
+    _order_overwrites(groups, owner, donated)
+    return Fusion(_execution_order(groups, donated), materialised)
+
+
+# ---- 1. materialise
+
+
+def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
+    chosen: dict[Node, str] = {}
+    for node in graph.outputs:
+        if node.op is not None:
+            chosen[node] = "an output"
+    readers = users(order)
+    homes: dict[Node, set[Node]] = {}  # inlined node -> the materialised nodes that would compute it
+    weight: dict[Node, float] = {}  # cost of one element, operands included
+    leaves: dict[Node, float] = {}  # bytes loaded for one element
+    size: dict[Node, int] = {}
+    for node in order:
+        inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP]
+        weight[node] = cost.element_cost(node) + sum(weight[i] for i in inline_inputs)
+        leaves[node] = sum(leaves[i] if i in inline_inputs else i.dtype.itemsize for i in node.inputs if i.shape)
+        size[node] = 1 + sum(size[i] for i in inline_inputs)
+    for node in reversed(order):
+        if node.op is None:
+            continue
+        if any(r.op is not None and r.op.kind == "contraction" for r in readers[node]):
+            chosen.setdefault(_memory_for_product(node), "operand of a matrix product")
+        homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
+        reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node], size[node])
+        if reason:
+            chosen[node] = reason
+    return {node: chosen[node] for node in order if node in chosen}
+
+
+def _reason(
+    node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float, size: int
+) -> str | None:
+    assert node.op is not None
+    if node.op.kind in OWN_LOOP:
+        return f"{node.op.kind}: a loop of its own"
+    if node.op.kind == "movement" and _is_view_of_memory(node):
+        return None
+    if any(r.op is not None and r.op.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
+        return "read in no fixed order by a reader, and not cheap"
+    grows = max((r.aval.size / max(node.aval.size, 1) for r in readers), default=1.0)
+    if grows >= 2 and cost.is_expensive(node):
+        return f"read {grows:.0f} times an element, and not cheap"
+    if size > cost.MAX_INLINE_NODES:
+        return "the expression is long enough"
+    if len(homes) > 1:
+        nbytes = node.dtype.itemsize
+        again = len(homes) * (weight + cost.memory_cost(leaves))
+        once = weight + cost.memory_cost(leaves + nbytes * (1.5 + len(homes)))
+        if again > once:
+            return f"{len(homes)} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep"
+    return None
+
+
+def _memory_for_product(node: Node) -> Node:
+    """What must be in memory for BLAS to read an operand: what it is a strided view of, or itself."""
+    base = node
+    while base.op is not None and base.op.kind == "movement" and len(base.inputs) == 1:
+        base = base.inputs[0]
+    return base if base is not node and readable(node, lambda n: n is base) else node
+
+
+def _is_view_of_memory(node: Node) -> bool:
+    """A chain of movements over something in memory: reading it costs nothing more than reading its base."""
+    while node.op is not None and node.op.kind == "movement" and len(node.inputs) == 1:
+        node = node.inputs[0]
+    return _has_own_memory(node)
+
+
+def _has_own_memory(node: Node) -> bool:
+    return node.is_input or bool(node.is_constant and node.shape) or (node.op is not None and node.op.kind in OWN_LOOP)
+
+
+# ---- 2. group
+
+
+def _group(order: Sequence[Node], materialised: dict[Node, str]) -> tuple[list[Group], dict[Node, Group]]:
+    groups: list[Group] = []
+    owner: dict[Node, Group] = {}
+    ancestors: dict[Group, set[Group]] = {}
+    for node in order:
+        if node not in materialised:
+            continue
+        reads, inlined = expression_of(node, materialised)
+        needs = {owner[r] for r in reads if r in owner}
+        target = _find_group(node, reads, inlined, needs, groups, owner, ancestors)
+        if target is None:
+            target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
+            groups.append(target)
+            ancestors[target] = set()
+        else:
+            target.roots.append(node)
+            target.reads |= reads - set(target.roots)
+            target.inlined |= inlined
+            target.reasons.append(f"{node.op.name if node.op else ''}: same index space {list(node.shape)}")
+        owner[node] = target
+        above = (needs - {target}) | set().union(*(ancestors[g] for g in needs if g is not target))
+        if not above <= ancestors[target]:
+            for group in groups:
+                if group is target or target in ancestors[group]:
+                    ancestors[group] |= above
+        target.after |= needs - {target}
+    return groups, owner
+
+
+def expression_of(node: Node, materialised: dict[Node, str]) -> tuple[set[Node], set[Node]]:
+    """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
+    reads: set[Node] = set()
+    inlined: set[Node] = set()
+    stack = list(node.inputs)
+    while stack:
+        n = stack.pop()
+        if n in reads or n in inlined:
+            continue
+        if n in materialised or n.is_input:
+            reads.add(n)
+        else:
+            inlined.add(n)
+            stack.extend(n.inputs)
+    return reads, inlined
+
+
+def _find_group(
+    node: Node,
+    reads: set[Node],
+    inlined: set[Node],
+    needs: set[Group],
+    groups: Sequence[Group],
+    owner: dict[Node, Group],
+    ancestors: dict[Group, set[Group]],
+) -> Group | None:
+    """The latest group that may take the node in: same index space, something in common, no cycle."""
+    assert node.op is not None
+    if node.op.kind in ("contraction", "scan", "scatter"):
+        return None
+    for group in reversed(groups[-64:]):
+        if group.kind not in ("map", "reduction") or not _same_space(node, group):
+            continue
+        if not (group.reads & reads or group in needs or group.inlined & inlined):
+            continue
+        if any(group in ancestors[other] for other in needs if other is not group):
+            continue
+        inside = [r for r in reads if owner.get(r) is group]
+        if all(reads_in_place(node, r, owner) for r in inside):
+            return group
+    return None
+
+
+def _same_space(node: Node, group: Group) -> bool:
+    """Same output space; a reduction also needs the space it reduces, a map may follow a reduction as its epilogue."""
+    if node.shape != group.shape or not node.shape and group.kind == "map":
+        return node.shape == group.shape
+    assert node.op is not None
+    if node.op.kind != "reduction":
+        return True
+    first = group.roots[0]
+    if group.kind != "reduction":
+        return False
+    return first.inputs[0].shape == node.inputs[0].shape and first.params.get("axis") == node.params.get("axis")
+
+
+def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
+    """Does the kernel of `node` at index i read `read` only at index i?
+
+    True if all that lies between is elementwise over one shape; false as soon as one path moves elements.
+    """
+    if node.op is None:
+        return False
+    stack = [(node, True)]
+    seen: set[tuple[Node, bool]] = set()
+    while stack:
+        n, in_place = stack.pop()
+        assert n.op is not None
+        stays = in_place and n.op.kind == "elementwise" and n.shape == node.shape
+        for operand in n.inputs:
+            if operand is read and not (stays and read.shape == node.shape):
+                return False
+            inlined = operand.op is not None and operand not in materialised
+            if inlined and (operand, stays) not in seen:
+                seen.add((operand, stays))
+                stack.append((operand, stays))
+    return True
+
+
+# ---- 3. order
+
+
+def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node]) -> None:
+    """A kernel that overwrites an input runs after every other kernel that reads it; where it cannot, it gives it up."""
+    for output, target in list(donated.items()):
+        writer = owner.get(output)
+        others = [g for g in groups if g is not writer and target in g.reads]
+        if writer is None or any(_depends(g, writer) for g in others) or not all(
+            reads_in_place(r, target, owner) for r in writer.roots
+        ):
+            del donated[output]
+            continue
+        writer.after.update(others)
+
+
+def _depends(group: Group, on: Group) -> bool:
+    stack, seen = [group], set()
+    while stack:
+        g = stack.pop()
+        if g is on:
+            return True
+        if g not in seen:
+            seen.add(g)
+            stack.extend(g.after)
+    return False
+
+
+def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
+    """Dependencies first; kernels that overwrite state as late as possible, so that a failed check leaves it whole."""
+    commits = {g for g in groups if any(r in donated for r in g.roots)}
+    waiting = {g: len(g.after) for g in groups}
+    followers: dict[Group, list[Group]] = {g: [] for g in groups}
+    for g in groups:
+        for before in g.after:
+            followers[before].append(g)
+    position = {g: k for k, g in enumerate(groups)}
+    ready = [g for g in groups if not waiting[g]]
+    result: list[Group] = []
+    while ready:
+        ready.sort(key=lambda g: (g in commits, position[g]))
+        g = ready.pop(0)
+        result.append(g)
+        for f in followers[g]:
+            waiting[f] -= 1
+            if not waiting[f]:
+                ready.append(f)
+    return result

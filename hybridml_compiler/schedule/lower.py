@@ -1,0 +1,236 @@
+"""A fusion group as a loop-dialect kernel: inlined nodes are composed through the `lower` column of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import CompileError
+from ..graph.ir import Node
+from ..loops.builder import LoopBuilder
+from ..loops.index import affine_coefficient, opaque_leaves
+from ..loops.ir import Buffer, Expr, For, Kernel, Scan, Stmt, Store, expressions
+from ..loops.nest import Body, build_kernel
+from . import cost
+from .group import Group
+
+Index = tuple[Any, ...]
+
+
+class GroupLowering:
+    """Builds the kernel of one group. Buffers are named by position, so that equal kernels have equal text."""
+
+    def __init__(self, group: Group, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node]) -> None:
+        self.group, self.in_memory, self.overwrites = group, in_memory, overwrites
+        self.s = LoopBuilder()
+        self.operands: dict[Node, Buffer] = {}  # in order of first use: the kernel's signature
+        self._memo: dict[Any, Expr] = {}
+
+    # ---- memory
+
+    def buffer(self, node: Node, role: str = "in") -> Buffer:
+        """The buffer of a node; one that overwrites an input shares the input's."""
+        home = self.overwrites.get(node, node)
+        found = self.operands.get(home)
+        if found is None or (role != "in" and found.role == "in"):
+            name = found.name if found else f"b{len(self.operands)}"
+            direction: Any = role if found is None else "inout"
+            found = Buffer(name, node.dtype, max(node.aval.size, 1), direction)
+            self.operands[home] = found
+        return found
+
+    # ---- expressions
+
+    def at(self, node: Node, i: Index) -> Expr:
+        """The scalar node[i]: a constant, a load, or the row's `lower` over its operands."""
+        if node.is_constant and not node.shape:
+            assert node.value is not None
+            return self.s.const(node.value[()], node.dtype)
+        index = tuple(k if isinstance(k, Expr) else self.s.const(k, dtypes.int64) for k in i)
+        key = (node, index, self.s.mask)
+        found = self._memo.get(key)
+        if found is None:
+            if self.in_memory(node) or node.is_constant:
+                found = self.s.load(self.buffer(node), self.flat(index, node.shape))
+            else:
+                found = self.compute(node, index)
+            self._memo[key] = found
+        return found
+
+    def compute(self, node: Node, i: Index) -> Expr:
+        """node[i] by its row, whether or not it is in memory."""
+        assert node.op is not None
+        loads: Any = [Load(self, operand) for operand in node.inputs]
+        value = node.op.lower(self.s, i, loads, **node.params) if node.op.variadic else node.op.lower(
+            self.s, i, *loads, **node.params
+        )
+        return value if isinstance(value, Expr) else self.s.const(value, node.dtype)
+
+    def flat(self, index: Index, shape: tuple[int, ...]) -> Expr:
+        position = self.s.const(0, dtypes.int64)
+        for k, n in zip(index, shape, strict=True):
+            position = self.s.add(self.s.mul(position, n), k)
+        return position
+
+    def loop_vars(self, shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """(index, loop variables): an axis of size 1 has index 0 and no loop."""
+        index, vars_ = [], []
+        for n in shape:
+            if n == 1:
+                index.append(self.s.const(0, dtypes.int64))
+            else:
+                var = self.s.var("i", n)
+                index.append(var)
+                vars_.append(var)
+        return tuple(index), tuple(vars_)
+
+    # ---- kernels
+
+    def kernels(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
+        kind = self.group.kind
+        if kind == "scan":
+            return [self._scan()]
+        if kind == "scatter":
+            return self._scatter()
+        return [self._map(lanes)]
+
+    def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
+        index, vars_ = self.loop_vars(self.group.shape)
+        values = []
+        for node in self.group.roots:
+            value = self.compute(node, index)
+            self._memo[(node, index, None)] = value
+            values.append(value)
+        flat = self.flat(index, self.group.shape)
+        stores = tuple(
+            Store(self.buffer(node, "out"), flat, value) for node, value in zip(self.group.roots, values, strict=True)
+        )
+        body = Body(vars_, tuple(self.s.pending), stores)
+        every = [*stores, *body.reduces]
+        return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(tuple(every)))))
+
+    def _scan(self) -> Kernel:
+        (node,) = self.group.roots
+        assert node.op is not None
+        index, vars_ = self.loop_vars(node.shape)
+        axis = node.params["axis"]
+        value = self.compute(node, index)
+        out = self.buffer(node, "out")
+        flat = self.flat(index, node.shape)
+        if node.shape[axis] == 1:
+            inner: Stmt = Store(out, flat, value)
+            outer = vars_
+        else:
+            along = index[axis]
+            reverse = bool(node.params.get("reverse", False))
+            inner = Scan(out, flat, node.op.combine, along, value, reverse)
+            outer = tuple(v for v in vars_ if v is not along)
+        return self._finish(_serial(inner, outer))
+
+    def _scatter(self) -> list[Kernel]:
+        """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
+        (node,) = self.group.roots
+        assert node.op is not None
+        index, vars_ = self.loop_vars(node.shape)
+        out = self.buffer(node, "out")
+        copy = _serial(Store(out, self.flat(index, node.shape), self.at(node.inputs[0], index)), vars_)
+        updates = node.inputs[2]
+        at, update_vars = self.loop_vars(updates.shape)
+        loads = [Load(self, operand) for operand in node.inputs]
+        target, value = node.op.lower(self.s, at, *loads, **node.params)
+        position = self.flat(tuple(target), node.shape)
+        old = self.s.load(out, position)
+        combined = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])(
+            old, value
+        )
+        # Axes that the loaded indices do not depend on run outermost: threads may share them without a conflict.
+        free = [v for v in update_vars if not _moves_data(position, v)]
+        bound = [v for v in update_vars if v not in free]
+        apply = _serial(Store(out, position, combined), (*free, *bound), parallel=bool(free))
+        return [self._finish(copy), self._finish(apply)]
+
+    def _finish(self, kernel: Kernel) -> Kernel:
+        buffers = tuple(self.operands.values())
+        return replace(kernel, buffers=buffers, cost=self._cost())
+
+    def _cost(self) -> float:
+        """Nanoseconds on one core for the whole kernel."""
+        nodes = self.group.inlined | set(self.group.roots)
+        reads = sum(cost.memory_cost(r.aval.nbytes) for r in self.group.reads)
+        writes = sum(cost.memory_cost(1.5 * r.aval.nbytes) for r in self.group.roots)
+        return reads + writes + sum(self._node_cost(n) for n in nodes)
+
+    @staticmethod
+    def _node_cost(node: Node) -> float:
+        if node.op is not None and node.op.kind == "reduction":
+            return 0.05 * node.inputs[0].aval.size
+        return cost.element_cost(node) * node.aval.size
+
+
+class Load:
+    """An operand as `lower` sees it: `x(index) -> scalar`, `x.shape`, `x.dtype`."""
+
+    __slots__ = ("dtype", "lowering", "node", "shape")
+
+    def __init__(self, lowering: GroupLowering, node: Node) -> None:
+        self.lowering, self.node = lowering, node
+        self.shape: tuple[int, ...] = node.shape
+        self.dtype: np.dtype = node.dtype
+
+    def __call__(self, index: Index) -> Expr:
+        return self.lowering.at(self.node, tuple(index))
+
+
+def _serial(inner: Stmt, vars_: tuple[Expr, ...], *, parallel: bool = True) -> Kernel:
+    """A plain loop nest, no lanes."""
+    body: tuple[Stmt, ...] = (inner,)
+    for var in reversed(vars_):
+        body = (For(var, body),)
+    outer = vars_[0] if vars_ and parallel else None
+    return Kernel((), body, outer)
+
+
+def _moves_data(position: Expr, var: Expr) -> bool:
+    """Is the variable used by a loaded index (so that two iterations may hit one element)?"""
+    if var not in position.depends:
+        return True
+    stack = [position]
+    while stack:
+        expr = stack.pop()
+        if expr.op == "load" and var in expr.depends:
+            return True
+        stack.extend(expr.args)
+    return False
+
+
+def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int, tuple[int, ...]] | None:
+    """(node in memory, offset, stride of each axis) if `node` only moves elements of it in an affine way, else None.
+
+    This is how a matrix product reads transposed, sliced or head-split operands without a copy.
+    """
+    base = node
+    while not in_memory(base):
+        if base.op is None or base.op.kind != "movement" or len(base.inputs) != 1:
+            return None
+        base = base.inputs[0]
+    if base is node:
+        strides = np.cumprod((1, *node.shape[:0:-1]))[::-1]
+        return base, 0, tuple(int(k) for k in strides) if node.shape else ()
+    probe = GroupLowering(Group([node], set(), set()), in_memory, {})
+    index, vars_ = probe.loop_vars(node.shape)
+    load = probe.at(node, index)
+    if load.op != "load" or len(load.args) != 1:
+        return None
+    position = load.args[0]
+    if opaque_leaves(position):
+        return None
+    strides = tuple(0 if k.op == "const" else affine_coefficient(position, k) for k in index)
+    offset = probe.s.substitute(position, {v: probe.s.const(0, dtypes.int64) for v in vars_})
+    if offset.op != "const":
+        raise CompileError(f"strided view of {node} has a variable offset {offset}")
+    return base, int(offset.attr), strides
+

@@ -1,0 +1,49 @@
+"""Memory plan: every intermediate gets a place in one arena, reused as soon as its last reader has run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 64  # a cache line, and the widest vector
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A buffer of `nbytes` that must stay intact from step `start` (written) through step `end` (last read)."""
+
+    nbytes: int
+    start: int
+    end: int
+
+
+def plan_arena(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+    """(offset of each interval, arena size in bytes): largest first, each at the lowest place free during its life.
+
+    >>> plan_arena([Interval(64, 0, 1), Interval(64, 1, 2), Interval(64, 2, 3)])
+    ([0, 64, 0], 128)
+    """
+    offsets = [0] * len(intervals)
+    placed: list[int] = []
+    total = 0
+    for k in sorted(range(len(intervals)), key=lambda k: (-intervals[k].nbytes, k)):
+        mine = intervals[k]
+        size = _aligned(mine.nbytes)
+        busy = sorted(
+            (offsets[p], offsets[p] + _aligned(intervals[p].nbytes))
+            for p in placed
+            if intervals[p].start <= mine.end and mine.start <= intervals[p].end
+        )
+        offset = 0
+        for low, high in busy:
+            if low - offset >= size:
+                break
+            offset = max(offset, high)
+        offsets[k] = offset
+        placed.append(k)
+        total = max(total, offset + size)
+    return offsets, total
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

@@ -1,0 +1,190 @@
+"""The plan of a graph: kernels in order and where each of their operands lives. All that code generation needs.
+
+Operands live in inputs, outputs, constants or the arena. A donated output has no memory of its own: it is written over its
+input. The arena starts with the status word of the index checks, if there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..aval import Aval
+from ..graph.ir import Graph, Node
+from ..loops.ir import Expr, Kernel
+from .contract import Product, product_of
+from .fuse import Fusion, fuse
+from .group import Group
+from .lower import GroupLowering
+from .memory import Interval, plan_arena
+
+STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
+
+Base = Literal["input", "output", "constant", "arena"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Byte `offset` of input, output or constant number `number`, or of the arena."""
+
+    base: Base
+    number: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    work: Kernel | Product | Copy
+    operands: tuple[Place, ...]
+    reasons: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    nbytes: int = 0
+
+    @property
+    def checked(self) -> bool:
+        return isinstance(self.work, Kernel) and self.work.checked
+
+
+@dataclass
+class Plan:
+    launches: list[Launch]
+    constants: list[np.ndarray]
+    inputs: list[Aval]
+    outputs: list[Aval]  # those with memory of their own, in order
+    fresh: list[int]  # their positions among the graph's outputs
+    arena_bytes: int
+
+    @property
+    def checked(self) -> bool:
+        return any(launch.checked for launch in self.launches)
+
+
+def make_plan(
+    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], *, use_blas: bool = True
+) -> Plan:
+    """`donate`: output position -> input position whose memory it is written to."""
+    donated = _first_claims(graph, donate)
+    fusion = fuse(graph, donated)
+    return _Planner(graph, donate, donated, fusion, lanes, use_blas).plan()
+
+
+def _first_claims(graph: Graph, donate: Mapping[int, int]) -> dict[Node, Node]:
+    """Output node -> input node, for outputs that a kernel can write in place: computed, and not claimed twice."""
+    claims: dict[Node, Node] = {}
+    taken: set[Node] = set()
+    for out, source in donate.items():
+        node, target = graph.outputs[out], graph.inputs[source]
+        if node.op is not None and node not in claims and target not in taken and node.aval.size == target.aval.size:
+            claims[node] = target
+            taken.add(target)
+    return claims
+
+
+class _Planner:
+    def __init__(
+        self,
+        graph: Graph,
+        donate: Mapping[int, int],
+        donated: dict[Node, Node],
+        fusion: Fusion,
+        lanes: Callable[[list[Expr]], int],
+        use_blas: bool,
+    ) -> None:
+        self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
+        self.lanes, self.use_blas = lanes, use_blas
+        self.materialised = fusion.materialised
+        self.constants = [n for n in graph.nodes() if n.is_constant and (n.shape or n in graph.outputs)]
+
+    def in_memory(self, node: Node) -> bool:
+        return node.op is None and (node.is_input or bool(node.shape)) or node in self.materialised
+
+    def plan(self) -> Plan:
+        works = [w for group in self.fusion.groups for w in self._works(group)]
+        home: dict[Node, Place] = {n: Place("input", k) for k, n in enumerate(self.graph.inputs)}
+        home |= {n: Place("constant", k) for k, n in enumerate(self.constants)}
+        home |= {node: home[target] for node, target in self.donated.items()}
+        fresh: list[int] = []
+        copies: list[tuple[Node, Place]] = []
+        for position, node in enumerate(self.graph.outputs):
+            source = self.donate.get(position)
+            if source is None:
+                place = Place("output", len(fresh))
+                fresh.append(position)
+            else:
+                place = home[self.graph.inputs[source]]
+            if node not in home and source is None:
+                home[node] = place
+            elif home.get(node) != place:
+                copies.append((node, place))
+        checked = any(isinstance(work, Kernel) and work.checked for work, _, _ in works)
+        start = STATUS_BYTES if checked else 0
+        offsets, size = self._arena(works, copies, home)
+        home |= {node: Place("arena", 0, start + offset) for node, offset in offsets.items()}
+        launches = [self._launch(work, operands, group, home) for work, operands, group in works]
+        launches += [
+            Launch(Copy(node.aval.nbytes), (home[node], place), nbytes=2 * node.aval.nbytes) for node, place in copies
+        ]
+        return Plan(
+            launches,
+            [n.value for n in self.constants if n.value is not None],
+            [n.aval for n in self.graph.inputs],
+            [self.graph.outputs[k].aval for k in fresh],
+            fresh,
+            start + size,
+        )
+
+    def _works(self, group: Group) -> list[tuple[Kernel | Product, tuple[Node, ...], Group]]:
+        """Kernels of a group, each with the nodes whose memory it is given."""
+        if all(node.aval.size == 0 for node in group.roots):
+            return []
+        if group.kind == "contraction" and self.use_blas:
+            product = product_of(group.roots[0], self.in_memory)
+            if product is not None:
+                spec, left, right = product
+                return [(spec, (left, right, group.roots[0]), group)]
+        lowering = GroupLowering(group, self.in_memory, self.donated)
+        kernels = lowering.kernels(self.lanes)
+        return [(kernel, tuple(lowering.operands), group) for kernel in kernels]
+
+    def _arena(
+        self,
+        works: Sequence[tuple[Kernel | Product, tuple[Node, ...], Group]],
+        copies: Sequence[tuple[Node, Place]],
+        home: Mapping[Node, Place],
+    ) -> tuple[dict[Node, int], int]:
+        life: dict[Node, list[int]] = {}
+        for step, (_, operands, _) in enumerate(works):
+            for node in operands:
+                if node not in home:
+                    life.setdefault(node, []).append(step)
+        for node, _ in copies:
+            if node in life:
+                life[node].append(len(works))
+        nodes = list(life)
+        intervals = [Interval(n.aval.nbytes, min(life[n]), max(life[n])) for n in nodes]
+        offsets, total = plan_arena(intervals)
+        return dict(zip(nodes, offsets, strict=True)), total
+
+    def _launch(
+        self,
+        work: Kernel | Product,
+        operands: tuple[Node, ...],
+        group: Group,
+        home: Mapping[Node, Place],
+    ) -> Launch:
+        places = [home[n] for n in operands]
+        if isinstance(work, Kernel) and work.checked:
+            places.append(Place("arena"))
+        where = tuple(dict.fromkeys(n.where for n in (*group.roots, *group.inlined) if n.where))
+        nbytes = sum(n.aval.nbytes for n in operands)
+        return Launch(work, tuple(places), tuple(group.reasons), where, nbytes)
