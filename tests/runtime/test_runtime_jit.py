@@ -1,0 +1,130 @@
+"""Compiling and linking: errors are errors, objects link to each other, and threads give the same bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from hybridml_compiler.errors import CompileError
+from hybridml_compiler.runtime import jit
+
+
+def adder(k: int) -> str:
+    return f"define i64 @add{k}(i64 %x) {{ %y = add i64 %x, {k}\n ret i64 %y }}"
+
+
+def as_function(address: int) -> ctypes._CFunctionType:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+
+
+def test_host_is_known() -> None:
+    host = jit.host()
+    assert host.cpu and host.triple and host.vector_bits in (128, 256, 512)
+    assert host is jit.host()
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("opt", [0, 1, 3])
+def test_compile_and_call(passes: bool, opt: int) -> None:
+    data = jit.compile_ir(adder(5), passes=passes, opt=opt)
+    library = jit.load([data], exports=["add5"])
+    assert as_function(library.address("add5"))(37) == 42
+
+
+def test_objects_link_to_each_other_and_to_imports() -> None:
+    callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 10)
+    text = """
+    declare i64 @add1(i64)
+    declare i64 @far(i64)
+    @where = external global i8
+    define i64 @both(i64 %x) { %a = call i64 @add1(i64 %x)
+     %b = call i64 @far(i64 %a)
+     %p = ptrtoint ptr @where to i64
+     %c = add i64 %b, %p
+     ret i64 %c }"""
+    objects = [jit.compile_cached(adder(1)), jit.compile_cached(text)]
+    imports = {"far": jit.address_of(callback), "where": 0x123456789A0}
+    library = jit.load(objects, imports, ["both"], keep=[callback])
+    assert as_function(library.address("both"))(4) == 50 + 0x123456789A0
+
+
+def test_memory_functions_are_there_without_asking() -> None:
+    text = """
+    declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+    define i64 @zero(ptr %p, i64 %n) { call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 %n, i1 false)
+     ret i64 0 }"""
+    library = jit.load([jit.compile_cached(text)], exports=["zero"])
+    memory = ctypes.create_string_buffer(b"x" * 100)
+    ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(library.address("zero"))(
+        ctypes.addressof(memory), 100
+    )
+    assert memory.raw[:100] == bytes(100)
+
+
+def test_bad_text_is_an_error_with_llvms_words() -> None:
+    with pytest.raises(CompileError, match=r"'%x' defined with type 'i64' but expected 'i32'"):
+        jit.compile_ir("define i32 @f(i64 %x) { ret i32 %x }")
+
+
+def test_missing_symbol_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    data = jit.compile_cached("declare void @nowhere()\ndefine void @f() { call void @nowhere()\n ret void }")
+    with pytest.raises(CompileError, match="could not link"):
+        jit.load([data], exports=["f"])
+    assert "nowhere" in capfd.readouterr().err  # LLVM itself names it
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[: len(d) // 2], lambda d: b"junk" * 50, lambda d: b""])
+def test_damaged_object_is_an_error(damage: object) -> None:
+    assert callable(damage)
+    with pytest.raises(CompileError, match=r"object|section"):
+        jit.load([damage(jit.compile_cached(adder(1)))], exports=["add1"])
+
+
+def test_unknown_export_is_an_error() -> None:
+    library = jit.load([jit.compile_cached(adder(1))], exports=["add1"])
+    with pytest.raises(CompileError, match="no symbol 'add2' in this library; it exports add1"):
+        library.address("add2")
+
+
+def test_same_names_in_different_libraries() -> None:
+    one = jit.load([jit.compile_cached(adder(1))], exports=["add1"])
+    other = jit.load([jit.compile_cached(adder(1).replace(", 1\n", ", 100\n"))], exports=["add1"])
+    assert as_function(one.address("add1"))(1) == 2
+    assert as_function(other.address("add1"))(1) == 101
+
+
+def test_compile_many_in_threads_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_cores", lambda: 4)
+    texts = [adder(k) for k in range(100, 120)]
+    texts.append(texts[0])
+    many = jit.compile_many(texts)
+    assert many == [jit.compile_ir(text) for text in texts]
+    assert jit.compile_many(texts) == many
+
+
+def test_compile_many_without_the_lock_trick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_let_threads_skip_the_lock", lambda: False)
+    assert jit.compile_many([adder(200), adder(201)]) == [jit.compile_ir(adder(200)), jit.compile_ir(adder(201))]
+
+
+def test_compile_many_reports_a_bad_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_cores", lambda: 2)
+    with pytest.raises(CompileError, match="parsing error"):
+        jit.compile_many([adder(300), "not IR"])
+
+
+def test_threads_may_compile_at_once() -> None:
+    results: dict[int, int] = {}
+
+    def work(k: int) -> None:
+        library = jit.load([jit.compile_ir(adder(k))], exports=[f"add{k}"])
+        results[k] = as_function(library.address(f"add{k}"))(1)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {k: k + 1 for k in range(8)}
