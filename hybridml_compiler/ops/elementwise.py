@@ -430,8 +430,18 @@ isfinite = _class_of_float(
     "isfinite", np.isfinite, _size_against_inf("lt"), True, "True where x is neither inf nor nan."
 )
 
+signbit = elementwise(
+    "signbit",
+    np.signbit,
+    (None,),
+    "True where the sign bit of x is set, also of -0 and of a nan.",
+    lower=lambda s, x: s.lt(s.copysign(s.const(1, s.dtype(x)), x), s.const(0, s.dtype(x))),
+    accepts="float",
+    result=dtypes.bool_,
+)
+
 ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
     *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype, copysign),
-    *(isnan, isinf, isfinite),
+    *(isnan, isinf, isfinite, signbit),
 )

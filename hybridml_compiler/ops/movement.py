@@ -372,9 +372,9 @@ pad = Op(
     samples=cases(
         ([(3, 4)], {"widths": ((1, 2), (0, 3)), "value": 0.5}),
         ([(3,)], {"widths": 2}),
-        ([(2, 0)], {"widths": ((0, 0), (1, 1)), "value": float("-inf")}),
         ([(3, 4)], {"widths": ((0, 0), (0, 0))}),
         ([()], {"widths": ()}),
+        values=[([(2, 0)], {"widths": ((0, 0), (1, 1)), "value": float("-inf")})],
     ),
     error_samples=lambda: (
         fails(ArgumentError, "pad: widths cannot be negative", (3,), widths=((-1, 0),)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from ..errors import ArgumentError, ShapeError
 from . import movement
 from .indexing import Index, Load, Scalar
 from .op import Op
-from .samples import Samples, cases, fails
+from .samples import Case, Samples, cases, fails
 from .shapes import Shape, axes_tuple, axis_index, reduced
 
 # Every reduction runs on these: last, first, several and all axes, sizes 1 and 0, kept and dropped.
-_CASES: tuple[tuple[list[Any], dict[str, Any]], ...] = (
+_CASES: tuple[Case, ...] = (
     ([(3, 17)], {"axis": -1}),
     ([(17, 3)], {"axis": 0, "keepdims": True}),
     ([(2, 3, 4)], {"axis": (0, 2)}),
@@ -27,11 +27,12 @@ _CASES: tuple[tuple[list[Any], dict[str, Any]], ...] = (
     ([(3, 1)], {"axis": (1,)}),
     ([(0, 3)], {"axis": 1}),
 )
-_EMPTY: tuple[tuple[list[Any], dict[str, Any]], ...] = (([(2, 0, 3)], {"axis": 1}),)
+_ZEROS = np.array([[2.0, 3.0, 5.0], [0.0, 2.0, 3.0], [2.0, 0.0, 0.0], [0.0, 0.0, 0.0]])  # of products
+_EMPTY: Case = ([(2, 0, 3)], {"axis": 1})
 
 
-def _samples(*more: Any, dtypes: str = "f8 f4 i8 i4 u1 ?") -> Samples:
-    return cases(*_CASES, *more, domain=(0.5, 2.0), dtypes=dtypes)
+def _samples(*more: Case, values: Sequence[Case] = (), dtypes: str = "f8 f4 i8 i4 u1 ?") -> Samples:
+    return cases(*_CASES, *more, values=values, domain=(0.5, 2.0), dtypes=dtypes)
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -105,7 +106,10 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         lower=lower,
         vjp=(vjp,),
         samples=_samples(
-            *_EMPTY, ([(3, 4)], {"axis": 0, "dtype": "float64"}), ([(3, 4)], {"axis": 1, "dtype": "bool"})
+            _EMPTY,
+            ([(3, 4)], {"axis": 0, "dtype": "float64"}),
+            ([(3, 4)], {"axis": 1, "dtype": "bool"}),
+            ([_ZEROS], {"axis": 1}),
         ),
         error_samples=_bad_axes(name),
         combine=op,
@@ -193,7 +197,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         eager=lambda x, axis, keepdims: ufunc.reduce(x, axis=axis, keepdims=keepdims),
         lower=lambda s, i, x, axis, keepdims: reduce_at(s, name, i, x, axis, keepdims, x),
         vjp=(vjp,),
-        samples=_samples(([np.array([1.0, np.nan, 3.0])], {})),
+        samples=_samples(values=[([np.array([1.0, np.nan, 3.0])], {})]),
         error_samples=lambda: (*_bad_axes(name)(), fails(ShapeError, f"{name}: no elements", (2, 0), axis=1)),
         combine=name,
         method=name,
@@ -286,7 +290,7 @@ mean = Op(
     eager=_mean_eager,
     lower=_mean_lower,
     vjp=(lambda g, x_shape, axis: (kept(g, x_shape, axis) * _over(_count(x_shape, axis))).broadcast_to(shape=x_shape),),
-    samples=_samples(*_EMPTY, dtypes="f8 f4"),
+    samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="float",
     method="mean",
@@ -350,7 +354,7 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
             s, op, i, x, axis, keepdims, x if x.dtype.kind == "b" else lambda j: s.ne(x(j), s.const(0, x.dtype))
         ),
         vjp=(None,),
-        samples=_samples(*_EMPTY, dtypes="? f4 i8"),
+        samples=_samples(_EMPTY, dtypes="? f4 i8"),
         error_samples=_bad_axes(name),
         combine=op,
         method=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from .op import Accepts, ErrorSample, Sample
 from .shapes import Shape
 
 Domain = tuple[float, float]
-Samples = Callable[[np.random.Generator], Iterable[Sample]]
+Case = tuple[Sequence[Any], Mapping[str, Any]]
+# quoted: numpy.random takes 10 ms to import, and only tests need it
+Samples: TypeAlias = "Callable[[np.random.Generator], Iterable[Sample]]"
 
 # Denormals are left out: backends may run with flush-to-zero.
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-30, -1e30, np.inf, -np.inf, np.nan)
@@ -82,18 +84,19 @@ def elementwise(n: int, domain: Domain | Sequence[Domain], accepts: Accepts, edg
     return generate
 
 
-def cases(
-    *rows: tuple[Sequence[Any], Mapping[str, Any]], domain: Domain = (-2.0, 2.0), dtypes: str = "f8 f4"
-) -> Samples:
+def cases(*rows: Case, values: Sequence[Case] = (), domain: Domain = (-2.0, 2.0), dtypes: str = "f8 f4") -> Samples:
     """Samples written as `(operands, params)`; an operand is a shape (random floats) or a ready array.
 
-    Every row runs in float64 (checked for gradients) and once more in the other `dtypes`.
+    Every row runs in float64 (checked for gradients) and once more in the other `dtypes`; results of `values` are not
+    finite, so there is no gradient to check.
     """
 
     def generate(rng: np.random.Generator) -> Iterator[Sample]:
-        for dtype, (operands, params) in itertools.product(dtypes.split(), rows):
+        for dtype, (finite, (operands, params)) in itertools.product(
+            dtypes.split(), [*((True, row) for row in rows), *((False, row) for row in values)]
+        ):
             args = tuple(_operand(rng, operand, domain, dtype) for operand in operands)
-            yield Sample(args, params, grad=dtype == "f8")
+            yield Sample(args, params, grad=finite and dtype == "f8")
 
     return generate
 
