@@ -24,11 +24,16 @@ import numpy as np
 from .ops import polynomial
 
 
-def _numpy_polynomial(name: str, *arrays: np.ndarray) -> np.ndarray:
-    """Eager transcendentals: rows know no loops, so the two meet here. Loaded at the first use."""
-    from .loops.evaluate import transcendental
+def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
+    """Eager transcendentals: rows know no loops, so the two meet here. The compiler is loaded at the first use."""
+    try:
+        from .eager import kernel, transcendental
 
+        kernel("exp", "f", 1)
+    except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
+        from .loops.evaluate import transcendental
+    polynomial.set_evaluator(transcendental)
     return transcendental(name, *arrays)
 
 
-polynomial.set_evaluator(_numpy_polynomial)
+polynomial.set_evaluator(_evaluate)

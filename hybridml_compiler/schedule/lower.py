@@ -139,6 +139,8 @@ class GroupLowering:
         out = self.buffer(node, "out")
         copy = _serial(Store(out, self.flat(index, node.shape), self.at(node.inputs[0], index)), vars_)
         updates = node.inputs[2]
+        if updates.aval.size == 0:
+            return [self._finish(copy)]
         at, update_vars = self.loop_vars(updates.shape)
         loads = [Load(self, operand) for operand in node.inputs]
         target, value = node.op.lower(self.s, at, *loads, **node.params)
