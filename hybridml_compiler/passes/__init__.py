@@ -1,0 +1,75 @@
+"""Graph -> graph: the passes, in order, each with the reason it exists.
+
+There is no pass for dead code and none for common subexpressions. A graph is what its outputs reach, so a node that
+nothing needs is gone when the next pass rebuilds (inputs stay: they are the signature); and nodes are hash-consed, so
+two equal expressions are one node from the moment they are made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..errors import CompileError
+from ..graph.ir import Graph
+from ..graph.verify import verify as verify_graph
+from .canonical_views import canonical_views
+from .fold import fold_constants
+from .simplify import simplify
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[tuple[str, Pass, str], ...] = (
+    ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
+    ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
+    ("simplify", simplify, "less arithmetic, the same bits"),
+)
+_ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever
+
+
+class Step(NamedTuple):
+    """What one run of a pass took and did."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+
+
+def run_passes(
+    graph: Graph, *, verify: bool = True, passes: Sequence[tuple[str, Pass, str]] = PASSES
+) -> tuple[Graph, list[Step]]:
+    """`passes` in order, again and again until none of them changes the graph.
+
+    With `verify` the graph is checked before and after each; `CompileError` names the pass that broke it.
+    """
+    if verify:
+        verify_graph(graph, "capture")
+    steps: list[Step] = []
+    count, quiet = len(graph.nodes()), 0
+    for name, run, _ in tuple(passes) * _ROUNDS:
+        if quiet == len(passes):  # every pass has seen this very graph and kept it
+            break
+        start = time.perf_counter()
+        after = run(graph)
+        seconds = time.perf_counter() - start
+        quiet = quiet + 1 if after is graph else 0
+        before = count
+        if after is not graph:
+            if verify:
+                _check(graph, after, name)
+            count = len(after.nodes())
+        steps.append(Step(name, seconds, before, count))
+        graph = after
+    return graph, steps
+
+
+def _check(before: Graph, after: Graph, name: str) -> None:
+    verify_graph(after, name)
+    old, new = [node.aval for node in before.outputs], [node.aval for node in after.outputs]
+    if after.inputs != before.inputs or old != new:
+        raise CompileError(
+            f"pass {name}: a pass keeps the signature of a graph; {len(before.inputs)} inputs and outputs "
+            f"{', '.join(map(str, old))} became {len(after.inputs)} inputs and {', '.join(map(str, new))}"
+        )

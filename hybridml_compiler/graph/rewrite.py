@@ -1,0 +1,122 @@
+"""Rewriting: rules `before -> after`, tried by the name of the operation, bottom up, until none fits.
+
+A rule looks at one node, whose operands are already in final form, and answers what to put in its place, or None. The
+answer may be any expression over the node's operands; new nodes in it are brought to final form in their turn. A rule
+must not change the type of the value (checked), and says by its samples where it applies: a test rewrites each sample
+and compares the value before and after, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import CompileError
+from ..ops.table import OPS
+from .ir import Graph, Node, apply
+
+Match = Callable[[Node], Node | None]
+_LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`name` draws the rule: `x * 1 -> x`. `ops` are the operations of the root node that it is tried on."""
+
+    name: str
+    ops: tuple[str, ...]
+    match: Match
+    samples: Callable[[], Iterable[Node]]  # values that the rule changes
+
+
+Rules = Mapping[str, tuple[Rule, ...]]
+
+
+def by_op(rules: Iterable[Rule]) -> Rules:
+    """The rules of each operation, in the order given."""
+    table: defaultdict[str, list[Rule]] = defaultdict(list)
+    for rule in rules:
+        for name in rule.ops:
+            table[name].append(rule)
+    return {name: tuple(found) for name, found in table.items()}
+
+
+def make(op: str, *inputs: Node, **params: Any) -> Node:
+    """A node by the name of its row."""
+    return apply(OPS[op], inputs, params)
+
+
+def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Graph:
+    """`graph` with `rules` applied until none fits; the same object when none did.
+
+    `stats` counts the rules applied, by name. New nodes carry the user's line of the node they replace.
+    """
+    counts: Counter[str] = Counter() if stats is None else stats
+    final: dict[Node, Node] = {}
+    for output in graph.outputs:
+        _settle(output, rules, final, counts)
+    outputs = tuple(final[node] for node in graph.outputs)
+    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+
+
+def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str]) -> None:
+    """Put `root` and everything under it into `final`. A stack and no recursion: graphs are thousands of nodes deep."""
+    becomes: dict[Node, Node] = {}  # nodes on the stack that wait for their replacement
+    length: dict[Node, int] = {}  # of the chain of replacements that made a node; 0 for what the graph came with
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in final:
+            stack.pop()
+            continue
+        target = becomes.get(node)
+        if target is None:
+            waiting = [n for n in node.inputs if n not in final]
+            if waiting:
+                if node in length:
+                    for operand in waiting:
+                        _inherit(operand, node, length, 0)
+                stack += reversed(waiting)
+                continue
+            target, rule = _step(node, rules, final)
+            if target is node:
+                final[node] = node
+                stack.pop()
+                continue
+            if rule is not None:
+                counts[rule.name] += 1
+            if (target in becomes and target not in final) or length.get(node, 0) > _LONGEST:
+                raise CompileError(f"rewrite: the rules do not end at {node!r}; applied so far: {dict(counts)}")
+            _inherit(target, node, length, rule is not None)
+            becomes[node] = target
+        if target in final:
+            final[node] = final[target]
+            stack.pop()
+        else:
+            stack.append(target)
+
+
+def _inherit(new: Node, old: Node, length: dict[Node, int], step: int) -> None:
+    length[new] = max(length.get(new, 0), length.get(old, 0) + step)
+    if new.op is not None:
+        new.where = new.where or old.where
+
+
+def _step(node: Node, rules: Rules, final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
+    """One step towards the final form: final operands first, then the first rule that fits."""
+    if node.op is None:
+        return node, None
+    operands = tuple([final[n] for n in node.inputs])
+    if operands != node.inputs:
+        return apply(node.op, operands, node.params, node.where), None
+    for rule in rules.get(node.op.name, ()):
+        found = rule.match(node)
+        if found is None or found is node:
+            continue
+        if found.shape != node.shape or found.dtype is not node.dtype:
+            raise CompileError(f"rewrite: rule {rule.name!r} turned {node!r} into {found!r}: another type")
+        if found.aval.weak == node.aval.weak:  # else leave it: the dtypes of what is captured later would change
+            return found, rule
+    return node, None

@@ -1,0 +1,108 @@
+"""The rules of the graph dialect, checked after every pass, so that the pass that breaks a graph is the one blamed.
+
+A node never changes, so it is checked once in its life: after a pass only what the pass made is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import CompileError, HybridmlError
+from .ir import Graph, Node
+from .text import graph_lines
+
+_CONTEXT = 5  # lines of IR shown on either side of the fault
+_CHECKED: WeakSet[Node] = WeakSet()
+
+
+def verify(graph: Graph, stage: str = "") -> None:
+    """Raise `CompileError` with the lines around the fault unless `graph` follows the rules of the dialect.
+
+    - inputs are input nodes, each listed once; every input node that an output needs is listed
+    - a node's type is what its row infers from its inputs; inputs that the row unifies have one dtype
+    - parameters are canonical, of plain immutable types, and hashable
+    - constants are read-only, contiguous, and of one of the framework's dtypes
+
+    `stage` says in the error what made the graph.
+    """
+    listed = set(graph.inputs)
+    if len(listed) != len(graph.inputs):
+        repeated = next(node for k, node in enumerate(graph.inputs) if node in graph.inputs[:k])
+        raise _fault(graph, repeated, f"input {repeated.name!r} is listed twice", stage)
+    for node in graph.nodes():
+        if node.is_input:
+            if node not in listed:
+                raise _fault(graph, node, f"input {node.name!r} is used but not listed", stage)
+            listed.discard(node)  # a constant or an application may not be listed
+        elif node not in _CHECKED:
+            for message in _faults(node):
+                raise _fault(graph, node, message, stage)
+            _CHECKED.add(node)
+    for node in listed:
+        raise _fault(graph, node, "a listed input is not an input node", stage)
+
+
+def _faults(node: Node) -> Iterator[str]:
+    if node.op is None:
+        yield from _constant_faults(node)
+        return
+    op, in_avals = node.op, [n.aval for n in node.inputs]
+    if not op.variadic and len(in_avals) != len(op.inputs):
+        yield f"{op.name} takes {len(op.inputs)} inputs, got {len(in_avals)}"
+        return
+    unified = in_avals if op.variadic and op.unify else [in_avals[k] for k in op.unify]
+    if len({aval.dtype for aval in unified}) > 1:
+        yield f"{op.name} needs inputs of one dtype, got {', '.join(map(str, unified))}"
+    for key, value in node.params.items():
+        if not _is_plain(value):
+            yield f"parameter {key}={value!r} is not a plain immutable value"
+            return
+    try:
+        canonical = op.canonical_params(in_avals, node.params)
+        if repr(sorted(canonical.items())) != repr(sorted(node.params.items())):
+            yield f"parameters are {dict(node.params)}, canonical is {canonical}"
+        expected = op.infer(in_avals, **canonical) if op.variadic else op.infer(*in_avals, **canonical)
+    except (HybridmlError, TypeError) as error:
+        yield f"{op.name} refuses its inputs: {error}"
+        return
+    if expected != node.aval:
+        yield f"the node is {node.aval}, {op.name} makes {expected}"
+
+
+def _constant_faults(node: Node) -> Iterator[str]:
+    value = node.value
+    if value is None or node.inputs:
+        yield "a node without an operation is an input or a constant and has no inputs"
+    elif value.flags.writeable:
+        yield "the array of a constant is writable"
+    elif not value.flags.c_contiguous:
+        yield "the array of a constant is not contiguous"
+    elif value.dtype not in dtypes.ALL:
+        yield f"a constant of dtype {value.dtype}"
+    elif (value.shape, value.dtype) != (node.shape, node.dtype):
+        yield f"the array of the constant is {value.dtype}{list(value.shape)}, the node is {node.aval}"
+
+
+def _is_plain(value: Any) -> bool:
+    """True for what the text can hold: a bool, int, float, string, None, dtype, or a tuple of those."""
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str) or (isinstance(value, np.dtype) and _known(value))
+
+
+def _known(dtype: np.dtype[Any]) -> bool:
+    return dtype in dtypes.ALL
+
+
+def _fault(graph: Graph, node: Node, message: str, stage: str) -> CompileError:
+    lines, line_of = graph_lines(graph, locations=True)
+    at = line_of.get(node, 0)
+    shown = range(max(0, at - _CONTEXT), min(len(lines), at + _CONTEXT + 1))
+    text = "\n".join(f"{'>' if k == at else ' '} {k + 1:5} {lines[k]}" for k in shown)
+    made = f" after {stage}" if stage else ""
+    return CompileError(f"verify: graph {graph.name!r}{made} is broken: {message}\n{text}")

@@ -1,0 +1,299 @@
+"""Algebra: `x * 1 -> x`, `-(-x) -> x`, `x / 4 -> x * 0.25`, one row a rule.
+
+Every rule holds bit for bit in IEEE arithmetic and in wrapping integers; only the sign and payload of a nan, which
+IEEE leaves open, may differ. So `x + 0.0` stays (it turns -0.0 into 0.0), `x * 0.0` stays (nan, inf, -x), and nothing
+is reassociated. A generated test evaluates both sides of each sample on random and edge values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..graph.ir import Graph, Node
+from ..graph.rewrite import Rule, by_op, make, rewrite
+from .canonical_views import VIEW_RULES
+from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
+
+# ---------------------------------------------------------------- constants that do nothing, or all
+
+
+def _neutral(name: str, op: str, number: float, dtype: str, *, both: bool = True, kinds: str = "biuf") -> Rule:
+    """`op(x, number) -> x`, and `op(number, x) -> x` when the operation commutes."""
+
+    def match(node: Node) -> Node | None:
+        if node.dtype.kind not in kinds:
+            return None
+        for x, c in both_ways(node) if both else [(node.inputs[0], node.inputs[1])]:
+            if is_value(c, number):
+                return like(x, node)
+        return None
+
+    def samples() -> Iterator[Node]:
+        x, c = sample(dtype), scalar(number, dtype)
+        yield make(op, x, c)
+        yield make(op, sample(dtype, 4), make("full", shape=(2, 1), value=number, dtype=c.dtype))
+        if both:
+            yield make(op, c, x)
+
+    return Rule(name, (op,), match, samples)
+
+
+def _absorbing(name: str, op: str, number: float, dtypes: str) -> Rule:
+    """`op(x, number) -> number`; not for floats, where a nan in x would be lost."""
+
+    def match(node: Node) -> Node | None:
+        fits = node.dtype.kind != "f" and any(is_value(c, number) for c in node.inputs)
+        return filled(number, node) if fits else None
+
+    return Rule(name, (op,), match, lambda: [make(op, sample(d), scalar(number, d)) for d in dtypes.split()])
+
+
+NEUTRAL_RULES = (
+    _neutral("x * 1 -> x", "multiply", 1, "f4"),
+    _neutral("x / 1 -> x", "divide", 1, "f8", both=False),
+    _neutral("x // 1 -> x for integers", "floor_divide", 1, "i4", both=False, kinds="iu"),
+    _neutral("x + -0.0 -> x", "add", -0.0, "f4"),
+    _neutral("x - 0 -> x", "subtract", 0.0, "f4", both=False),
+    _neutral("x & true -> x", "logical_and", True, "bool"),
+    _neutral("x | false -> x", "logical_or", False, "bool"),
+    _neutral("x | 0 -> x", "bitwise_or", 0, "i4"),
+    _neutral("x ^ 0 -> x", "bitwise_xor", 0, "u1"),
+    _neutral("x & -1 -> x", "bitwise_and", -1, "i4"),
+    _neutral("x << 0 -> x", "bitwise_left_shift", 0, "i4", both=False),
+    _neutral("x >> 0 -> x", "bitwise_right_shift", 0, "i4", both=False),
+    _absorbing("x * 0 -> 0 for integers", "multiply", 0, "i4 u1 bool"),
+    _absorbing("x & 0 -> 0", "bitwise_and", 0, "i4 bool"),
+    _absorbing("x & false -> false", "logical_and", False, "bool"),
+    _absorbing("x | true -> true", "logical_or", True, "bool"),
+)
+
+# ---------------------------------------------------------------- an operation and itself
+
+
+def _involution(op: str, dtype: str) -> Rule:
+    def match(node: Node) -> Node | None:
+        (inner,) = node.inputs
+        return inner.inputs[0] if is_op(inner, op) else None
+
+    return Rule(f"{op}({op}(x)) -> x", (op,), match, lambda: [make(op, make(op, sample(dtype)))])
+
+
+def _idempotent(op: str, among: tuple[str, ...]) -> Rule:
+    def match(node: Node) -> Node | None:
+        (inner,) = node.inputs
+        return inner if is_op(inner, *among) else None
+
+    return Rule(f"{op}(y) -> y, y = {' or '.join(among)}", (op,), match, lambda: [
+        make(op, make(other, sample(dtype))) for other in among for dtype in ("f4", "i4")
+    ])  # fmt: skip
+
+
+def _same_operands(op: str, dtype: str) -> Rule:
+    def match(node: Node) -> Node | None:
+        return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
+
+    def samples() -> list[Node]:
+        x = sample(dtype)
+        return [make(op, x, x)]
+
+    return Rule(f"{op}(x, x) -> x", (op,), match, samples)
+
+
+_ROUNDINGS = ("floor", "ceil", "trunc", "round")
+
+SELF_RULES = (
+    *(_involution(op, dtype) for op, dtype in (("negative", "f4"), ("logical_not", "bool"), ("bitwise_invert", "i4"))),
+    *(_idempotent(op, _ROUNDINGS) for op in _ROUNDINGS),
+    *(_idempotent(op, (op,)) for op in ("abs", "sign")),
+    *(_same_operands(op, dtype) for op in ("minimum", "maximum") for dtype in ("f4",)),
+    *(_same_operands(op, "bool") for op in ("logical_and", "logical_or", "bitwise_and", "bitwise_or")),
+)
+
+# ---------------------------------------------------------------- signs
+
+
+def _times_minus_one(node: Node) -> Node | None:
+    return next((like(make("negative", x), node) for x, c in both_ways(node) if is_value(c, -1)), None)
+
+
+def _add_negative(node: Node) -> Node | None:
+    return next((make("subtract", x, y.inputs[0]) for x, y in both_ways(node) if is_op(y, "negative")), None)
+
+
+def _subtract_negative(node: Node) -> Node | None:
+    x, y = node.inputs
+    return make("add", x, y.inputs[0]) if is_op(y, "negative") else None
+
+
+def _both_negative(node: Node) -> Node | None:
+    x, y = node.inputs
+    if not (is_op(x, "negative") and is_op(y, "negative")):
+        return None
+    return make(op_name(node), x.inputs[0], y.inputs[0])
+
+
+def _even_function(node: Node) -> Node | None:
+    (x,) = node.inputs
+    return make(op_name(node), x.inputs[0]) if is_op(x, "negative", "abs") and not is_op(node, op_name(x)) else None
+
+
+def _divide_by_power_of_two(node: Node) -> Node | None:
+    """Exact: 1 / c has no rounding, and x / c and x * (1 / c) round the same number. The product is 4 times faster."""
+    x, c = node.inputs
+    number = splat(c)
+    if number is None:
+        return None
+    mantissa, exponent = np.frexp(number)
+    info = np.finfo(node.dtype)
+    if abs(mantissa) != 0.5 or not info.minexp <= 1 - exponent < info.maxexp:  # the inverse is a normal number
+        return None
+    inverse = np.ldexp(2 * mantissa, 1 - exponent)
+    return like(make("multiply", x, scalar(inverse, node.dtype.str)), node)
+
+
+def _negated(*ops: str, dtype: str = "f4") -> Callable[[], list[Node]]:
+    return lambda: [make(op, make("negative", sample(dtype)), make("negative", sample(dtype))) for op in ops]
+
+
+SIGN_RULES = (
+    Rule("x * -1 -> -x", ("multiply",), _times_minus_one, lambda: [
+        make("multiply", sample(d), scalar(-1, d)) for d in ("f4", "i4")
+    ]),
+    Rule("(-x) * (-y) -> x * y, and /", ("multiply", "divide"), _both_negative, _negated("multiply", "divide")),
+    Rule("x + (-y) -> x - y", ("add",), _add_negative, lambda: [
+        make("add", sample(d), make("negative", sample(d))) for d in ("f4", "i1")
+    ]),
+    Rule("x - (-y) -> x + y", ("subtract",), _subtract_negative, lambda: [
+        make("subtract", sample(d), make("negative", sample(d))) for d in ("f4", "u1")
+    ]),
+    Rule("f(-x) -> f(x), f(|x|) -> f(x) for even f", ("abs", "square"), _even_function, lambda: [
+        make("abs", make("negative", sample("f4"))), make("square", make("negative", sample("i1"))),
+        make("square", make("abs", sample("f4"))), make("square", make("abs", sample("i1"))),
+    ]),
+    Rule("x / 2**k -> x * 2**-k", ("divide",), _divide_by_power_of_two, lambda: [
+        make("divide", sample(d), scalar(c, d)) for d in ("f4", "f8") for c in (4.0, -0.125, 2.0**126)
+    ]),
+)  # fmt: skip
+
+# ---------------------------------------------------------------- choices and casts
+
+_OPPOSITE = {"equal": "not_equal", "not_equal": "equal"}  # not `less`: its opposite differs for nan
+
+
+def _constant_condition(node: Node) -> Node | None:
+    condition, x, y = node.inputs
+    chosen = splat(condition)
+    return None if chosen is None else like(x if chosen else y, node)
+
+
+def _same_branches(node: Node) -> Node | None:
+    _, x, y = node.inputs
+    return like(x, node) if x is y else None
+
+
+def _negated_condition(node: Node) -> Node | None:
+    condition, x, y = node.inputs
+    return make("where", condition.inputs[0], y, x) if is_op(condition, "logical_not") else None
+
+
+def _not_equal(node: Node) -> Node | None:
+    (x,) = node.inputs
+    return make(_OPPOSITE[op_name(x)], *x.inputs) if is_op(x, *_OPPOSITE) else None
+
+
+def _unchanged(node: Node) -> Node | None:
+    """Operations that are the identity on this dtype."""
+    (x,) = node.inputs
+    identity = {
+        "positive": True,
+        "astype": x.dtype is node.dtype,
+        "abs": x.dtype.kind == "u",
+        **dict.fromkeys(_ROUNDINGS, x.dtype.kind != "f"),
+    }
+    return x if identity[op_name(node)] else None
+
+
+def _cast_of_cast(node: Node) -> Node | None:
+    """A cast through a dtype that holds every value of the first is as if direct. Not from float to integer: for values
+    that do not fit, the hardware's answer depends on the width it starts from."""
+    (inner,) = node.inputs
+    if not is_op(inner, "astype"):
+        return None
+    (x,) = inner.inputs
+    if not _holds(inner.dtype, x.dtype) or (x.dtype.kind == "f" and node.dtype.kind in "iu"):
+        return None
+    return make("astype", x, dtype=node.dtype)
+
+
+def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
+    """True if every value of `narrow` is one of `wide` (NumPy calls int64 -> float64 safe, but it rounds)."""
+    if narrow.kind in "iu" and wide.kind == "f":
+        return 8 * narrow.itemsize <= np.finfo(wide).nmant + 1
+    return np.can_cast(narrow, wide, "safe")
+
+
+def _where_samples() -> list[Node]:
+    x, y = sample(), sample()
+    return [make("where", scalar(True, "?"), x, y), make("where", make("full", shape=(3, 1), value=False), x, y)]
+
+
+def _same_branch_samples() -> list[Node]:
+    x = sample("f4", 4)
+    return [make("where", sample("bool"), x, x)]
+
+
+def _cast_samples() -> list[Node]:
+    chains = (("i1", "i4", "f4"), ("f4", "f8", "f4"), ("u1", "f4", "i8"), ("i4", "f8", "f4"), ("f4", "f8", "bool"))
+    return [
+        make("astype", make("astype", sample(first), dtype=np.dtype(second)), dtype=np.dtype(third))
+        for first, second, third in (*chains, ("bool", "u1", "f8"), ("i1", "i2", "u4"), ("i1", "i8", "i1"))
+    ]
+
+
+CHOICE_RULES = (
+    Rule("where(constant, x, y) -> x or y", ("where",), _constant_condition, _where_samples),
+    Rule("where(c, x, x) -> x", ("where",), _same_branches, _same_branch_samples),
+    Rule("where(not c, x, y) -> where(c, y, x)", ("where",), _negated_condition, lambda: [
+        make("where", make("logical_not", sample("bool")), sample(), sample("f4", 1, 4))
+    ]),
+    Rule("not (x == y) -> x != y", ("logical_not",), _not_equal, lambda: [
+        make("logical_not", make(op, sample(), sample())) for op in _OPPOSITE
+    ]),
+    Rule("identity on this dtype -> x", ("positive", "astype", "abs", *_ROUNDINGS), _unchanged, lambda: [
+        make("positive", sample()), make("abs", sample("u1")), make("astype", sample(), dtype=np.dtype("f4")),
+        *(make(op, sample("i4")) for op in _ROUNDINGS),
+    ]),
+    Rule("cast(cast(x)) -> cast(x) where the first loses nothing", ("astype",), _cast_of_cast, _cast_samples),
+)  # fmt: skip
+
+# ---------------------------------------------------------------- reductions of one element
+
+
+def _reduce_one(node: Node) -> Node | None:
+    (x,) = node.inputs
+    if x.dtype is not node.dtype or any(x.shape[k] != 1 for k in node.params["axis"]):
+        return None
+    value = make("reshape", x, shape=node.shape)
+    # A sum starts at 0.0, so that of -0.0 alone is 0.0.
+    signed = node.dtype.kind == "f" and is_op(node, "sum", "mean")
+    return make("add", value, scalar(0.0, node.dtype.str)) if signed else value
+
+
+_REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all")
+
+REDUCTION_RULES = (
+    Rule("reduction over axes of size 1 -> reshape", _REDUCTIONS, _reduce_one, lambda: [
+        make(op, sample("bool" if op in ("any", "all") else dtype, 3, 1, 4), axis=1, keepdims=dtype == "f4")
+        for op in _REDUCTIONS for dtype in ("f4", "f8", "i8") if (op, dtype) != ("mean", "i8")
+    ]),
+)  # fmt: skip
+
+SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES)
+_TABLE = by_op((*SIMPLIFY_RULES, *VIEW_RULES))  # views again, for those that meet when what was between them is gone
+
+
+def simplify(graph: Graph) -> Graph:
+    """Apply the rules of this file until none fits."""
+    return rewrite(graph, _TABLE)
