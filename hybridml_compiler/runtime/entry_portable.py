@@ -16,8 +16,7 @@ from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, Floa
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
     """`entry.build_entry` without native code round the step."""
     arrays = spec.arrays
-    memory = arena(spec.arena_bytes) if spec.arena_bytes else None
-    tail = [] if memory is None else [memory[0]]
+    scratch = [arena(spec.arena_bytes)] if spec.arena_bytes else []
     cells = [(ctypes.c_int64.from_address(address), value) for address, value in spec.epochs]
     lock = threading.Lock()
     unset = object()
@@ -73,7 +72,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
                 data.append(np.array(given, np.float64))
         outputs = [np.empty(output.shape, output.dtype) for output in spec.outputs]
         pointers = [array.ctypes.data for array in [*data, *arrays, *outputs]]
-        return call_step(spec.step, pointers + tail), outputs
+        return call_step(spec.step, pointers + [address for address, _ in scratch]), outputs
 
     def entry(*args: object, **names: object) -> object:
         if names or not holds(args) or not lock.acquire(blocking=False):
