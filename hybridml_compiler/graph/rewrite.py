@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import CompileError
 from ..ops.table import OPS
-from .ir import Graph, Node, apply
+from .ir import Graph, Node, apply, with_inputs
 
 Match = Callable[[Node], Node | None]
 _LONGEST = 100  # replacements of one node in a row: far more than any chain of real rules needs
@@ -110,7 +110,7 @@ def _step(node: Node, rules: Rules, final: Mapping[Node, Node]) -> tuple[Node, R
         return node, None
     operands = tuple([final[n] for n in node.inputs])
     if operands != node.inputs:
-        return apply(node.op, operands, node.params, node.where), None
+        return with_inputs(node, operands), None
     for rule in rules.get(node.op.name, ()):
         found = rule.match(node)
         if found is None or found is node:
