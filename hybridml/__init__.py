@@ -1,0 +1,63 @@
+"""hybridml: one program, two execution styles.
+
+A program runs eagerly by default: every line at once, with NumPy underneath. Put `@hybridml.trace` on a function and the
+same program is captured, fused and compiled. Rows of the operation table are functions here (`hm.exp`, `hm.matmul`) and
+methods of `Tensor`; names follow the array API standard, with NumPy's and PyTorch's as aliases.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hybridml_compiler import errors
+from hybridml_compiler.errors import (
+    ArgumentError,
+    CompileError,
+    DTypeError,
+    GradientError,
+    HybridmlError,
+    OutOfBoundsError,
+    ShapeError,
+    TraceError,
+)
+
+from . import context, dispatch, indexing, interop, methods, ops
+from . import autograd, creation, manipulation, namespace, random, transforms
+from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .random import Generator, manual_seed
+from .tensor import Device, Tensor
+from .transforms import grad, jvp, value_and_grad, vjp
+from .tree import tree_leaves, tree_map
+
+__version__ = "0.1.0"
+
+# Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
+_LAZY = {
+    "compare": "compare", "compiler": "", "data": "", "functional": "", "io": "", "load": "io", "nn": "", "optim": "",
+    "save": "io", "testing": "", "set_num_threads": "threads", "get_num_threads": "threads",
+}  # fmt: skip
+
+if TYPE_CHECKING:
+    from . import data, functional, nn, optim
+
+
+def __getattr__(name: str) -> Any:
+    home = _LAZY.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hybridml' has no attribute {name!r}")
+    module = importlib.import_module(f".{home or name}", __name__)
+    found = getattr(module, name) if home else module
+    globals()[name] = found
+    return found
+
+
+def _public() -> dict[str, Any]:
+    """Rows first, then the functions that give some of them their public signature."""
+    names: dict[str, Any] = dict(ops.names)
+    for module in (creation, manipulation, namespace):
+        names.update({name: getattr(module, name) for name in module.__all__})
+    return names
+
+
+globals().update(_public())

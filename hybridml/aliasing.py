@@ -1,0 +1,168 @@
+"""Views and in-place updates: one memory, several tensors, one history.
+
+A tensor's `_version` is 0 or the stamp of its last in-place write. Once two tensors share memory it becomes a list,
+`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made, `(parent, op,
+params)`. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
+operations (elements go back where the view took them from), and every other view is made again from its
+parent: that is how `out[i] += w` differentiates, and how a traced program gives what the eager one gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+
+from .context import clock, current_interpreter, grad_is_off
+from .tensor import Tensor
+
+_ndarray = np.ndarray
+# Rows whose NumPy result can share memory with their input; inside a trace these are the views.
+VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to"})
+
+
+def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
+    """Note that `view` was made from `parent`, if they share memory."""
+    array = view._array
+    if type(array) is _ndarray:
+        base = array.base
+        if base is None:
+            return
+        source = parent._array
+        if not (base is source or base is source.base or np.may_share_memory(array, source)):
+            return
+    elif op.name not in VIEWS:
+        return
+    cell = parent._version
+    if type(cell) is not list:
+        cell = parent._version = [cell]
+    node = view._node
+    if type(view._version) is list:  # a row that keeps its result, see `record`
+        raise AssertionError(f"{op.name}: a view must not keep its own result")
+    view._version = cell
+    if node is None and type(array) is _ndarray and (parent._node is not None or view._array.dtype.kind != "f"):
+        return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
+    view._view = (parent, op, params)
+    cell.append(ref(view))
+    if len(cell) % 64 == 0:
+        cell[1:] = [r for r in cell[1:] if r() is not None]
+
+
+def stamp(t: Tensor) -> None:
+    version = t._version
+    if type(version) is list:
+        version[0] = clock()
+    else:
+        t._version = clock()
+
+
+def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
+    """`x` becomes `fn(x, *args)` in place, in values and in history."""
+    interp = current_interpreter()
+    target = x if interp is None else interp.lift(x)
+    _check_leaf(target, name)
+    write(target, fn(target, *args), name)
+    return x
+
+
+def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
+    """`x` takes the values and the history of `value`, in place."""
+    interp = current_interpreter()
+    target = x if interp is None else interp.lift(x)
+    _check_leaf(target, name)
+    write(target, value, name)
+    return x
+
+
+def _check_leaf(x: Tensor, name: str) -> None:
+    if x._node is not None and type(x._node) is not list and not grad_is_off():
+        raise GradientError(
+            f"{name}: in-place update of a leaf tensor that requires grad (shape {x.shape}); "
+            "do it under hm.no_grad(), or write the update out of place"
+        )
+
+
+def write(x: Tensor, value: Tensor, name: str) -> None:
+    """Store `value` into `x` (both lifted); broadcasts, never changes x's shape or dtype."""
+    if value.dtype is not x.dtype:
+        if dtypes.result_type([(x.dtype, False), (value.dtype, _is_weak(value))], name) is not x.dtype:
+            raise DTypeError(
+                f"{name}: a {value.dtype.name} result does not fit a {x.dtype.name} tensor; "
+                "cast it with astype, or write the update out of place"
+            )
+        value = value.astype(x.dtype)
+    if value.shape != x.shape:
+        try:
+            fits = np.broadcast_shapes(value.shape, x.shape) == x.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ShapeError(f"{name}: a value of shape {value.shape} does not fit a tensor of shape {x.shape} in place")
+        value = OPS["broadcast_to"].fn(value, x.shape)
+    eager = type(x._array) is _ndarray
+    if eager and not x._array.flags.writeable:
+        raise ShapeError(f"{name}: this tensor is read-only (a broadcast view or a read-only array); clone() it first")
+    recorded = not grad_is_off() and (value._node is not None or type(x._node) is list)
+    if recorded or not eager:
+        _rewrite(x, value, name, recorded)
+    if eager:
+        np.copyto(x._array, value._array)
+    stamp(x)
+
+
+def _is_weak(t: Tensor) -> bool:
+    return type(t._array) is not _ndarray and t._array.aval.weak
+
+
+def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
+    """New histories (and, traced, new graph nodes) for x, its parents and every other view of the same memory."""
+    chain = [(x, value)]
+    while (view := getattr(x, "_view", None)) is not None:
+        parent, op, params = view
+        if recorded:
+            _check_leaf(parent, name)
+        value = put_back(op, params, parent, x, value, name)
+        x = parent
+        chain.append((x, value))
+    for t, v in chain:
+        _take(t, v, recorded)
+    cell = x._version
+    if type(cell) is not list:
+        return
+    done = {id(t) for t, _ in chain}
+    for reference in tuple(cell[1:]):
+        t = reference()
+        if t is not None and id(t) not in done:
+            parent, op, params = t._view
+            again = op.fn(parent, **params)
+            _take(t, again, recorded)
+
+
+def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
+    if type(t._array) is not _ndarray:
+        t._array = value._array
+    if recorded:
+        t._node = value._node
+
+
+def put_back(op: Op, params: dict[str, Any], parent: Tensor, view: Tensor, value: Tensor, name: str) -> Tensor:
+    """The parent's values after its view took `value`: elements outside of the view stay."""
+    if op.name == "slice":
+        return OPS["slice_update"].fn(parent, value, **params)
+    if op.name == "getitem":
+        put = getattr(op, "put_back")
+        return put(parent, value, **params)
+    if view.size != parent.size or op.name not in VIEWS:
+        raise ShapeError(f"{name}: several elements of this {op.name} view are one in memory; clone() it first")
+    rule, needs = op.vjp[0], op.needs[0]
+    assert rule is not None and needs is not None, op  # views of full size only move elements: the adjoint moves them back
+    known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}
+    back = rule(value, **{need: known[need] for need in needs})
+    return back if back.shape == parent.shape else back.reshape(parent.shape)

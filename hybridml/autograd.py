@@ -1,0 +1,364 @@
+"""Gradients as the user sees them: `backward`, `grad`, `.grad`, hooks, `no_grad` and custom functions.
+
+The tape itself and the engine are in tape.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad
+from .dispatch import constant
+from .tape import KEPT, Handle, Hooked, Leaf, Node, own, run, run_hooks, stale
+from .tensor import Tensor, method
+
+__all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
+
+_add, _full = OPS["add"], OPS["full"]
+
+
+def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
+    if t._node is None:
+        raise GradientError(
+            f"{what}: the result (shape {t.shape}) has no history: no input had requires_grad=True, "
+            "or it was computed under no_grad or after detach()"
+        )
+    if gradient is None:
+        if t.size != 1:
+            raise GradientError(
+                f"{what}: needs a scalar, got shape {t.shape}; reduce it (sum, mean) or pass the gradient of the result"
+            )
+        if not t.shape and type(t._array) is ndarray:
+            return t._node, constant(1.0, t.dtype)
+        return t._node, _full.fn(shape=t.shape, value=1.0, dtype=t.dtype)
+    if not isinstance(gradient, Tensor):
+        raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
+    if gradient.shape != t.shape:
+        raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
+    return t._node, _lift(gradient)
+
+
+def _lift(t: Tensor) -> Tensor:
+    interp = current_interpreter()
+    return t if interp is None else interp.lift(t)
+
+
+@method
+def backward(
+    self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
+    """Add the gradient of this tensor with respect to every leaf into the leaf's `.grad`.
+
+    gradient: cotangent of this tensor, of its shape; may be left out for a single element.
+    retain_graph: keep the history for another backward (default: the value of `create_graph`).
+    create_graph: record the backward itself, so that gradients can be differentiated again.
+    Raises GradientError without history, for a non-scalar without `gradient`, or when the history was freed.
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor([3.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [6.0]
+    """
+    t = _lift(self)
+    retain = create_graph if retain_graph is None else retain_graph
+    found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
+    token = _no_grad.set(not create_graph)
+    try:  # nothing is stored before the walk is over: an error leaves every .grad as it was
+        new = []
+        while found:
+            leaf, g = found.popitem()[1]
+            if type(leaf) is list:
+                continue
+            if leaf.hooks:
+                g = run_hooks(leaf.hooks, g)
+            new.append((leaf, own(g) if leaf.grad is None else _add.fn(leaf.grad, g)))
+            del g
+        for leaf, g in new:
+            leaf.grad = g
+    finally:
+        _no_grad.reset(token)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of `outputs` with respect to `inputs` (leaves or inner tensors); no `.grad` is touched.
+
+    Returns a tuple, one entry an input; None for an input that the outputs do not depend on, which is an error unless
+    `allow_unused`.
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor(2.0, requires_grad=True)
+    >>> (dy,) = hm.autograd.grad(x**3, x, create_graph=True)
+    >>> (ddy,) = hm.autograd.grad(dy, x)
+    >>> dy.item(), ddy.item()
+    (12.0, 12.0)
+    """
+    outs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    ins = [_lift(t) for t in ([inputs] if isinstance(inputs, Tensor) else inputs)]
+    if grad_outputs is None or isinstance(grad_outputs, Tensor):
+        cotangents: list[Tensor | None] = [grad_outputs] + [None] * (len(outs) - 1)
+    else:
+        cotangents = list(grad_outputs)
+    if len(cotangents) != len(outs):
+        raise ArgumentError(f"grad: {len(outs)} outputs but {len(cotangents)} grad_outputs")
+    for k, t in enumerate(ins):
+        if t._node is None:
+            raise GradientError(f"grad: input {k} (shape {t.shape}) does not require grad; call requires_grad_() on it")
+    seeds = [_seed(_lift(t), c, "grad") for t, c in zip(outs, cotangents, strict=True)]
+    wanted = {id(t._node): k for k, t in enumerate(ins)}
+    found = run(seeds, retain=create_graph if retain_graph is None else retain_graph, create=create_graph, wanted=wanted)
+    for k, t in enumerate(ins):
+        if id(t._node) not in found and not allow_unused:
+            raise GradientError(f"grad: the outputs do not depend on input {k}; pass allow_unused=True to get None for it")
+    return tuple(found[id(t._node)][1] if id(t._node) in found else None for t in ins)
+
+
+# -- Tensor attributes
+
+
+def _get_grad(self: Tensor) -> Tensor | None:
+    """Gradient that `backward` has accumulated here, or None."""
+    node = _lift(self)._node
+    if type(node) is list:
+        return node[1].grad if type(node[1]) is Hooked else None
+    return None if node is None else node.grad
+
+
+def _set_grad(self: Tensor, value: Tensor | None) -> None:
+    t = _lift(self)
+    if value is not None:
+        if not isinstance(value, Tensor):
+            raise DTypeError(f".grad must be a tensor or None, got {type(value).__name__}")
+        if value.shape != t.shape or value.dtype is not t.dtype:
+            raise ShapeError(
+                f".grad must have the tensor's shape {t.shape} and dtype {t.dtype.name}, "
+                f"got {value.shape} {value.dtype.name}"
+            )
+    node = t._node
+    if type(node) is list and type(node[1]) is Hooked:
+        node[1].grad = value
+    elif node is not None and type(node) is not list:
+        node.grad = value if value is None else _lift(value)
+    elif value is not None:
+        raise GradientError(".grad can only be set on a leaf that requires grad; call requires_grad_() first")
+
+
+def _get_requires_grad(self: Tensor) -> bool:
+    """True when operations on this tensor are recorded. Setting it is allowed on leaves of a float dtype."""
+    return _lift(self)._node is not None
+
+
+@method
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Start (or stop) recording operations on this leaf; returns the tensor itself."""
+    t = _lift(self)
+    if type(t._node) is list:
+        if requires_grad:
+            return self
+        raise GradientError("requires_grad_(False): this tensor has history, only leaves can be switched; use detach()")
+    if requires_grad:
+        if t.dtype.kind != "f":
+            raise DTypeError(f"requires_grad_: only float tensors have gradients, got {t.dtype.name}")
+        if t._node is None:
+            t._node = Leaf(t.shape, t.dtype)
+    else:
+        t._node = None
+    return self
+
+
+Tensor.grad = property(_get_grad, _set_grad)
+Tensor.requires_grad = property(_get_requires_grad, lambda self, on: self.requires_grad_(on) and None)
+Tensor.is_leaf = property(lambda self: type(_lift(self)._node) is not list)
+
+
+def _hooked(t: Tensor) -> Hooked:
+    node = t._node
+    if type(node[1]) is not Hooked:
+        node[1] = Hooked(node[1])
+    return node[1]
+
+
+@method
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+    """Call `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
+    t = _lift(self)
+    node = t._node
+    if node is None:
+        raise GradientError("register_hook: this tensor does not require grad")
+    if type(node) is list:
+        hooks = _hooked(t).hooks
+    else:
+        hooks = node.hooks = {} if node.hooks is None else node.hooks
+    key = clock()
+    hooks[key] = hook
+    return Handle(hooks, key)
+
+
+@method
+def retain_grad(self: Tensor) -> None:
+    """Make `backward` fill `.grad` of this inner (non-leaf) tensor too."""
+    t = _lift(self)
+    if t._node is None:
+        raise GradientError("retain_grad: this tensor does not require grad")
+    if type(t._node) is list:
+        _hooked(t).retain = True
+
+
+@method
+def detach(self: Tensor) -> Tensor:
+    """The same values (shared memory) without history."""
+    t = _lift(self)
+    out = type(t)()
+    out._array, out._node = t._array, None
+    if type(t._version) is int:
+        t._version = [t._version]
+    out._version = t._version
+    return out
+
+
+# -- custom functions
+
+
+class Context:
+    """What `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
+
+    __slots__ = ("__dict__", "_saved", "needs_input_grad")
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self._saved: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep inputs or outputs of `forward`; a later in-place update of one is noticed."""
+        self._saved = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        return self._saved
+
+
+class Function:
+    """An operation with a hand-written gradient: subclass it, write two static methods, call `apply`.
+
+    `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
+    gradient an output and returns one an argument (None for arguments without gradient). If `backward` is written in
+    framework operations it can be differentiated again.
+
+    >>> import hybridml as hm
+    >>> class Square(hm.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return g * 2 * x
+    >>> x = hm.tensor(3.0, requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad.item()
+    6.0
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run `forward`, and record this function as one step of the history."""
+        name = cls.__name__
+        args = tuple(_lift(a) if isinstance(a, Tensor) else a for a in args)
+        wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
+        ctx = Context(wants)
+        with no_grad():
+            result = cls.forward(ctx, *args)
+        outs = (result,) if isinstance(result, Tensor) else result
+        if not isinstance(outs, tuple) or not all(isinstance(o, Tensor) for o in outs):
+            raise DTypeError(f"{name}.forward must return a tensor or a tuple of tensors, got {type(result).__name__}")
+        if not any(wants):
+            return result
+        outs = _record_function(cls, ctx, args, wants, outs)
+        return outs[0] if isinstance(result, Tensor) else outs
+
+
+def _record_function(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], wants: tuple[bool, ...], outs: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """One node for the call, and a small node an output that hands it that output's cotangent."""
+    results = []
+    for o in outs:
+        t = type(o)()
+        t._array, t._node = o._array, None
+        t._version = o._version if type(o._version) is list else [o._version]
+        results.append(t)
+    # A kept output must not keep its own history alive (a reference cycle): it is rebuilt when backward asks for it.
+    position = {id(o): k for k, o in enumerate(outs)}
+    kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
+    ctx._saved = ()
+    positions = [k for k, want in enumerate(wants) if want]
+    parents = [args[k]._node for k in positions]
+    arrays = [o._array for o in outs]
+    joint: Node = [clock(), _pull_function, None, *parents, cls, ctx, positions, len(args), kept, arrays]
+    for k, t in enumerate(results):
+        if t.dtype.kind == "f":
+            t._node = part(joint, k, t.shape)
+    return tuple(results)
+
+
+def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
+    """The history of result `k` of a node with several results."""
+    return [clock(), _pull_part, shape, joint, k]
+
+
+def _pull_part(g: Tensor, node: Node) -> Any:
+    return ((node[KEPT], (node[KEPT + 1], g)),)
+
+
+def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    cls, ctx, positions, n_args, kept, arrays = node[-6:]
+    name, saved = cls.__name__, []
+    like = type(next(iter(bundle.values())))
+    for i, t in enumerate(kept):
+        if type(t) is tuple:
+            k, version = t
+            t = like()
+            t._array, t._version, t._node = arrays[k], version, part(node, k, arrays[k].shape)
+        if t is not None and t._version:
+            stale(name, f"saved tensor {i}", t._version, node[0])
+        saved.append(t)
+    ctx._saved = tuple(saved)
+    gs = [bundle[k] if k in bundle else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype) for k, a in enumerate(arrays)]
+    result = cls.backward(ctx, *gs)
+    ctx._saved = ()
+    result = result if isinstance(result, tuple) else (result,)
+    if len(result) != n_args:
+        raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
+    pairs = []
+    for parent, k in zip(node[KEPT:-6], positions, strict=True):
+        g = result[k]
+        if g is None:
+            continue
+        shape = parent[2] if type(parent) is list else parent.shape
+        if not isinstance(g, Tensor) or g.shape != shape:
+            got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
+            raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
+        pairs.append((parent, _lift(g)))
+    return pairs

@@ -1,0 +1,135 @@
+"""What decides how an operation runs here and now: the interpreter and the grad mode, one context variable each.
+
+Context variables and not globals: threads and async tasks must not see each other's trace or `no_grad`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError
+
+
+class _Unset:
+    """Interpreter of a context that no operation has run in yet (a new thread)."""
+
+    def __repr__(self) -> str:
+        return "<no operation yet>"
+
+
+UNSET: Final = _Unset()
+
+# None: eager. UNSET sends the first operation of a thread to the slow path, which is how every thread gets its float
+# policy without a test in the hot path (NumPy keeps the policy in a context variable, so a thread starts with warnings).
+interpreter_var: ContextVar[Any] = ContextVar("hybridml_interpreter", default=UNSET)
+interpreter = interpreter_var.get
+
+_no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
+grad_is_off = _no_grad.get
+
+# One clock for tape nodes and in-place writes: newest first is a topological order, and a kept value is stale when its
+# last write is younger than the node that kept it.
+clock: Callable[[], int] = count(1).__next__
+
+
+def enter_context() -> None:
+    """First operation of this context: 1/0 is inf and 0/0 is nan, without warnings, as in compiled code."""
+    np.seterr(all="ignore")
+    interpreter_var.set(None)
+
+
+def current_interpreter() -> Any:
+    """The tracing interpreter, or None when operations run eagerly."""
+    found = interpreter()
+    if found is UNSET:
+        enter_context()
+        return None
+    return found
+
+
+def is_grad_enabled() -> bool:
+    """True where operations record their history for gradients."""
+    return not grad_is_off()
+
+
+class set_grad_enabled:
+    """Context manager or decorator: record history inside (`True`) or not (`False`).
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor([1.0], requires_grad=True)
+    >>> with hm.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    __slots__ = ("_off", "_tokens")
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise ArgumentError(f"set_grad_enabled: needs True or False, got {mode!r}")
+        self._off = not mode
+        self._tokens: list[Token[bool]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(_no_grad.set(self._off))
+
+    def __exit__(self, *exc: object) -> None:
+        _no_grad.reset(self._tokens.pop())
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        off = self._off
+
+        @functools.wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            token = _no_grad.set(off)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                _no_grad.reset(token)
+
+        return wrapper
+
+
+class _Preset(set_grad_enabled):
+    """`no_grad()` as context manager, `@no_grad()` and plain `@no_grad` as decorator."""
+
+    __slots__ = ()
+    mode = True
+
+    def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
+        self = object.__new__(cls)
+        set_grad_enabled.__init__(self, cls.mode)
+        return self if fn is None else self(fn)
+
+    def __init__(self, fn: Callable[..., Any] | None = None) -> None:
+        """Everything is done in `__new__`, which may return the decorated function."""
+
+
+class no_grad(_Preset):
+    """Context manager or decorator: operations inside record no history.
+
+    >>> import hybridml as hm
+    >>> w = hm.tensor([1.0], requires_grad=True)
+    >>> with hm.no_grad():
+    ...     w -= 0.1
+    """
+
+    __slots__ = ()
+    mode = False
+
+
+class enable_grad(_Preset):
+    """Context manager or decorator: record history inside, also where an outer `no_grad` is in force."""
+
+    __slots__ = ()
+    mode = True
+
+
+enter_context()  # the importing thread; the others by way of UNSET

@@ -1,0 +1,215 @@
+"""Making tensors from data and from nothing: `tensor`, `asarray`, `zeros`, `ones`, `full`, `arange`, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from .context import current_interpreter
+from .tensor import Device, Tensor, adopt
+
+_full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
+
+    Lists and numbers: bool, int64 or the default float (float32). `copy=True` always copies, `copy=False` never does
+    and raises ArgumentError where it would have to.
+
+    >>> import hybridml as hm, numpy as np
+    >>> a = np.zeros(3, "f4")
+    >>> t = hm.asarray(a)
+    >>> a[0] = 1
+    >>> t.tolist()
+    [1.0, 0.0, 0.0]
+    """
+    if device is not None:
+        Device(device)
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    interp = current_interpreter()
+    if isinstance(obj, Tensor):
+        t = obj if interp is None else interp.lift(obj)
+    elif isinstance(obj, np.ndarray):
+        t = adopt(obj) if interp is None else interp.lift(adopt(obj), source=obj)
+    elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
+        t = from_dlpack(obj)
+    else:
+        if copy is False:
+            raise ArgumentError(f"asarray: copy=False, but a {type(obj).__name__} has no memory to share")
+        t, copy = _from_python(obj, wanted), None
+    if wanted is not None and t.dtype is not wanted:
+        if copy is False:
+            raise ArgumentError(f"asarray: copy=False, but {t.dtype.name} must be converted to {wanted.name}")
+        return _astype.fn(t, wanted)
+    return t.clone() if copy else t
+
+
+def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
+    """Lists, numbers and anything else that NumPy understands."""
+    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) for x in obj):
+        return _astacked(obj, dtype)
+    try:
+        array = np.array(obj)
+    except ValueError as error:
+        raise ShapeError(f"asarray: the nested lists do not form a regular array: {error}") from None
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise DTypeError(f"asarray: cannot make a tensor of {obj!r:.60}; use numbers, bools or nested lists of them")
+    if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind == "f" and not _has_arrays(obj):
+        dtype = dtypes.default_float()
+    if dtype is None and array.size == 0 and array.dtype.kind == "f":
+        dtype = dtypes.default_float()
+    if dtype is not None and array.dtype != dtype:
+        array = array.astype(dtype)
+    t = adopt(array)
+    interp = current_interpreter()
+    return t if interp is None else interp.constant(t)
+
+
+def _has_arrays(obj: Any) -> bool:
+    while isinstance(obj, list | tuple) and obj:
+        obj = obj[0]
+    return isinstance(obj, np.ndarray | np.generic)
+
+
+def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:
+    from .manipulation import stack
+
+    return stack([asarray(x, dtype=dtype) for x in obj])
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor with a copy of `data` (numbers, nested lists, arrays, tensors); a leaf without history.
+
+    >>> import hybridml as hm
+    >>> hm.tensor([1.0, 2.0], requires_grad=True).dtype.name
+    'float32'
+    """
+    t = asarray(data, dtype=dtype, device=device)
+    if isinstance(data, Tensor):
+        t = t.detach()
+    if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__dlpack__"):
+        t = t.clone()
+    return t.requires_grad_() if requires_grad else t
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor over the memory of a NumPy array; `DTypeError` for a dtype that the framework lacks."""
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"from_numpy: takes a NumPy array, got {type(array).__name__}; use hm.asarray")
+    return asarray(array)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any DLPack object (PyTorch, JAX, CuPy on the CPU, ...)."""
+    if device is not None:
+        Device(device)
+    return asarray(np.from_dlpack(x), copy=copy)
+
+
+def full(
+    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of `shape` filled with one number."""
+    if device is not None:
+        Device(device)
+    if isinstance(fill_value, Tensor):
+        t = OPS["broadcast_to"].fn(fill_value if dtype is None else _astype.fn(fill_value, dtype), shape).clone()
+    else:
+        t = _full.fn(shape=shape, value=fill_value, dtype=dtype)
+    return t.requires_grad_() if requires_grad else t
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros (default float without `dtype`)."""
+    return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones (default float without `dtype`)."""
+    return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable."""
+    return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`full` with the shape and dtype of x."""
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`zeros` with the shape and dtype of x."""
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`ones` with the shape and dtype of x."""
+    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`empty` with the shape and dtype of x."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """start, start + step, ... below stop; `arange(n)` counts from 0."""
+    if device is not None:
+        Device(device)
+    return _arange.fn(start=_number(start), stop=_number(stop), step=_number(step), dtype=dtype)
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced numbers from start to stop."""
+    if device is not None:
+        Device(device)
+    return _linspace.fn(start=_number(start), stop=_number(stop), num=num, endpoint=endpoint, dtype=dtype)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+    """A matrix with ones on diagonal `k`."""
+    if device is not None:
+        Device(device)
+    return _eye.fn(n=n_rows, m=n_cols, k=k, dtype=dtype)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate matrices of 1-d tensors, in Cartesian ("xy") or matrix ("ij") order."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f'meshgrid: indexing must be "xy" or "ij", got {indexing!r}')
+    n = len(arrays)
+    axes = list(range(n))
+    if indexing == "xy" and n > 1:
+        axes[0], axes[1] = 1, 0
+    shape = [0] * n
+    for x, axis in zip(arrays, axes, strict=True):
+        shape[axis] = x.size
+    broadcast, reshape = OPS["broadcast_to"].fn, OPS["reshape"].fn
+    return [
+        broadcast(reshape(x, tuple(x.size if k == axis else 1 for k in range(n))), tuple(shape))
+        for x, axis in zip(arrays, axes, strict=True)
+    ]
+
+
+def _float(dtype: Any) -> Any:
+    return dtypes.default_float() if dtype is None else dtype
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
+    "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+]  # fmt: skip

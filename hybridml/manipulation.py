@@ -1,0 +1,239 @@
+"""Shape functions that are compositions of rows: squeeze, expand_dims, stack, split, moveaxis, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from .tensor import Tensor
+
+_reshape, _permute, _concat, _broadcast, _slice = (
+    OPS[name] for name in ("reshape", "permute_dims", "concat", "broadcast_to", "slice")
+)
+
+
+def _tensor(x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    from .creation import asarray
+
+    return asarray(x)
+
+
+def _axis(name: str, axis: int, ndim: int, x: Tensor) -> int:
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{name}: axis {axis} does not exist in {Aval(x.shape, x.dtype)}; use {-ndim} to {ndim - 1}")
+    return axis % ndim
+
+
+def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
+    """x with axes of size 1 at the given places of the result."""
+    x = _tensor(x)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    ndim = x.ndim + len(axes)
+    places = {_axis("expand_dims", a, ndim, x) for a in axes}
+    if len(places) != len(axes):
+        raise ShapeError(f"expand_dims: axis {axes} names a place twice")
+    rest = iter(x.shape)
+    return _reshape.fn(x, tuple(1 if k in places else next(rest) for k in range(ndim)))
+
+
+def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
+    """x without the named axes, which must have size 1 (ShapeError); without any of size 1 when no axis is named."""
+    x = _tensor(x)
+    if axis is None:
+        return _reshape.fn(x, tuple(n for n in x.shape if n != 1))
+    axes = {_axis("squeeze", a, x.ndim, x) for a in ((axis,) if isinstance(axis, int) else axis)}
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ShapeError(f"squeeze: axis {a} of {Aval(x.shape, x.dtype)} has size {x.shape[a]}, not 1")
+    return _reshape.fn(x, tuple(n for k, n in enumerate(x.shape) if k not in axes))
+
+
+def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    xs = [_tensor(x) for x in arrays]
+    if not xs:
+        raise ShapeError("stack: needs at least one tensor")
+    for k, x in enumerate(xs):
+        if x.shape != xs[0].shape:
+            raise ShapeError(f"stack: all shapes must be equal; tensor 0 has {xs[0].shape}, tensor {k} has {x.shape}")
+    return _concat.fn([expand_dims(x, axis) for x in xs], axis=axis % (xs[0].ndim + 1))
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices of x along an axis, without that axis."""
+    axis = _axis("unstack", axis, x.ndim, x)
+    lead = (slice(None),) * axis
+    return tuple(x[(*lead, k)] for k in range(x.shape[axis]))
+
+
+def split(x: Tensor, split_size_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch."""
+    axis = _axis("split", axis, x.ndim, x)
+    n = x.shape[axis]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size <= 0:
+            raise ArgumentError(f"split: the size of a piece must be positive, got {size}")
+        sizes = [min(size, n - at) for at in range(0, max(n, 1), size)]
+    else:
+        sizes = list(split_size_or_sections)
+        if sum(sizes) != n or any(s < 0 for s in sizes):
+            raise ShapeError(f"split: sizes {sizes} do not add up to {n}, the size of axis {axis}")
+    lead, at, pieces = (slice(None),) * axis, 0, []
+    for size in sizes:
+        pieces.append(x[(*lead, slice(at, at + size))])
+        at += size
+    return tuple(pieces)
+
+
+def chunk(x: Tensor, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size (the last may be smaller)."""
+    if chunks <= 0:
+        raise ArgumentError(f"chunk: needs a positive number of pieces, got {chunks}")
+    n = x.shape[_axis("chunk", axis, x.ndim, x)]
+    return split(x, max(1, -(-n // chunks)), axis=axis)
+
+
+def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
+    """x with the `source` axes moved to the `destination` places, the others in order."""
+    froms = [_axis("moveaxis", a, x.ndim, x) for a in ([source] if isinstance(source, int) else source)]
+    places = [_axis("moveaxis", a, x.ndim, x) for a in ([destination] if isinstance(destination, int) else destination)]
+    if len(froms) != len(places) or len(set(froms)) != len(froms) or len(set(places)) != len(places):
+        raise ShapeError(f"moveaxis: source {froms} and destination {places} must name as many different axes")
+    order = [k for k in range(x.ndim) if k not in froms]
+    for place, axis in sorted(zip(places, froms, strict=True)):
+        order.insert(place, axis)
+    return _permute.fn(x, tuple(order))
+
+
+def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
+    """x with two axes exchanged."""
+    a, b = _axis("swapaxes", axis1, x.ndim, x), _axis("swapaxes", axis2, x.ndim, x)
+    order = list(range(x.ndim))
+    order[a], order[b] = b, a
+    return _permute.fn(x, tuple(order))
+
+
+def matrix_transpose(x: Tensor, /) -> Tensor:
+    """x with its last two axes exchanged."""
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose: needs at least 2 axes, got {Aval(x.shape, x.dtype)}")
+    return swapaxes(x, -1, -2)
+
+
+def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Elements moved along axes; what leaves at the end comes in at the start."""
+    if axis is None:
+        return roll(x.reshape((-1,)), shift, axis=0).reshape(x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for by, a in zip(shifts, axes, strict=True):
+        k = _axis("roll", a, x.ndim, x)
+        n = x.shape[k]
+        cut = -by % n if n else 0
+        if cut:
+            lead = (slice(None),) * k
+            x = _concat.fn([x[(*lead, slice(cut, None))], x[(*lead, slice(0, cut))]], axis=k)
+    return x
+
+
+def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
+    """x repeated along each axis."""
+    counts = tuple(repetitions)
+    ndim = max(len(counts), x.ndim)
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    inner = tuple(v for n in shape for v in (1, n))
+    outer = tuple(v for c, n in zip(counts, shape, strict=True) for v in (c, n))
+    return _reshape.fn(
+        _broadcast.fn(_reshape.fn(x, inner), outer), tuple(c * n for c, n in zip(counts, shape, strict=True))
+    )
+
+
+def repeat(x: Tensor, repeats: int, /, *, axis: int | None = None) -> Tensor:
+    """Each element of an axis `repeats` times in a row (of the flattened x without an axis)."""
+    if axis is None:
+        return repeat(x.reshape((-1,)), repeats, axis=0)
+    k = _axis("repeat", axis, x.ndim, x)
+    wide = _broadcast.fn(expand_dims(x, k + 1), (*x.shape[: k + 1], repeats, *x.shape[k + 1 :]))
+    return _reshape.fn(wide, (*x.shape[:k], x.shape[k] * repeats, *x.shape[k + 1 :]))
+
+
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
+    """The tensors stretched to their common shape."""
+    try:
+        shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    except ValueError:
+        raise ShapeError(f"broadcast_arrays: shapes {[x.shape for x in arrays]} do not broadcast") from None
+    return [_broadcast.fn(x, shape) for x in arrays]
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape that the given shapes broadcast to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(f"broadcast_shapes: {shapes} do not broadcast to one shape") from None
+
+
+def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviation; `correction` is subtracted from the number of elements in the divisor."""
+    return OPS["sqrt"].fn(OPS["var"].fn(_tensor(x), axis, correction, keepdims))
+
+
+def outer(x: Tensor, y: Tensor, /) -> Tensor:
+    """x_i * y_j of two vectors."""
+    return OPS["multiply"].fn(expand_dims(x, 1), expand_dims(y, 0))
+
+
+def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
+    """Sum of products along an axis."""
+    return OPS["sum"].fn(OPS["multiply"].fn(x, y), axis)
+
+
+def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """Sum of products over pairs of axes: the last `axes` of x with the first of y, or two listed sequences."""
+    if isinstance(axes, int):
+        left, right = list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    else:
+        left = [_axis("tensordot", a, x.ndim, x) for a in axes[0]]
+        right = [_axis("tensordot", a, y.ndim, y) for a in axes[1]]
+    if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
+        raise ShapeError(f"tensordot: axes {left} of shape {x.shape} and {right} of shape {y.shape} differ in size")
+    keep_x = [k for k in range(x.ndim) if k not in left]
+    keep_y = [k for k in range(y.ndim) if k not in right]
+    inner = int(np.prod([x.shape[a] for a in left], dtype=np.int64))
+    a = _reshape.fn(_permute.fn(x, (*keep_x, *left)), (x.size // inner if inner else 0, inner))
+    b = _reshape.fn(_permute.fn(y, (*right, *keep_y)), (inner, y.size // inner if inner else 0))
+    return _reshape.fn(OPS["matmul"].fn(a, b), (*(x.shape[k] for k in keep_x), *(y.shape[k] for k in keep_y)))
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """x in another data type; x itself when it has that type and `copy` is False."""
+    x = _tensor(x)
+    wanted = dtypes.canonical(dtype)
+    return x if not copy and x.dtype is wanted else OPS["astype"].fn(x, wanted)
+
+
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """x limited to min..max; either bound may be missing, a number or a tensor. NaN stays NaN."""
+    if min is None:
+        return _tensor(x) if max is None else OPS["minimum"].fn(x, max)
+    return OPS["maximum"].fn(x, min) if max is None else OPS["clip"].fn(x, min, max)
+
+
+__all__ = [
+    "astype", "broadcast_arrays", "broadcast_shapes", "chunk", "clip", "expand_dims", "matrix_transpose", "moveaxis", "outer",
+    "repeat", "roll", "split", "squeeze", "stack", "std", "swapaxes", "tensordot", "tile", "unstack", "vecdot",
+]  # fmt: skip

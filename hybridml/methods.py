@@ -1,0 +1,277 @@
+"""Tensor methods that are more than a row: casts, shapes with sizes as arguments, in-place updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.op import Op
+
+from . import aliasing, manipulation
+from .context import clock, current_interpreter, grad_is_off, interpreter
+from .ops import OPS  # after the rows: what is defined here replaces methods that rows have made
+from .tensor import Device, Tensor, method
+
+_ndarray = np.ndarray
+_reshape, _permute, _astype, _broadcast = (OPS[n] for n in ("reshape", "permute_dims", "astype", "broadcast_to"))
+
+
+def _sizes(name: str, args: tuple[Any, ...], keyword: Any) -> Any:
+    """`f(2, 3)`, `f((2, 3))` and `f(shape=(2, 3))` are the same."""
+    if keyword is not None:
+        if args:
+            raise ArgumentError(f"{name}: pass the sizes once, not both as arguments and by keyword")
+        return keyword
+    return args[0] if len(args) == 1 and not isinstance(args[0], int | np.integer) else args
+
+
+# -- dtype
+
+
+@method
+def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+    """Cast to `dtype`; with copy=False the tensor itself when it already has it."""
+    if not copy and self.dtype is dtypes.canonical(dtype):
+        return self
+    return _astype.fn(self, dtype)
+
+
+@method
+def to(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+    """`to(dtype)`, `to("cpu")`, `to(other)`: the tensor itself when nothing changes."""
+    for a in args:
+        if isinstance(a, Tensor):
+            dtype = a.dtype
+        elif isinstance(a, Device) or (isinstance(a, str) and a.split(":")[0] in ("cpu", "cuda", "mps")):
+            device = a
+        else:
+            dtype = a
+    if device is not None:
+        Device(device)
+    if dtype is None or self.dtype is dtypes.canonical(dtype):
+        return self.clone() if copy else self
+    return _astype.fn(self, dtype)
+
+
+def _cast(name: str, dtype: np.dtype) -> Callable[[Tensor], Tensor]:
+    def cast(self: Tensor) -> Tensor:
+        return self if self.dtype is dtype else _astype.fn(self, dtype)
+
+    cast.__name__ = name
+    cast.__doc__ = f"As {dtype.name}."
+    return method(cast)
+
+
+for _name, _dtype in {
+    "float": dtypes.float32, "double": dtypes.float64, "int": dtypes.int32, "long": dtypes.int64, "bool": dtypes.bool_,
+}.items():  # fmt: skip
+    _cast(_name, _dtype)
+
+
+@method
+def cpu(self: Tensor) -> Tensor:
+    return self
+
+
+@method
+def clone(self: Tensor) -> Tensor:
+    """A copy with its own memory; gradients flow through it."""
+    return OPS["positive"].fn(self) if self.dtype.kind != "b" else _astype.fn(self, self.dtype)
+
+
+@method
+def contiguous(self: Tensor) -> Tensor:
+    """The tensor itself if its memory is in row-major order, else such a copy."""
+    array = self._array
+    return self if type(array) is not _ndarray or array.flags.c_contiguous else self.clone()
+
+
+# -- shape
+
+
+@method
+def reshape(self: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+    """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`."""
+    return _reshape.fn(self, _sizes("reshape", sizes, shape))
+
+
+Tensor.view = reshape  # a traced program has no strides: both share memory where they can
+
+
+@method
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    return _reshape.fn(self, other.shape)
+
+
+@method
+def permute(self: Tensor, *dims: Any, axes: Any = None) -> Tensor:
+    """Axes in the given order: `permute(2, 0, 1)`."""
+    return _permute.fn(self, _sizes("permute", dims, axes))
+
+
+@method
+def transpose(self: Tensor, *axes: Any) -> Tensor:
+    """`transpose(a, b)` exchanges two axes (PyTorch); `transpose()` reverses all, `transpose((2, 0, 1))` permutes."""
+    if len(axes) == 2:
+        return manipulation.swapaxes(self, *axes)
+    return _permute.fn(self, axes[0] if axes else None)
+
+
+@method
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Axes start_dim..end_dim merged into one."""
+    n = self.ndim
+    if n == 0:
+        return _reshape.fn(self, (1,))
+    if not (-n <= start_dim < n and -n <= end_dim < n) or start_dim % n > end_dim % n:
+        raise ShapeError(f"flatten: axes {start_dim}..{end_dim} are no range of the {n} axes of shape {self.shape}")
+    a, b = start_dim % n, end_dim % n
+    merged = 1
+    for size in self.shape[a : b + 1]:
+        merged *= size
+    return _reshape.fn(self, (*self.shape[:a], merged, *self.shape[b + 1 :]))
+
+
+@method
+def ravel(self: Tensor) -> Tensor:
+    return _reshape.fn(self, (-1,) if self.size else (0,))
+
+
+@method
+def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Without the given axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+    if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
+        return self
+    return manipulation.squeeze(self, axis)
+
+
+@method
+def unsqueeze(self: Tensor, axis: int) -> Tensor:
+    """With an axis of size 1 at `axis`."""
+    return manipulation.expand_dims(self, axis)
+
+
+@method
+def expand(self: Tensor, *sizes: Any) -> Tensor:
+    """Broadcast to the sizes; -1 keeps the size of an axis."""
+    wanted = tuple(_sizes("expand", sizes, None))
+    lead = len(wanted) - self.ndim
+    if lead < 0:
+        raise ShapeError(f"expand: {len(wanted)} sizes for shape {self.shape}")
+    shape = tuple(self.shape[k - lead] if n == -1 and k >= lead else n for k, n in enumerate(wanted))
+    return _broadcast.fn(self, shape)
+
+
+@method
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    return _broadcast.fn(self, other.shape)
+
+
+@method
+def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value` where mask holds, else self."""
+    return OPS["where"].fn(mask, value, self)
+
+
+@method
+def split(self: Tensor, split_size_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """Pieces along an axis, see `hm.split`."""
+    return manipulation.split(self, split_size_or_sections, axis=axis)
+
+
+@method
+def chunk(self: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces along an axis."""
+    return manipulation.chunk(self, chunks, axis=axis)
+
+
+@method
+def unbind(self: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    return manipulation.unstack(self, axis=axis)
+
+
+@method
+def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviation."""
+    return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
+
+
+for _name in ("expand_dims", "moveaxis", "swapaxes", "repeat", "tile", "roll", "unstack"):
+    setattr(Tensor, _name, getattr(manipulation, _name))
+
+Tensor.clip = Tensor.clamp = manipulation.clip
+Tensor.T = property(lambda self: _permute.fn(self, None), doc="All axes in reversed order.")
+Tensor.mT = property(manipulation.matrix_transpose, doc="The last two axes exchanged.")
+
+
+# -- in place
+
+
+def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
+    kernel: Any = op.eager if isinstance(op.eager, np.ufunc) else None
+
+    def update(self: Tensor, other: Any) -> Tensor:
+        if kernel is not None and interpreter() is None and type(self) is Tensor and type(other) is Tensor:
+            a, b = self._array, other._array
+            if a.dtype is b.dtype and (grad_is_off() or (self._node is None and other._node is None)):
+                if a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
+                    kernel(a, b, a)
+                    version = self._version
+                    if type(version) is list:
+                        version[0] = clock()
+                    else:
+                        self._version = clock()
+                    return self
+        return aliasing.update(self, op.fn, (other,), name)
+
+    update.__name__ = name
+    update.__doc__ = f"`{op.name}` in place."
+    return update
+
+
+for _name, _row in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "pow": "pow",
+    "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift", "matmul": "matmul",
+}.items():  # fmt: skip
+    setattr(Tensor, f"__i{_name}__", _in_place(OPS[_row], f"__i{_name}__"))
+for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
+    setattr(Tensor, _name, _in_place(OPS[_row], _name))
+
+
+@method
+def copy_(self: Tensor, source: Any) -> Tensor:
+    """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
+    from .creation import asarray
+
+    interp = current_interpreter()
+    value = source if isinstance(source, Tensor) else asarray(source)
+    value = value if interp is None else interp.lift(value)
+    if value.dtype is not self.dtype and not (value.dtype.kind == "f" and self.dtype.kind != "f"):
+        value = _astype.fn(value, self.dtype)
+    return aliasing.assign(self, value, "copy_")
+
+
+@method
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`, in place."""
+    self_ = self.detach() if self._node is not None else self
+    filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
+    interp = current_interpreter()
+    return aliasing.assign(self, filled if interp is None else interp.lift(filled), "fill_")
+
+
+@method
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0, in place."""
+    return fill_(self, 0)
+
+
+@method
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """`clip` in place."""
+    return aliasing.update(self, lambda x: manipulation.clip(x, min, max), (), "clamp_")

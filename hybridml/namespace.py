@@ -1,0 +1,85 @@
+"""Data types, constants and the questions about them that the array API has: `finfo`, `isdtype`, `result_type`, ..."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.dtypes import (
+    bool_ as bool,
+)
+from hybridml_compiler.dtypes import (
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+
+from .tensor import Device, Tensor
+
+e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
+
+
+def finfo(type: Any, /) -> Any:
+    """Limits of a float dtype (or of a tensor's): eps, max, min, smallest_normal, bits."""
+    return np.finfo(type.dtype if isinstance(type, Tensor) else dtypes.canonical(type))
+
+
+def iinfo(type: Any, /) -> Any:
+    """Limits of an integer dtype (or of a tensor's): max, min, bits."""
+    return np.iinfo(type.dtype if isinstance(type, Tensor) else dtypes.canonical(type))
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Whether a dtype is one of `kind`: a dtype, "bool", "integral", "real floating", "numeric", ..., or a tuple of them."""
+    return np.isdtype(dtypes.canonical(dtype), kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype:
+    """The dtype that an operation on these tensors, dtypes and Python numbers has."""
+    items = []
+    for x in arrays_and_dtypes:
+        if isinstance(x, Tensor):
+            items.append((x.dtype, False))
+        elif isinstance(x, int | float):
+            items.append((dtypes.of_scalar(x), True))
+        else:
+            items.append((dtypes.canonical(x), False))
+    return dtypes.result_type(items)
+
+
+def can_cast(from_: Any, to: Any, /) -> Any:
+    """Whether a value of one dtype can be cast to another by promotion."""
+    source = from_.dtype if isinstance(from_, Tensor) else dtypes.canonical(from_)
+    return np.can_cast(source, dtypes.canonical(to))
+
+
+def get_default_dtype() -> np.dtype:
+    """dtype of float literals and of `zeros`, `ones`, ...; float32 unless changed."""
+    return dtypes.default_float()
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Make float32 or float64 the dtype of float literals."""
+    dtypes.set_default_float(dtype)
+
+
+def device(type: Any = "cpu") -> Device:
+    """A device by name; this version has "cpu"."""
+    return type if isinstance(type, Device) else Device(type)
+
+
+__all__ = [
+    "bool", "can_cast", "device", "e", "finfo", "float32", "float64", "get_default_dtype", "iinfo", "inf", "int8", "int16",
+    "int32", "int64", "isdtype", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16", "uint32",
+    "uint64",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""Reverse-mode differentiation: the tape and the engine that walks it.
+
+A tape node is a plain list (cheapest object to make: 99 ns, against 174 for a slots object):
+
+    [stamp, pull, shape of the result, input node..., kept value...]
+
+`pull(g, node)` gives `(input node, cotangent)` pairs; it is generated for each row and each subset of inputs that want
+gradients (dispatch.py), so a node keeps exactly what its rules name. Input *nodes* and not tensors: `a + b` keeps no data.
+Leaves are `Leaf` objects. A node of several
+results has shape None; each of its results is a small node that hands it `(position, cotangent)`. The stamp comes from one clock, so "newest first" is a topological order, and a heap walks it
+without recursion. Broadcasting is undone here, once, for every rule. Source of the design: the vector-Jacobian tape of
+Griewank & Walther, "Evaluating Derivatives" (2008), chapter 6; version stamps as in PyTorch.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import GradientError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from .context import _no_grad
+from .tensor import Tensor
+
+Node = list[Any]
+KEPT = 3  # first slot after [stamp, pull, shape]
+_add, _sum, _reshape = OPS["add"], OPS["sum"], OPS["reshape"]
+
+
+class Leaf:
+    """History of a tensor that the user marked with `requires_grad`: where its gradient arrives."""
+
+    __slots__ = ("dtype", "grad", "hooks", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.grad: Tensor | None = None
+        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+
+
+class Hooked:
+    """The pull of a node whose result has hooks, or keeps its gradient (`retain_grad`)."""
+
+    __slots__ = ("grad", "hooks", "pull", "retain")
+
+    def __init__(self, pull: Callable[..., Any]) -> None:
+        self.pull = pull
+        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
+        self.retain = False
+        self.grad: Tensor | None = None
+
+    def __call__(self, g: Tensor, node: Node) -> Any:
+        g = run_hooks(self.hooks, g)
+        if self.retain:
+            self.grad = own(g) if self.grad is None else _add.fn(self.grad, g)
+        return self.pull(g, node)
+
+
+def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
+    for hook in tuple(hooks.values()):
+        changed = hook(g)
+        if changed is not None:
+            if not isinstance(changed, Tensor) or changed.shape != g.shape:
+                got = f"shape {changed.shape}" if isinstance(changed, Tensor) else type(changed).__name__
+                raise ShapeError(f"register_hook: a hook must return None or a tensor of shape {g.shape}, got {got}")
+            g = changed
+    return g
+
+
+class Handle:
+    """What `register_hook` returns: `remove()` takes the hook off again."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        self._hooks.pop(self._key, None)
+
+
+def stale(op: str, what: str, version: Any, stamp: int) -> None:
+    """Raise when a kept value was written to after its node was made."""
+    if (version if type(version) is int else version[0]) > stamp:
+        raise GradientError(
+            f"{op}: its {what} was overwritten in place after it was kept for the gradient; "
+            "use an out-of-place update, or clone() it before the update"
+        )
+
+
+# -- the engine
+
+
+def unbroadcast(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Sum a cotangent over the axes along which its input was broadcast."""
+    got = g._array.shape
+    lead = len(got) - len(shape)
+    axes = (*range(lead), *(k + lead for k, n in enumerate(shape) if n == 1 and got[k + lead] != 1))
+    g = _sum.fn(g, axis=axes)
+    return g if g._array.shape == shape else _reshape.fn(g, shape)
+
+
+def run(
+    seeds: Sequence[tuple[Any, Tensor]], *, retain: bool, create: bool, wanted: dict[int, int] | None = None
+) -> dict[int, tuple[Any, Tensor]]:
+    """Pull cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
+
+    With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nothing outside is changed.
+    """
+    found: dict[int, tuple[Any, Tensor]] = {}
+    pending: dict[int, Any] = {}
+    heap: list[tuple[int, Node]] = []
+    push, pop, add = heapq.heappush, heapq.heappop, _add.fn
+    token = _no_grad.set(not create)
+    try:
+        contributions: Any = seeds
+        while True:
+            for p, c in contributions:
+                key = id(p)
+                if type(p) is list:
+                    shape = p[2]
+                    if shape is None:  # a node of several results: c is (position, cotangent)
+                        c = _bundle(pending.get(key), *c)
+                        if key not in pending:
+                            push(heap, (-p[0], p))
+                        pending[key] = c
+                        continue
+                    if c._array.shape != shape:
+                        c = unbroadcast(c, shape)
+                    if key in pending:
+                        pending[key] = add(pending[key], c)
+                    else:
+                        pending[key] = c
+                        push(heap, (-p[0], p))
+                else:
+                    if wanted is None or key in wanted:
+                        if c._array.shape != p.shape:
+                            c = unbroadcast(c, p.shape)
+                        found[key] = (p, add(found[key][1], c) if key in found else c)
+            if not heap:
+                return found
+            node = pop(heap)[1]
+            g = pending.pop(id(node))
+            if wanted is not None and id(node) in wanted:
+                found[id(node)] = (node, g)
+            if len(node) == KEPT:
+                raise GradientError(
+                    "backward through a history that an earlier backward has freed; "
+                    "pass retain_graph=True to the earlier call, or compute the result again"
+                )
+            contributions = node[1](g, node)
+            if not retain:
+                del node[KEPT:]
+    finally:
+        _no_grad.reset(token)
+
+
+def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
+    if bundle is None:
+        return {k: g}
+    bundle[k] = _add.fn(bundle[k], g) if k in bundle else g
+    return bundle
+
+
+def own(g: Tensor) -> Tensor:
+    """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
+    array = g._array
+    if type(array) is np.ndarray and (array.base is not None or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 5):
+        array = array.copy()
+    t = type(g)()
+    t._array, t._node, t._version = array, g._node, 0
+    return t
