@@ -8,12 +8,10 @@ accepts the first and crashes on the second.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import itertools
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as once
@@ -142,6 +140,8 @@ def compile_many(texts: Sequence[str], *, passes: bool = True, opt: int = OPT) -
         return compile_ir(text, passes=passes, opt=opt)
 
     if workers > 1 and _let_threads_skip_the_lock():
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(workers, thread_name_prefix="hybridml-compile") as pool:
             compiled = list(pool.map(work, missing.values()))
     else:
@@ -223,10 +223,9 @@ def _linker() -> llvm.LLJIT:
 @once
 def _libc() -> dict[str, int]:
     found: dict[str, int] = {}
-    libraries = [ctypes.CDLL(None) if os.name == "posix" else ctypes.CDLL("msvcrt")]
-    if os.name == "posix" and (math := ctypes.util.find_library("m")):
-        with suppress(OSError):
-            libraries.append(ctypes.CDLL(math))
+    libraries = [ctypes.CDLL(None if os.name == "posix" else "msvcrt")]
+    with suppress(OSError):  # glibc keeps fmod in a library of its own; CPython may be linked without it
+        libraries.append(ctypes.CDLL("libm.so.6"))
     for name in LIBC:
         for library in libraries:
             if hasattr(library, name):
