@@ -28,7 +28,7 @@ import numpy as np
 from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
-from ..errors import ArgumentError, HybridmlError
+from ..errors import LOCATION, ArgumentError, HybridmlError
 from ..ops.op import Op
 from ..ops.table import OPS
 from .ir import Graph, Node, apply, constant, input_node
@@ -221,7 +221,7 @@ class _Parser:
                 node = apply(op, inputs, params)
             except (HybridmlError, TypeError) as error:
                 line.at = op_at
-                reason = str(error).partition("\n  at ")[0]  # the line that matters is the one of this text
+                reason = str(error).partition(LOCATION)[0]  # the line that matters is the one of this text
                 raise line.error(f"expected an application that {name} accepts ({reason})") from error
             if node.aval != aval:
                 line.at = aval_at

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import aval as avals
-from hybridml_compiler.errors import ArgumentError, CompileError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, CompileError, DTypeError, OutOfBoundsError, ShapeError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, input_node
 from hybridml_compiler.graph.text import parse_graph
@@ -80,3 +80,11 @@ def test_infinity_is_a_value_and_no_warning() -> None:
     x = input_node(avals.parse("f32[2]"), "x")
     (out,) = interpret(Graph((x,), (apply(OPS["divide"], [x, apply(OPS["subtract"], [x, x])]),)), [np.ones(2, "f4")])
     assert np.isinf(out).all()
+
+
+def test_an_error_of_a_row_names_the_line_that_made_the_node() -> None:
+    table, index = input_node(avals.parse("f32[3]"), "table"), input_node(avals.parse("i64[2]"), "index")
+    taken = apply(OPS["take"], [table, index], {"axis": 0}, where="model.py:7: table[index]")
+    with pytest.raises(OutOfBoundsError, match=r"\n  at model.py:7: table\[index\]$") as caught:
+        interpret(Graph((table, index), (taken,)), [np.zeros(3, "f4"), np.array([0, 3])])
+    assert str(caught.value).count("\n  at ") == 1
