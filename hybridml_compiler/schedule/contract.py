@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,8 +44,12 @@ class Product:
     b: Matrix
 
     @property
+    def matrices(self) -> int:
+        return math.prod(self.batch)
+
+    @property
     def flops(self) -> float:
-        return 2.0 * int(np.prod(self.batch, dtype=np.int64)) * self.m * self.n * self.k
+        return 2.0 * self.matrices * self.m * self.n * self.k
 
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"

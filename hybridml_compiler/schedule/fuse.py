@@ -55,7 +55,9 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
         if node.op is None:
             continue
         if any(r.op is not None and r.op.kind == "contraction" for r in readers[node]):
-            chosen.setdefault(_memory_for_product(node), "operand of a matrix product")
+            base = _memory_for_product(node)
+            if base.op is not None:
+                chosen.setdefault(base, "operand of a matrix product")
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node], size[node])
         if reason:

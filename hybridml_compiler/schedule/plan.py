@@ -113,8 +113,10 @@ class _Planner:
         home: dict[Node, Place] = {n: Place("input", k) for k, n in enumerate(self.graph.inputs)}
         home |= {n: Place("constant", k) for k, n in enumerate(self.constants)}
         home |= {node: home[target] for node, target in self.donated.items()}
+        overwritten = {self.graph.inputs[k] for k in self.donate.values()}
         fresh: list[int] = []
-        copies: list[tuple[Node, Place]] = []
+        early: list[tuple[Node, Place]] = []  # inputs that are outputs: copied before a kernel overwrites them
+        late: list[tuple[Node, Place]] = []
         for position, node in enumerate(self.graph.outputs):
             source = self.donate.get(position)
             if source is None:
@@ -125,15 +127,18 @@ class _Planner:
             if node not in home and source is None:
                 home[node] = place
             elif home.get(node) != place:
-                copies.append((node, place))
+                (early if node.is_input and source is None else late).append((node, place))
         checked = any(isinstance(work, Kernel) and work.checked for work, _, _ in works)
         start = STATUS_BYTES if checked else 0
-        offsets, size = self._arena(works, copies, home)
-        home |= {node: Place("arena", 0, start + offset) for node, offset in offsets.items()}
-        launches = [self._launch(work, operands, group, home) for work, operands, group in works]
-        launches += [
-            Launch(Copy(node.aval.nbytes), (home[node], place), nbytes=2 * node.aval.nbytes) for node, place in copies
-        ]
+        snapshots = list(dict.fromkeys(n for n, _ in late if n in overwritten and n.is_input))
+        offsets, size = self._arena(works, [n for n, _ in late], snapshots, home)
+        arena = {node: Place("arena", 0, start + offset) for node, offset in offsets.items()}
+        early += [(node, arena.pop(node)) for node in snapshots]
+        saved = {node: place for node, place in early if node in snapshots}
+        home |= arena
+        launches = [_copy(home[node], place, node) for node, place in early]
+        launches += [self._launch(work, operands, group, home) for work, operands, group in works]
+        launches += [_copy(saved.get(node) or home[node], place, node) for node, place in late]
         return Plan(
             launches,
             [n.value for n in self.constants if n.value is not None],
@@ -159,15 +164,16 @@ class _Planner:
     def _arena(
         self,
         works: Sequence[tuple[Kernel | Product, tuple[Node, ...], Group]],
-        copies: Sequence[tuple[Node, Place]],
+        copied_late: Sequence[Node],
+        snapshots: Sequence[Node],
         home: Mapping[Node, Place],
     ) -> tuple[dict[Node, int], int]:
-        life: dict[Node, list[int]] = {}
+        life: dict[Node, list[int]] = {node: [-1, len(works)] for node in snapshots}
         for step, (_, operands, _) in enumerate(works):
             for node in operands:
                 if node not in home:
                     life.setdefault(node, []).append(step)
-        for node, _ in copies:
+        for node in copied_late:
             if node in life:
                 life[node].append(len(works))
         nodes = list(life)
@@ -188,3 +194,7 @@ class _Planner:
         where = tuple(dict.fromkeys(n.where for n in (*group.roots, *group.inlined) if n.where))
         nbytes = sum(n.aval.nbytes for n in operands)
         return Launch(work, tuple(places), tuple(group.reasons), where, nbytes)
+
+
+def _copy(source: Place, target: Place, node: Node) -> Launch:
+    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=2 * node.aval.nbytes)

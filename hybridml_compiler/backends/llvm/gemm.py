@@ -20,12 +20,8 @@ GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS 
 
 def slabs(product: Product) -> tuple[int, int]:
     """(extent of the parallel range, granule): matrices of a batch, else rows or columns, whichever are more."""
-    if product.batch:
-        total = 1
-        for n in product.batch:
-            total *= n
-        if total > 1:
-            return total, 1
+    if product.matrices > 1:
+        return product.matrices, 1
     return max(product.m, product.n), GRANULE
 
 
@@ -36,8 +32,7 @@ def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
     table, lo, hi = function.args
     pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
     gemm = _declaration(module, product)
-    total, _ = slabs(product)
-    if product.batch and total > 1:
+    if product.matrices > 1:
         _batched(b, function, product, pointers, gemm, lo, hi)
     else:
         count = b.sub(hi, lo)
