@@ -191,6 +191,12 @@ declare void @{s}gemm(i32, i32, i32, i32, i32, i32, {T}, ptr, i32, ptr, i32, {T}
 """
 )
 
+_BY_REFERENCE = "t1:i8 t2:i8 d1:i32 d2:i32 k32:i32 ldx:i32 ldy:i32 ldc32:i32 alpha:{T} beta:{T}"
+_PLACES = "\n".join(
+    f"  %{name}.p = alloca {kind}\n  store {kind} %{name}, ptr %{name}.p"
+    for name, kind in (pair.split(":") for pair in _BY_REFERENCE.split())
+)
+
 # Fortran knows columns first only: a row-major C = A B is the column-major C' = B' A', so the operands change places.
 _FORTRAN = (
     """
@@ -211,28 +217,11 @@ declare void @{s}gemm(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr
   %y = select i1 %rows, ptr %a, ptr %b
   %ldx = select i1 %rows, i32 %ldb32, i32 %lda32
   %ldy = select i1 %rows, i32 %lda32, i32 %ldb32
-  %t1.p = alloca i8
-  %t2.p = alloca i8
-  %d1.p = alloca i32
-  %d2.p = alloca i32
-  %k.p = alloca i32
-  %ldx.p = alloca i32
-  %ldy.p = alloca i32
-  %ldc.p = alloca i32
-  %alpha.p = alloca {T}
-  %beta.p = alloca {T}
-  store i8 %t1, ptr %t1.p
-  store i8 %t2, ptr %t2.p
-  store i32 %d1, ptr %d1.p
-  store i32 %d2, ptr %d2.p
-  store i32 %k32, ptr %k.p
-  store i32 %ldx, ptr %ldx.p
-  store i32 %ldy, ptr %ldy.p
-  store i32 %ldc32, ptr %ldc.p
-  store {T} %alpha, ptr %alpha.p
-  store {T} %beta, ptr %beta.p
-  call void @{s}gemm(ptr %t1.p, ptr %t2.p, ptr %d1.p, ptr %d2.p, ptr %k.p, ptr %alpha.p, ptr %x, ptr %ldx.p,
-                     ptr %y, ptr %ldy.p, ptr %beta.p, ptr %c, ptr %ldc.p)
+"""
+    + _PLACES
+    + """
+  call void @{s}gemm(ptr %t1.p, ptr %t2.p, ptr %d1.p, ptr %d2.p, ptr %k32.p, ptr %alpha.p, ptr %x, ptr %ldx.p,
+                     ptr %y, ptr %ldy.p, ptr %beta.p, ptr %c, ptr %ldc32.p)
   ret void
 }}
 """
