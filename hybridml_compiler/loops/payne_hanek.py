@@ -47,8 +47,8 @@ def _words(form: Format) -> tuple[int, ...]:
     return tuple((inverse >> (precision - start - 8 * j)) & 0xFFFFFFFF for j in range(count))
 
 
-def payne_hanek(x: Value, *, quarter: bool = False, period: int = 1) -> tuple[Value, Value]:
-    """(r, n) with x = n p + r, |r| <= p/2, p = pi / period (1 or 2), and n modulo 2 period; `quarter` adds pi/2 to x.
+def payne_hanek(x: Value, *, quarter: bool = False, period: int = 1) -> tuple[Value, Value, Value]:
+    """(r, low, n) with x = n p + r + low, |r| <= p/2, p = pi / period (1 or 2), and n modulo 2 period; `quarter` adds pi/2 to x.
 
     For x >= 2^17 (float32) or 2^24 (float64); r is nan for inf and nan, and unspecified for the smaller x."""
     form, low32 = x.format, 0xFFFFFFFF
@@ -81,8 +81,11 @@ def payne_hanek(x: Value, *, quarter: bool = False, period: int = 1) -> tuple[Va
     n = (top + (1 << (step - 1))) >> step
     signed = (top - (n << step)).bitcast(int64)
     if x.dtype == float32:
-        r = (signed.cast(float64) * (_PI[0] * 2.0**-63)).cast(float32)
-        return r + (x - x), n.cast(form.bits)
+        wide = signed.cast(float64) * (_PI[0] * 2.0**-63)
+        r = wide.cast(float32)
+        return r + (x - x), (wide - r.cast(float64)).cast(float32), n.cast(form.bits)
     low = ((signed & 0x7FF) << 53).bitcast(uint64) | (fraction[1] << 21) | (fraction[0] >> 11)
     a, b = (signed >> 11).cast(float64) * 2.0**-52, low.cast(float64) * 2.0**-116
-    return fma(a, _PI[0], fma(a, _PI[1], b * _PI[0])) + (x - x), n.bitcast(int64)
+    rest = fma(a, _PI[1], b * _PI[0])
+    r = fma(a, _PI[0], rest)
+    return r + (x - x), fma(a, _PI[0], -r) + rest, n.bitcast(int64)

@@ -11,10 +11,11 @@ from typing import Any
 
 from .notation import Value
 from .scalar import Builder
+from .transcendental_arc import acos, asin, atan, atan2
 from .transcendental_erf import erf
-from .transcendental_exp import exp, exp2, expm1, sigmoid, tanh
-from .transcendental_log import log
-from .transcendental_trig import cos, sin
+from .transcendental_exp import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
+from .transcendental_log import acosh, asinh, atanh, log, log1p, log2, log10
+from .transcendental_trig import cos, sin, tan
 
 
 def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
@@ -26,5 +27,7 @@ def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    formula.__name__: _over_builder(formula) for formula in (exp, exp2, expm1, sigmoid, tanh, log, sin, cos, erf)
+    formula.__name__: _over_builder(formula)
+    for formula in (exp, exp2, expm1, sigmoid, sinh, cosh, tanh, log, log2, log10, log1p, asinh, acosh, atanh,
+                    sin, cos, tan, asin, acos, atan, atan2, erf)
 }

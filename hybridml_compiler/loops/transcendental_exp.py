@@ -1,9 +1,9 @@
 """exp, exp2, expm1, sigmoid, tanh, sinh, cosh as polynomials over the scalar instruction set.
 
 Method (Cody and Waite 1980; Muller, "Elementary Functions", 2016): x = n ln2 + r with |r| <= ln2/2, e^x = 2^n e^r.
-Adding `Format.magic` rounds n and leaves it in the low bits, so no conversion to integer is needed. 2^n is applied in two
-steps, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits, rounded one
-by one with the rest refitted.
+Adding `Format.magic` rounds n and leaves it in the low bits, so no conversion to integer is needed. 2^n is applied in
+two steps, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits, rounded
+one by one with the rest refitted.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ _EXPM1 = {
 # Below and above, e^x is 0 and inf; in between n fits the two-step scaling. The same for 2^x.
 _EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
 _EXP2_RANGE = {float32: (-151.0, 129.0), float64: (-1076.0, 1025.0)}
+# sinh(x) / x = 1 + z q(z), z = x^2, on |x| <= 1: relative error 2^-30 and 2^-62
+_SINH = {
+    float32: (0.1666666716337204, 0.008333291858434677, 0.00019847857765853405, 2.750657813521684e-06),
+    float64: (0.16666666666666666, 0.00833333333333344, 0.00019841269841253188, 2.7557319207931603e-06,
+              2.5052115745833946e-08, 1.6057791675761342e-10, 7.743708277127745e-13),
+}  # fmt: skip
 
 
 def reduce(x: Value, offset: int) -> tuple[Value, Value, Value]:
@@ -123,3 +129,23 @@ def tanh(x: Value) -> Value:
     y = h / (h + 1.0)
     # near zero h - h y, where the rounding of the quotient weighs little
     return where(a < 0.26, fma(-h, y, h), y).copysign(x)
+
+
+def _half_exp(a: Value) -> Value:
+    """e^a / 2 for a >= 0, finite as long as sinh and cosh are."""
+    high = {float32: 90.0, float64: 711.0}[a.dtype]
+    _, r, shifted = reduce(at_most(a, high), 2 * a.format.bias - 1)
+    return scale(polynomial(r, _EXP[a.dtype]), shifted)
+
+
+def sinh(x: Value) -> Value:
+    """x + x^3 q(x^2) for |x| < 1, else h - 1 / (4h) with h = e^|x| / 2."""
+    h, z = _half_exp(abs(x)), x * x
+    small = fma(x * z, polynomial(z, _SINH[x.dtype]), x)
+    return where(abs(x) < 1.0, small, (h - 0.25 / h).copysign(x))
+
+
+def cosh(x: Value) -> Value:
+    """h + 1 / (4h) with h = e^|x| / 2."""
+    h = _half_exp(abs(x))
+    return h + 0.25 / h

@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p over the scalar instruction set.
+"""log, log2, log10, log1p, asinh, acosh, atanh over the scalar instruction set.
 
 Method: x = 2^k m with sqrt(1/2) <= m < sqrt(2), log x = k ln2 + log1p(m - 1), where m - 1 is exact. float32 uses one
 polynomial; float64 the series in s = r / (2 + r) of fdlibm's e_log.c (a division is cheaper than its 12 more terms).
@@ -7,9 +7,22 @@ polynomial; float64 the series in s = r / (2 + r) of fdlibm's e_log.c (a divisio
 from __future__ import annotations
 
 from ..dtypes import float32, float64
-from .notation import Value, fma, polynomial, where
+from .notation import Value, fast_two_sum, fma, polynomial, two_sum, where
 from .transcendental_exp import LN2
 
+# log2(e), log10(e) and log10(2) as sums of two floats
+_LOG2_E = {
+    float32: (1.4426950216293335, 1.925963033500011e-08),
+    float64: (1.4426950408889634, 2.0355273740931033e-17),
+}
+_LOG10_E = {
+    float32: (0.4342944920063019, -1.0103049952192578e-08),
+    float64: (0.4342944819032518, 1.098319650216765e-17),
+}
+_LOG10_2 = {
+    float32: (0.3010300099849701, -1.432098883924482e-08),
+    float64: (0.3010299956639812, -2.8037281277851704e-18),
+}
 INF, NAN = float("inf"), float("nan")
 # bits of sqrt(1/2): the mantissa's lower end
 _SQRT_HALF = {float32: 0x3F3504F3, float64: 0x3FE6A09E667F3BCD}
@@ -45,7 +58,7 @@ def combine(k: Value, r: Value) -> Value:
 
 
 def normalised(x: Value) -> tuple[Value, Value]:
-    """(k, r) with x = 2^k (1 + r) for positive x, subnormals included; k integer-valued float."""
+    """(k, r) with x = 2^k (1 + r) for positive x, subnormals included; k an integer-valued float."""
     subnormal = x < x.format.tiny
     shift = x.format.mantissa + 1
     k, r, _ = reduce(where(subnormal, x * 2.0**shift, x))
@@ -63,3 +76,73 @@ def at_the_ends(x: Value, y: Value) -> Value:
 def log(x: Value) -> Value:
     """Natural logarithm. float32: degree 9; float64: 7 terms in s^2 and a division."""
     return at_the_ends(x, combine(*normalised(x)))
+
+
+def log2(x: Value) -> Value:
+    """Logarithm to base 2; exact for powers of two."""
+    k, r = normalised(x)
+    high, low = _LOG2_E[x.dtype]
+    return at_the_ends(x, k + fma(r, high, fma(log1p_tail(r), high, r * low)))
+
+
+def log10(x: Value) -> Value:
+    """Logarithm to base 10."""
+    k, r = normalised(x)
+    high, low = _LOG10_E[x.dtype]
+    y = fma(r, high, fma(log1p_tail(r), high, r * low))
+    high, low = _LOG10_2[x.dtype]
+    return at_the_ends(x, fma(k, high, fma(k, low, y)))
+
+
+def log1p_sum(x: Value, low: Value | None = None, octaves: Value | None = None) -> Value:
+    """log(1 + x + low) + octaves ln2 for x > -1; `low` is what the rounding of x lost.
+
+    The rounding of 1 + x is kept and added to r: for small x, r is x again.
+    """
+    u, lost = two_sum(x.lift(1.0), x)
+    lost = lost if low is None else lost + low
+    k, r, exponent = reduce(u)
+    one = x.lift(1.0).bits()
+    r = where(x < 2.0 ** (x.format.mantissa + 2), fma(lost, (one - exponent).bitcast(x.dtype), r), r)
+    k = k.cast(x.dtype)
+    return combine(k if octaves is None else k + octaves, r)
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x), accurate near zero."""
+    y = where(x < INF, log1p_sum(x), x)
+    y = where(x < -1.0, NAN, y)
+    return where(x.equals(-1.0), -INF, y).copysign(x)
+
+
+def _inverse_hyperbolic(t: Value, low: Value, x: Value) -> Value:
+    """log1p(t + low), or log(2x) where x is so large that both are equal."""
+    large = x > 2.0 ** (x.format.mantissa + 2)
+    t = where(large, x, t)
+    y = log1p_sum(t, where(large, 0.0, low), where(large, t.lift(1.0), 0.0))
+    return where(t < INF, y, t)
+
+
+def asinh(x: Value) -> Value:
+    """log1p(a + a^2 / (1 + sqrt(a^2 + 1))) with a = |x|."""
+    a = abs(x)
+    t, low = fast_two_sum(a, a * a / (fma(a, a, 1.0).sqrt() + 1.0))
+    return _inverse_hyperbolic(t, low, a).copysign(x)
+
+
+def acosh(x: Value) -> Value:
+    """log1p(u + sqrt(2u + u^2)) with u = x - 1; nan for x < 1."""
+    u = x - 1.0
+    t, low = two_sum(u, fma(u, u, u + u).sqrt())
+    return where(x < 1.0, NAN, _inverse_hyperbolic(t, low, x))
+
+
+def atanh(x: Value) -> Value:
+    """log1p(2a / (1 - a)) / 2 with a = |x|; nan for |x| > 1."""
+    a = abs(x)
+    below, lost = fast_two_sum(a.lift(1.0), -a)
+    q = (a + a) / below
+    rest = fma(-q, lost, fma(-q, below, a + a))  # the remainder; q + rest / (1 - a), and 1 / (1 - a) = 1 + q / 2
+    y = log1p_sum(q, fma(rest, q * 0.5, rest)) * 0.5
+    y = where(a < 1.0, y, where(a.equals(1.0), a.lift(INF), NAN))
+    return y.copysign(x)
