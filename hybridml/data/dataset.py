@@ -1,0 +1,115 @@
+"""Data sets: something with a length and an index, or something to iterate over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor
+from .sampler import Seed, random_bits
+
+T = TypeVar("T", covariant=True)
+
+
+class Dataset(Generic[T]):
+    """Base of data sets with an index: define ``__len__`` and ``__getitem__``.
+
+    A data set that can fetch many samples at once may also define ``batch(indices)`` (an int64 array) and give back
+    what collating those samples would: the loader then makes one call a batch instead of one a sample.
+    """
+
+    def __getitem__(self, index: int) -> T:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__ method")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__ method")
+
+
+class IterableDataset(Generic[T]):
+    """Base of data sets that are streams: define ``__iter__``."""
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Sample k is the tuple of row k of each tensor.
+
+    >>> data = TensorDataset(hm.asarray([[1.0], [2.0]]), hm.asarray([0, 1]))
+    >>> len(data), data[1][0].tolist()
+    (2, [2.0])
+    """
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if not tensors:
+            raise ArgumentError("TensorDataset: needs at least one tensor")
+        self.tensors = tuple(map(hm.asarray, tensors))
+        lengths = [tensor.shape[:1] for tensor in self.tensors]
+        if any(length != lengths[0] or not length for length in lengths):
+            raise ArgumentError(
+                f"TensorDataset: first axes must be equal, got shapes {[t.shape for t in self.tensors]}"
+            )
+
+    def __len__(self) -> int:
+        return self.tensors[0].shape[0]
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"TensorDataset: index {index} is outside of {len(self)} samples")
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def batch(self, indices: np.ndarray) -> tuple[Tensor, ...]:
+        return tuple(hm.take(tensor, hm.asarray(indices), axis=0) for tensor in self.tensors)
+
+
+class Subset(Dataset[T]):
+    """The samples of a data set at `indices`, in that order."""
+
+    def __init__(self, dataset: Dataset[T], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = np.asarray(indices, dtype=np.int64)
+        if self.indices.ndim != 1 or (len(self.indices) and not _inside(self.indices, len(dataset))):
+            raise IndexError(f"Subset: indices must be a list of numbers between 0 and {len(dataset) - 1}")
+        if hasattr(dataset, "batch"):
+            self.batch = self._batch
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> T:
+        return self.dataset[int(self.indices[index])]
+
+    def _batch(self, indices: np.ndarray) -> Any:
+        return self.dataset.batch(self.indices[indices])  # type: ignore[attr-defined]
+
+
+def random_split(dataset: Dataset[T], lengths: Sequence[int | float], generator: Seed = None) -> list[Subset[T]]:
+    """Disjoint random subsets; `lengths` are counts, or shares that sum to 1 (what rounding leaves goes to the first).
+
+    >>> [len(part) for part in random_split(TensorDataset(hm.zeros((10,))), [0.8, 0.2], generator=1)]
+    [8, 2]
+    """
+    count = len(dataset)
+    if math.isclose(sum(lengths), 1) and all(0 <= share <= 1 for share in lengths):
+        sizes = [math.floor(count * share) for share in lengths]
+        for k in range(count - sum(sizes)):
+            sizes[k % len(sizes)] += 1
+    else:
+        sizes = [int(length) for length in lengths]
+    if sum(sizes) != count:
+        raise ArgumentError(
+            f"random_split: lengths {list(lengths)} sum to {sum(lengths)}, the data set has {count} samples"
+        )
+    order = random_bits(generator).permutation(count)
+    ends = np.cumsum(sizes)
+    return [Subset(dataset, order[end - size : end].tolist()) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _inside(indices: np.ndarray, count: int) -> bool:
+    return bool(indices.min() >= 0 and indices.max() < count)

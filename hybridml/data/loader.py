@@ -1,0 +1,142 @@
+"""DataLoader: batches from a data set, in order or shuffled, on this thread or prefetched by others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor
+from .dataset import IterableDataset
+from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Stack samples along a new first axis; tuples, lists and dicts of samples are stacked entry by entry.
+
+    Tensors, arrays and numbers become tensors (floats of the default dtype, integers int64); strings stay a list.
+
+    >>> default_collate([(1, 2.0), (3, 4.0)])[0].tolist()
+    [1, 3]
+    """
+    first: Any = batch[0]
+    if isinstance(first, Tensor):
+        return hm.stack(list(batch))
+    if isinstance(first, np.ndarray | np.generic):
+        return hm.asarray(np.stack(batch))
+    if isinstance(first, bool | int | float):
+        return hm.asarray(list(batch))
+    if isinstance(first, str | bytes):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {key: default_collate([sample[key] for sample in batch]) for key in first}
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise ArgumentError("default_collate: samples differ in their number of entries; pass a collate_fn")
+        columns = [default_collate(column) for column in zip(*batch, strict=True)]
+        return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
+    raise TypeError(f"default_collate: cannot batch samples of type {type(first).__name__}; pass a collate_fn")
+
+
+class DataLoader:
+    """Iterates over batches of `dataset`; each ``iter(loader)`` is one epoch.
+
+    The order of a shuffled epoch depends only on `generator` (a seed) and on the number of the epoch; without a seed it
+    is drawn from the default generator, and `hm.manual_seed` decides. `num_workers` threads fetch up to
+    ``num_workers * prefetch_factor`` batches ahead; the batches and their order are the same for every number of them.
+
+    >>> data = hm.data.TensorDataset(hm.arange(10))
+    >>> [len(batch[0]) for batch in DataLoader(data, batch_size=4)]
+    [4, 4, 2]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        prefetch_factor: int = 2,
+        generator: Seed = None,
+    ) -> None:
+        if num_workers < 0 or prefetch_factor < 1:
+            raise ArgumentError(
+                f"DataLoader: needs num_workers >= 0 and prefetch_factor >= 1, got {num_workers}, {prefetch_factor}"
+            )
+        streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+        if streams and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ArgumentError("DataLoader: a stream (IterableDataset) decides its own order: no shuffle, no sampler")
+        if shuffle and sampler is not None:
+            raise ArgumentError("DataLoader: give shuffle=True or a sampler, not both")
+        if batch_sampler is not None and (batch_size not in (None, 1) or shuffle or sampler is not None or drop_last):
+            raise ArgumentError("DataLoader: a batch_sampler replaces batch_size, shuffle, sampler and drop_last")
+        self.dataset, self.batch_size, self.drop_last, self.generator = dataset, batch_size, drop_last, generator
+        self.num_workers, self.prefetch_factor, self.collate_fn = num_workers, prefetch_factor, collate_fn
+        self.sampler: Iterable[int] | None = None
+        self.batch_sampler: Iterable[Sequence[int]] | None = batch_sampler
+        if streams:
+            if batch_size is not None:
+                BatchSampler((), batch_size)  # checks it
+            return
+        if batch_sampler is None:
+            chosen = RandomSampler(dataset, generator) if shuffle else SequentialSampler(dataset)
+            self.sampler = chosen if sampler is None else sampler
+            if batch_size is not None:
+                self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.sampler is None and self.batch_sampler is None:
+            return self._stream()
+        order: Iterable[Any] = self.sampler if self.batch_sampler is None else self.batch_sampler  # type: ignore[assignment]
+        # The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
+        jobs = iter(order)
+        return self._prefetch(jobs) if self.num_workers else map(self._fetch, jobs)
+
+    def __len__(self) -> int:
+        order = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if order is None:
+            raise TypeError("a DataLoader over a stream has no length")
+        return len(order)  # type: ignore[arg-type]
+
+    def _fetch(self, job: Any) -> Any:
+        """One batch, or with ``batch_size=None`` one sample as it is."""
+        if isinstance(job, int | np.integer):
+            sample = self.dataset[int(job)]
+            return sample if self.collate_fn is None else self.collate_fn(sample)
+        if self.collate_fn is None and hasattr(self.dataset, "batch"):
+            return self.dataset.batch(np.asarray(job, dtype=np.int64))
+        return (self.collate_fn or default_collate)([self.dataset[index] for index in job])
+
+    def _stream(self) -> Iterator[Any]:
+        samples = iter(self.dataset)
+        if self.batch_size is None:
+            yield from samples if self.collate_fn is None else map(self.collate_fn, samples)
+            return
+        while group := list(islice(samples, self.batch_size)):
+            if len(group) == self.batch_size or not self.drop_last:
+                yield (self.collate_fn or default_collate)(group)
+
+    def _prefetch(self, jobs: Iterator[Any]) -> Iterator[Any]:
+        pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="hybridml-data")
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for job in islice(jobs, self.num_workers * self.prefetch_factor):
+                waiting.append(pool.submit(self._fetch, job))
+            while waiting:
+                batch = waiting.popleft().result()  # an error of the worker is raised here, at its batch
+                for job in islice(jobs, 1):
+                    waiting.append(pool.submit(self._fetch, job))
+                yield batch
+        finally:  # also when the consumer stops early
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,94 @@
+"""Samplers: the order in which a loader visits a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..random import Generator
+
+Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
+
+
+def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
+    """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch) has its own stream."""
+    if seed is None or isinstance(seed, Generator):
+        high, low = hm.random.bits((2,), generator=seed).tolist()
+        # No epoch: the generator has moved on, which is what tells one epoch from the next.
+        return np.random.Generator(np.random.Philox(key=high << 32 | low))
+    if seed < 0:
+        raise ArgumentError(f"generator must be a seed (a non-negative integer), a Generator or None, got {seed!r}")
+    return np.random.Generator(np.random.Philox(key=seed & (2**128 - 1), counter=[0, 0, 0, epoch]))
+
+
+class Sampler:
+    """Base of samplers: iterating gives indices."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__ method")
+
+
+class SequentialSampler(Sampler):
+    """0, 1, 2, ..."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """Every index once, in an order that depends only on the seed and on how many epochs were begun.
+
+    `generator` is a seed; a `Generator`, or None for the default one, has a seed drawn from it each epoch, so that
+    `hm.manual_seed` decides.
+
+    >>> sorted(RandomSampler(range(4), generator=0))
+    [0, 1, 2, 3]
+    """
+
+    def __init__(self, data_source: Sized, generator: Seed = None) -> None:
+        self.data_source, self.generator = data_source, generator
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        order = random_bits(self.generator, self.epoch).permutation(len(self.data_source))
+        self.epoch += 1
+        return iter(order.tolist())
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class BatchSampler:
+    """Groups what a sampler gives into lists of `batch_size`; `drop_last` drops a shorter last one."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
+        if batch_size < 1:
+            raise ArgumentError(f"batch_size must be a positive integer, got {batch_size!r}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        group: list[int] = []
+        for index in self.sampler:
+            group.append(index)
+            if len(group) == self.batch_size:
+                yield group
+                group = []
+        if group and not self.drop_last:
+            yield group
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)

@@ -1,0 +1,139 @@
+"""Activations, in forms whose value and gradient stay finite over the whole range and which pass NaN through."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor
+
+
+def relu(input: Tensor) -> Tensor:
+    """``max(input, 0)``; the gradient at 0 is 0, as in PyTorch. Any shape; float or integer dtype.
+
+    >>> relu(hm.asarray([-1.0, 0.0, 2.0])).tolist()
+    [0.0, 0.0, 2.0]
+    """
+    return hm.where(input <= 0, 0, input)
+
+
+def relu6(input: Tensor) -> Tensor:
+    """``min(max(input, 0), 6)``; the gradient is 0 at both ends.
+
+    >>> relu6(hm.asarray([-1.0, 3.0, 8.0])).tolist()
+    [0.0, 3.0, 6.0]
+    """
+    return hm.where(input >= 6, 6, relu(input))
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """``input`` where it is positive, ``negative_slope * input`` elsewhere.
+
+    >>> leaky_relu(hm.asarray([-1.0, 2.0]), 0.5).tolist()
+    [-0.5, 2.0]
+    """
+    return hm.where(input > 0, input, input * negative_slope)
+
+
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+
+    >>> elu(hm.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    positive = input > 0
+    # exp sees no positive number: an overflow there would become 0 * inf = NaN in the gradient.
+    return hm.where(positive, input, hm.expm1(hm.where(positive, 0, input)) * alpha)
+
+
+def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """``input * Phi(input)`` with the normal distribution function Phi (Hendrycks and Gimpel 2016).
+
+    ``approximate="tanh"`` takes ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` for it.
+
+    >>> gelu(hm.asarray([0.0, 10.0])).tolist()
+    [0.0, 10.0]
+    """
+    if approximate == "none":
+        return input * 0.5 * (hm.erf(input * math.sqrt(0.5)) + 1)
+    if approximate == "tanh":
+        inner = (input + input * input * input * 0.044715) * math.sqrt(2 / math.pi)
+        return input * 0.5 * (hm.tanh(inner) + 1)
+    raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+
+
+def silu(input: Tensor) -> Tensor:
+    """``input * sigmoid(input)``, also known as swish.
+
+    >>> silu(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return input * sigmoid(input)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``.
+
+    >>> softplus(hm.asarray([100.0])).tolist()
+    [100.0]
+    """
+    scaled = input * beta
+    linear = scaled > threshold
+    return hm.where(linear, input, hm.log1p(hm.exp(hm.where(linear, 0, scaled))) / beta)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-input))``.
+
+    >>> sigmoid(hm.asarray([0.0])).tolist()
+    [0.5]
+    """
+    return hm.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent.
+
+    >>> tanh(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return hm.tanh(input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """``log(sigmoid(input))`` without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
+
+    >>> logsigmoid(hm.asarray([-200.0, 200.0])).tolist()
+    [-200.0, 0.0]
+    """
+    negative = input < 0
+    small = hm.exp(hm.where(negative, input, -input))
+    return hm.where(negative, input, 0) - hm.log1p(small)
+
+
+def softmax(input: Tensor, dim: int = -1) -> Tensor:
+    """``exp(input) / sum(exp(input))`` along `dim`, with the maximum taken off first; shape and dtype of `input`.
+
+    >>> softmax(hm.asarray([[0.0, 0.0]])).tolist()
+    [[0.5, 0.5]]
+    """
+    shifted = hm.exp(input - _maximum(input, dim))
+    return shifted / shifted.sum(axis=dim, keepdims=True)
+
+
+def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
+    """``log(softmax(input))`` along `dim` without the rounding of taking it apart.
+
+    >>> log_softmax(hm.asarray([0.0, -200.0])).tolist()
+    [0.0, -200.0]
+    """
+    shifted = input - _maximum(input, dim)
+    return shifted - hm.log(hm.exp(shifted).sum(axis=dim, keepdims=True))
+
+
+def _maximum(input: Tensor, dim: int) -> Tensor:
+    # Both functions are invariant under the shift: no gradient flows through it.
+    return input.detach().max(axis=dim, keepdims=True)

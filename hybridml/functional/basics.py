@@ -1,0 +1,62 @@
+"""Linear maps, table look-ups and dropout."""
+
+from __future__ import annotations
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias``: (..., in) with weight (out, in) and bias (out,) -> (..., out).
+
+    >>> linear(hm.ones((2, 3)), hm.ones((4, 3))).shape
+    (2, 4)
+    """
+    product = hm.matmul(input, weight.mT if weight.ndim > 1 else weight)
+    return product if bias is None else product + bias
+
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """Rows of `weight` (count, width) named by integer `input` (...) -> (..., width).
+
+    Rows equal to `padding_idx` get no gradient. An index outside of the table raises an IndexError.
+
+    >>> embedding(hm.asarray([[0, 2]]), hm.ones((3, 5))).shape
+    (1, 2, 5)
+    """
+    rows = hm.take(weight, input, axis=0)
+    if padding_idx is None:
+        return rows
+    index = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
+    return hm.where(hm.equal(input, index)[..., None], rows.detach(), rows)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Integer (...) -> int64 (..., num_classes): 1 at the index, 0 elsewhere. -1 takes the largest index + 1.
+
+    >>> one_hot(hm.asarray([0, 2])).tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
+    if num_classes == -1:
+        num_classes = int(tensor.max()) + 1
+    return hm.astype(tensor[..., None] == hm.arange(num_classes, dtype=tensor.dtype), hm.int64)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zero each element with probability `p` and scale the rest by ``1 / (1 - p)`` (Srivastava et al. 2014).
+
+    Draws from the default generator: the same mask eagerly and traced after the same `hm.manual_seed`.
+
+    >>> dropout(hm.ones((2, 2)), 0.5, training=False).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p is a probability, 0 <= p <= 1, got {p}")
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input * 0
+    keep = hm.random.bernoulli(1 - p, input.shape)
+    return hm.where(keep, input * (1 / (1 - p)), 0)

@@ -1,0 +1,216 @@
+"""Convolution and pooling over windows, in PyTorch's NCHW layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+
+Pair = int | Sequence[int]
+Padding = Pair | Literal["same", "valid"]
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation: input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,) -> (n, o, h', w').
+
+    `padding` is a number, a pair, ``"valid"`` (none) or ``"same"`` (output as large as the input; stride 1).
+    Computed as windows times a matrix, one product a group.
+
+    >>> conv2d(hm.ones((1, 3, 8, 8)), hm.ones((4, 3, 3, 3)), padding=1).shape
+    (1, 4, 8, 8)
+    """
+    x, single = _batched("conv2d", input)
+    if weight.ndim != 4:
+        raise ShapeError(f"conv2d: weight must be (out, in / groups, kh, kw), got shape {weight.shape}")
+    out, per_group, *size = weight.shape
+    if groups < 1 or out % groups or x.shape[1] != per_group * groups:
+        raise ShapeError(
+            f"conv2d: input {input.shape} and weight {weight.shape} do not fit with groups={groups}: the input needs "
+            f"{per_group * max(groups, 1)} channels and the {out} outputs must divide by groups"
+        )
+    steps, dilations = pair("conv2d", "stride", stride), pair("conv2d", "dilation", dilation)
+    x = _pad(x, _conv_padding(padding, size, steps, dilations), 0)
+    batch = x.shape[0]
+    view = _windows("conv2d", x, size, steps, dilations)  # (n, c, h', w', kh, kw)
+    height, width = view.shape[2:4]
+    area = per_group * size[0] * size[1]
+    if groups == 1:
+        columns = hm.permute_dims(view, (0, 2, 3, 1, 4, 5)).reshape((batch * height * width, area))
+        product = hm.matmul(columns, weight.reshape((out, area)).mT)
+        result = hm.permute_dims(product.reshape((batch, height, width, out)), (0, 3, 1, 2))
+    else:
+        split = view.reshape((batch, groups, per_group, height, width, *size))
+        columns = hm.permute_dims(split, (1, 0, 3, 4, 2, 5, 6)).reshape((groups, batch * height * width, area))
+        product = hm.matmul(columns, weight.reshape((groups, out // groups, area)).mT)
+        stacked = product.reshape((groups, batch, height, width, out // groups))
+        result = hm.permute_dims(stacked, (1, 0, 4, 2, 3)).reshape((batch, out, height, width))
+    if bias is not None:
+        result = result + bias.reshape((out, 1, 1))
+    return result[0] if single else result
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Pair = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Largest value of each window; padding counts as minus infinity. (n, c, h, w) or (c, h, w).
+
+    >>> max_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
+    [[[4.0]]]
+    """
+    x, single = _batched("max_pool2d", input)
+    size = pair("max_pool2d", "kernel_size", kernel_size)
+    steps = size if stride is None else pair("max_pool2d", "stride", stride)
+    dilations = pair("max_pool2d", "dilation", dilation)
+    around = _pool_padding("max_pool2d", x, size, steps, padding, dilations, ceil_mode)
+    lowest = -math.inf if hm.isdtype(x.dtype, "real floating") else hm.iinfo(x.dtype).min
+    view = _windows("max_pool2d", _pad(x, around, lowest), size, steps, dilations)
+    # One axis for the whole window, so that ties are settled over the window and not axis by axis.
+    result = view.reshape((*view.shape[:4], size[0] * size[1])).max(axis=-1)
+    return result[0] if single else result
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Pair = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Mean of each window. (n, c, h, w) or (c, h, w). `count_include_pad` counts the zeros of the padding.
+
+    >>> avg_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
+    [[[2.5]]]
+    """
+    x, single = _batched("avg_pool2d", input)
+    size = pair("avg_pool2d", "kernel_size", kernel_size)
+    steps = size if stride is None else pair("avg_pool2d", "stride", stride)
+    around = _pool_padding("avg_pool2d", x, size, steps, padding, (1, 1), ceil_mode)
+    result = _windows("avg_pool2d", _pad(x, around, 0), size, steps, (1, 1)).sum(axis=(-2, -1))
+    before = pair("avg_pool2d", "padding", padding)
+    plain = all(low == high == p for (low, high), p in zip(around, before, strict=True))
+    if plain and (count_include_pad or before == (0, 0)):
+        result = result / (size[0] * size[1])
+    else:
+        # Elements that count: the input's own, and with `count_include_pad` the padding that was asked for (the
+        # further padding of `ceil_mode` never counts).
+        inner = before if count_include_pad else (0, 0)
+        ones = hm.ones((1, 1, *(n + 2 * k for n, k in zip(x.shape[2:], inner, strict=True))), dtype=x.dtype)
+        outer = [(low - k, high - k) for (low, high), k in zip(around, inner, strict=True)]
+        result = result / _windows("avg_pool2d", _pad(ones, outer, 0), size, steps, (1, 1)).sum(axis=(-2, -1))
+    return result[0] if single else result
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """Mean over windows chosen so that the output has `output_size` (None keeps an axis). (n, c, h, w) or (c, h, w).
+
+    Window k of m along n elements is ``floor(k n / m) : ceil((k + 1) n / m)``, as in PyTorch.
+
+    >>> adaptive_avg_pool2d(hm.ones((2, 3, 7, 7)), 1).shape
+    (2, 3, 1, 1)
+    """
+    wanted = list(output_size) if isinstance(output_size, Sequence) else [output_size, output_size]
+    if len(wanted) != 2 or not all(n is None or n > 0 for n in wanted):
+        raise ArgumentError(f"adaptive_avg_pool2d: output_size must be positive or a pair, got {output_size!r}")
+    x = input
+    for axis, asked in zip((-2, -1), wanted, strict=True):
+        n = x.shape[axis]
+        m = n if asked is None else asked
+        if n % m == 0:
+            split = (*x.shape[:axis], m, n // m, *(x.shape[-1:] if axis == -2 else ()))
+            x = x.reshape(split).mean(axis=axis)
+        else:
+            x = hm.concat([_narrow(x, axis, k * n // m, -(-(k + 1) * n // m)) for k in range(m)], axis=axis)
+    return x
+
+
+def _narrow(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    part = x[..., start:stop] if axis == -1 else x[..., start:stop, :]
+    return part.mean(axis=axis, keepdims=True)
+
+
+def pair(what: str, name: str, value: Pair) -> tuple[int, int]:
+    """A number stands for both axes."""
+    found = (value, value) if isinstance(value, int) else tuple(value)
+    if len(found) != 2 or not all(isinstance(n, int) for n in found):
+        raise ArgumentError(f"{what}: {name} must be an integer or a pair of integers, got {value!r}")
+    return found[0], found[1]
+
+
+def _batched(what: str, input: Tensor) -> tuple[Tensor, bool]:
+    if input.ndim == 4:
+        return input, False
+    if input.ndim == 3:
+        return input[None], True
+    raise ShapeError(f"{what}: input must be (n, c, h, w) or (c, h, w), got shape {input.shape}")
+
+
+def _conv_padding(
+    padding: Padding, size: Sequence[int], stride: Pair, dilation: Sequence[int]
+) -> list[tuple[int, int]]:
+    if isinstance(padding, str):
+        if padding == "valid":
+            return [(0, 0), (0, 0)]
+        if padding != "same":
+            raise ArgumentError(f"conv2d: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
+        if stride != (1, 1):
+            raise ArgumentError(f"conv2d: padding='same' needs stride 1, got stride={stride}")
+        total = [d * (k - 1) for k, d in zip(size, dilation, strict=True)]
+        return [(n // 2, n - n // 2) for n in total]
+    return [(n, n) for n in pair("conv2d", "padding", padding)]
+
+
+def _pool_padding(
+    what: str,
+    x: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Pair,
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> list[tuple[int, int]]:
+    around = pair(what, "padding", padding)
+    if any(2 * p > k for p, k in zip(around, size, strict=True)):
+        raise ArgumentError(f"{what}: padding must be at most half of the window {tuple(size)}, got {around}")
+    result = []
+    for n, k, s, p, d in zip(x.shape[2:], size, stride, around, dilation, strict=True):
+        span = n + 2 * p - d * (k - 1) - 1
+        windows = -(-span // s) + 1 if ceil_mode else span // s + 1
+        if ceil_mode and (windows - 1) * s >= n + p:  # a window may not start in the padding on the right
+            windows -= 1
+        result.append((p, max(p, (windows - 1) * s + d * (k - 1) + 1 - n - p)))
+    return result
+
+
+def _pad(x: Tensor, around: Sequence[tuple[int, int]], value: float) -> Tensor:
+    if all(low == high == 0 for low, high in around):
+        return x
+    return hm.pad(x, ((0, 0), (0, 0), *around), value)
+
+
+def _windows(what: str, x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+    """(n, c, h, w) -> (n, c, h', w', kh, kw)."""
+    if any(n < d * (k - 1) + 1 for n, k, d in zip(x.shape[2:], size, dilation, strict=True)):
+        raise ShapeError(
+            f"{what}: the window {tuple(size)} with dilation {tuple(dilation)} is larger than the padded input "
+            f"{x.shape[2:]}; pad more or take a smaller window"
+        )
+    return hm.windows(x, size=tuple(size), stride=tuple(stride), dilation=tuple(dilation))

@@ -1,0 +1,218 @@
+"""Losses, with PyTorch's reductions: "mean" (the default), "sum" and "none".
+
+Arguments that stand behind the deprecated `size_average` and `reduce` in PyTorch are by keyword only.
+"""
+
+from __future__ import annotations
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+from .activations import log_softmax
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Negative log-likelihood of `target` under ``softmax(input)``.
+
+    input (n, c), (c,) or (n, c, ...); target: class indices (n,), () or (n, ...), or probabilities shaped as `input`.
+    Targets equal to `ignore_index` count neither in the sum nor in the mean. `weight` (c,) weights the classes.
+
+    >>> round(cross_entropy(hm.zeros((2, 4)), hm.asarray([0, 3])).item(), 4)
+    1.3863
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"cross_entropy: label_smoothing must be between 0 and 1, got {label_smoothing}")
+    axis = _class_axis("cross_entropy", input)
+    classes = input.shape[axis]
+    log_p = log_softmax(input, axis)
+    if target.shape == input.shape and hm.isdtype(target.dtype, "real floating"):
+        smooth = target * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else target
+        loss = -(_weighted(log_p, weight, axis) * smooth).sum(axis=axis)
+        return reduce(loss, reduction, input.size // classes)
+    loss = nll_loss(log_p, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if not label_smoothing:
+        return loss
+    counts = hm.not_equal(target, ignore_index)
+    uniform = hm.where(counts, -_weighted(log_p, weight, axis).sum(axis=axis), 0)
+    spread = reduce(uniform, reduction, _total_weight(target, counts, weight, input.dtype))
+    return loss * (1 - label_smoothing) + spread * (label_smoothing / classes)
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """Minus the entry of log-probabilities `input` (n, c), (c,) or (n, c, ...) that class indices `target` name.
+
+    >>> nll_loss(hm.asarray([[-1.0, -2.0]]), hm.asarray([1])).item()
+    2.0
+    """
+    axis = _class_axis("nll_loss", input)
+    expected = input.shape[:axis] + input.shape[axis + 1 :]
+    if target.shape != expected or not hm.isdtype(target.dtype, "integral"):
+        raise ShapeError(
+            f"nll_loss: target must be integer class indices of shape {expected} for input {input.shape}, "
+            f"got {target.dtype} of shape {target.shape}"
+        )
+    counts = hm.not_equal(target, ignore_index)
+    index = hm.where(counts, target, 0)
+    picked = -hm.take_along_axis(input, hm.expand_dims(index, axis=axis), axis=axis).squeeze(axis)
+    if weight is not None:
+        picked = picked * hm.take(weight, index, axis=0)
+    loss = hm.where(counts, picked, 0)
+    return reduce(loss, reduction, _total_weight(target, counts, weight, input.dtype))
+
+
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Mean of ``(input - target) ** 2``; the shapes must be equal.
+
+    >>> mse_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
+    2.0
+    """
+    difference = _difference("mse_loss", input, target)
+    return reduce(difference * difference, reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Mean of ``|input - target|``.
+
+    >>> l1_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
+    1.0
+    """
+    return reduce(hm.abs(_difference("l1_loss", input, target)), reduction)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """``d^2 / (2 beta)`` where ``|d| < beta``, ``|d| - beta / 2`` elsewhere (Girshick 2015).
+
+    >>> smooth_l1_loss(hm.asarray([0.0]), hm.asarray([3.0])).item()
+    2.5
+    """
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    return reduce(_huber(_difference("smooth_l1_loss", input, target), beta) / beta, reduction)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """``d^2 / 2`` where ``|d| < delta``, ``delta (|d| - delta / 2)`` elsewhere (Huber 1964).
+
+    >>> huber_loss(hm.asarray([0.0]), hm.asarray([3.0]), delta=2.0).item()
+    4.0
+    """
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
+    return reduce(_huber(_difference("huber_loss", input, target), delta), reduction)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """``-(y log p + (1 - y) log(1 - p))`` of probabilities `input`; logarithms are held at -100, as in PyTorch.
+
+    >>> round(binary_cross_entropy(hm.asarray([0.5]), hm.asarray([1.0])).item(), 4)
+    0.6931
+    """
+    _same_shape("binary_cross_entropy", input, target)
+    loss = -(target * _clamped_log(input) + (1 - target) * _clamped_log(1 - input))
+    return reduce(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Binary cross entropy of ``sigmoid(input)``, as ``(1 - y) x + log(1 + exp(-x))`` without overflow.
+
+    >>> round(binary_cross_entropy_with_logits(hm.asarray([0.0]), hm.asarray([1.0])).item(), 4)
+    0.6931
+    """
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    negative = input < 0
+    softplus_minus = hm.log1p(hm.exp(hm.where(negative, input, -input))) - hm.where(negative, input, 0)
+    if pos_weight is not None:
+        softplus_minus = softplus_minus * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * input + softplus_minus
+    return reduce(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """``target (log target - input)`` of log-probabilities `input`; 0 where the target is 0.
+
+    ``reduction="batchmean"`` divides the sum by the first axis: the mathematical definition.
+
+    >>> kl_div(hm.asarray([0.0, -1.0]), hm.asarray([0.0, 0.0])).item()
+    0.0
+    """
+    _same_shape("kl_div", input, target)
+    if log_target:
+        loss = hm.exp(target) * (target - input)
+    else:
+        positive = target > 0
+        safe = hm.where(positive, target, 1)
+        loss = hm.where(positive, safe * hm.log(safe), 0) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return reduce(loss, reduction)
+
+
+def reduce(loss: Tensor, reduction: str, count: Tensor | int | None = None) -> Tensor:
+    """Apply a reduction; `count` is what "mean" divides by, the number of elements if not given."""
+    match reduction:
+        case "none":
+            return loss
+        case "sum":
+            return loss.sum()
+        case "mean":
+            return loss.mean() if count is None else loss.sum() / count
+    raise ArgumentError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+
+
+def _class_axis(what: str, input: Tensor) -> int:
+    if input.ndim == 0:
+        raise ShapeError(f"{what}: input must be (c,), (n, c) or (n, c, ...), got a scalar")
+    return 0 if input.ndim == 1 else 1
+
+
+def _total_weight(target: Tensor, counts: Tensor, weight: Tensor | None, dtype: object) -> Tensor:
+    if weight is None:
+        return hm.astype(counts, dtype).sum()
+    return hm.where(counts, hm.take(weight, hm.where(counts, target, 0), axis=0), 0).sum()
+
+
+def _weighted(log_p: Tensor, weight: Tensor | None, axis: int) -> Tensor:
+    return log_p if weight is None else log_p * weight.reshape((-1, *(1,) * (log_p.ndim - axis - 1)))
+
+
+def _huber(difference: Tensor, delta: float) -> Tensor:
+    size = hm.abs(difference)
+    return hm.where(size < delta, difference * difference * 0.5, (size - delta / 2) * delta)
+
+
+def _clamped_log(p: Tensor) -> Tensor:
+    # Where the logarithm is held, the argument is 1: no infinite slope reaches the gradient.
+    held = p < 3.720076e-44  # exp(-100)
+    return hm.where(held, -100, hm.log(hm.where(held, 1, p)))
+
+
+def _difference(what: str, input: Tensor, target: Tensor) -> Tensor:
+    _same_shape(what, input, target)
+    return input - target
+
+
+def _same_shape(what: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise ShapeError(f"{what}: input {input.shape} and target {target.shape} must have one shape; reshape one")

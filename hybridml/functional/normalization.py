@@ -1,0 +1,131 @@
+"""Normalisation: batch, layer, group and root mean square."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of (n, c, ...) over all other axes (Ioffe and Szegedy 2015).
+
+    In training the batch's own statistics count, and the running ones move towards them in place by `momentum` (the
+    variance as its unbiased estimate); otherwise the running ones count. Statistics, weight and bias are (c,).
+
+    >>> batch_norm(hm.asarray([[0.0], [2.0]]), None, None, training=True, eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"batch_norm: input must be (n, c, ...), got shape {input.shape}")
+    axes = (0, *range(2, input.ndim))
+    per_channel = (1, input.shape[1], *(1,) * (input.ndim - 2))
+    if training:
+        count = input.size // max(input.shape[1], 1)
+        if count <= 1:
+            raise ShapeError(f"batch_norm: needs more than one value a channel in training, got shape {input.shape}")
+        mean = input.mean(axis=axes, keepdims=True)
+        centred = input - mean
+        variance = (centred * centred).mean(axis=axes, keepdims=True)
+        with hm.no_grad():
+            if running_mean is not None:
+                _move(running_mean, mean.reshape((-1,)), momentum)
+            if running_var is not None:
+                _move(running_var, variance.reshape((-1,)) * (count / (count - 1)), momentum)
+    else:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("batch_norm: running_mean and running_var are needed unless training=True")
+        centred = input - running_mean.reshape(per_channel)
+        variance = running_var.reshape(per_channel)
+    scale = hm.rsqrt(variance + eps)
+    if weight is not None:
+        scale = scale * weight.reshape(per_channel)
+    result = centred * scale
+    return result if bias is None else result + bias.reshape(per_channel)
+
+
+def _move(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
+    running.copy_(running * (1 - momentum) + hm.astype(batch, running.dtype) * momentum)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise over the trailing axes `normalized_shape`, then scale and shift elementwise (Ba et al. 2016).
+
+    >>> layer_norm(hm.asarray([[0.0, 2.0]]), (2,), eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    axes = _trailing("layer_norm", input, normalized_shape)
+    centred = input - input.mean(axis=axes, keepdims=True)
+    variance = (centred * centred).mean(axis=axes, keepdims=True)
+    return _affine(centred * hm.rsqrt(variance + eps), weight, bias)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Divide by the root of the mean square over the trailing axes (Zhang and Sennrich 2019).
+
+    `eps=None` takes the machine epsilon of the input's dtype.
+
+    >>> rms_norm(hm.asarray([[3.0, 3.0]]), (2,), eps=0.0).tolist()
+    [[1.0, 1.0]]
+    """
+    axes = _trailing("rms_norm", input, normalized_shape)
+    if eps is None:
+        eps = float(hm.finfo(input.dtype).eps)
+    square = (input * input).mean(axis=axes, keepdims=True)
+    return _affine(input * hm.rsqrt(square + eps), weight, None)
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Normalise (n, c, ...) over each of `num_groups` groups of channels (Wu and He 2018); weight and bias are (c,).
+
+    >>> group_norm(hm.asarray([[0.0, 2.0, 5.0, 7.0]]), 2, eps=0.0).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
+    if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
+        raise ShapeError(
+            f"group_norm: input must be (n, c, ...), c divisible by num_groups={num_groups}, got {input.shape}"
+        )
+    grouped = input.reshape((input.shape[0], num_groups, input.size // max(input.shape[0] * num_groups, 1)))
+    centred = grouped - grouped.mean(axis=-1, keepdims=True)
+    variance = (centred * centred).mean(axis=-1, keepdims=True)
+    result = (centred * hm.rsqrt(variance + eps)).reshape(input.shape)
+    per_channel = (input.shape[1], *(1,) * (input.ndim - 2))
+    return _affine(
+        result,
+        None if weight is None else weight.reshape(per_channel),
+        None if bias is None else bias.reshape(per_channel),
+    )
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    scaled = x if weight is None else x * weight
+    return scaled if bias is None else scaled + bias
+
+
+def _trailing(what: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    wanted = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not wanted or input.shape[-len(wanted) :] != wanted:
+        raise ShapeError(f"{what}: normalized_shape={wanted} must be the last axes of the input, got {input.shape}")
+    return tuple(range(-len(wanted), 0))

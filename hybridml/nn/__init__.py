@@ -1,0 +1,84 @@
+"""Neural network modules with PyTorch's names, arguments, defaults, initial values and state-dict keys."""
+
+from . import init, utils
+from .activations import (
+    ELU,
+    GELU,
+    Dropout,
+    LeakyReLU,
+    LogSoftmax,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from .attention import MultiHeadAttention, MultiheadAttention, TransformerEncoderLayer
+from .containers import ModuleDict, ModuleList, ParameterList, Sequential
+from .convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
+from .linear import Embedding, Flatten, Identity, Linear
+from .losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
+from .module import IncompatibleKeys, Module
+from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
+from .parameter import Parameter
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "AdaptiveAvgPool2d",
+    "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv2d",
+    "CrossEntropyLoss",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
+    "HuberLoss",
+    "Identity",
+    "IncompatibleKeys",
+    "KLDivLoss",
+    "L1Loss",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "LogSoftmax",
+    "MSELoss",
+    "MaxPool2d",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "MultiHeadAttention",
+    "MultiheadAttention",
+    "NLLLoss",
+    "Parameter",
+    "ParameterList",
+    "RMSNorm",
+    "ReLU",
+    "ReLU6",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "SmoothL1Loss",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "TransformerEncoderLayer",
+    "init",
+    "utils",
+]

@@ -1,0 +1,187 @@
+"""MultiheadAttention and the transformer encoder layer (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import functional as F
+from ..functional.attention import attention_weights
+from ..tensor import Tensor
+from . import init
+from .activations import Dropout, activation
+from .linear import Linear
+from .module import Module
+from .normalization import LayerNorm
+from .parameter import Parameter
+
+
+class MultiheadAttention(Module):
+    """Attention of `num_heads` heads; PyTorch's parameters, names and start.
+
+    ``attn(query, key, value)`` gives (output, weights). Sequences are (l, n, e), or (n, l, e) with `batch_first=True`,
+    or (l, e) without a batch. Boolean masks are True where attention is *not* allowed, as in PyTorch's layer;
+    floating masks are added. Weights are averaged over the heads, or None with `need_weights=False`.
+
+    >>> attn = MultiheadAttention(8, 2, batch_first=True)
+    >>> x = hm.ones((3, 5, 8))
+    >>> output, weights = attn(x, x, x)
+    >>> output.shape, weights.shape
+    ((3, 5, 8), (3, 5, 5))
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, batch_first: bool = False
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"MultiheadAttention: embed_dim={embed_dim} must divide by num_heads={num_heads}")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.in_proj_weight = Parameter(hm.empty((3 * embed_dim, embed_dim)))
+        self.register_parameter("in_proj_bias", Parameter(hm.zeros((3 * embed_dim,))) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias)
+        init.xavier_uniform_(self.in_proj_weight)
+        if bias:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        if query.ndim not in (2, 3) or query.ndim != key.ndim or key.shape[:-1] != value.shape[:-1]:
+            raise ShapeError(
+                f"MultiheadAttention: query, key and value must be (n, l, e) or (l, e), key and value of one length, "
+                f"got {query.shape}, {key.shape}, {value.shape}"
+            )
+        single = query.ndim == 2
+        q, k, v = self._project(query, key, value)
+        if single:
+            q, k, v = q[None], k[None], v[None]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        elif not self.batch_first:
+            q, k, v = (hm.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
+        q, k, v = (self._split(t) for t in (q, k, v))  # (n, heads, l, e / heads)
+        mask = self._mask(attn_mask, key_padding_mask)
+        if is_causal and mask is not None and attn_mask is not None:
+            is_causal = False  # as in PyTorch, a hint that the mask given is the causal one
+        rate = self.dropout if self.training else 0.0
+        if mask is not None and is_causal:
+            raise ArgumentError("MultiheadAttention: with a key_padding_mask give the causal mask as attn_mask")
+        weights: Tensor | None = None
+        if need_weights:
+            scores = hm.matmul(q * (1 / math.sqrt(q.shape[-1])), k.mT)
+            weights = F.dropout(attention_weights(scores, mask, is_causal), rate, self.training)
+            heads = hm.matmul(weights, v)
+            weights = weights.mean(axis=1) if average_attn_weights else weights
+        else:
+            heads = F.scaled_dot_product_attention(q, k, v, mask, rate, is_causal)
+        batch, _, length, _ = heads.shape
+        joined = hm.permute_dims(heads, (0, 2, 1, 3)).reshape((batch, length, self.embed_dim))
+        output = self.out_proj(joined)
+        if single:
+            return output[0], None if weights is None else weights[0]
+        return (output if self.batch_first else hm.permute_dims(output, (1, 0, 2))), weights
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        e = self.embed_dim
+        if query is key and key is value:  # one product for all three
+            all_three = F.linear(query, self.in_proj_weight, self.in_proj_bias)
+            return all_three[..., :e], all_three[..., e : 2 * e], all_three[..., 2 * e :]
+        parts = []
+        for number, tensor in enumerate((query, key, value)):
+            rows = slice(number * e, (number + 1) * e)
+            bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
+            parts.append(F.linear(tensor, self.in_proj_weight[rows], bias))
+        return parts[0], parts[1], parts[2]
+
+    def _split(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        return hm.permute_dims(x.reshape((batch, length, self.num_heads, -1)), (0, 2, 1, 3))
+
+    def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
+        """Both masks as one that is added to (n, heads, l, s) scores."""
+        parts = []
+        if attn_mask is not None:
+            # (n * heads, l, s) is PyTorch's form of a mask for each head.
+            shaped = attn_mask if attn_mask.ndim == 2 else attn_mask.reshape((-1, self.num_heads, *attn_mask.shape[1:]))
+            parts.append(self._added(shaped))
+        if key_padding_mask is not None:
+            parts.append(self._added(key_padding_mask[:, None, None, :]))
+        return sum(parts[1:], parts[0]) if parts else None
+
+    def _added(self, mask: Tensor) -> Tensor:
+        return (
+            hm.where(mask, -math.inf, hm.zeros((), dtype=self.in_proj_weight.dtype)) if mask.dtype == hm.bool else mask
+        )
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, batch_first={self.batch_first}"
+
+
+MultiHeadAttention = MultiheadAttention  # the other common spelling
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a two-layer network, each with a residual path, dropout and layer normalisation.
+
+    `norm_first=True` normalises before each part (more stable), False after it (the original).
+
+    >>> TransformerEncoderLayer(8, 2, 16, batch_first=True)(hm.ones((3, 5, 8))).shape
+    (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.norm_first = norm_first
+        self.activation = _activation(activation)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            output, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
+            return self.dropout1(output)
+
+        def transform(x: Tensor) -> Tensor:
+            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+        if self.norm_first:
+            src = src + attend(self.norm1(src))
+            return src + transform(self.norm2(src))
+        src = self.norm1(src + attend(src))
+        return self.norm2(src + transform(src))
+
+
+_activation = activation  # the argument of the same name hides it above

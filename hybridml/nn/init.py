@@ -1,0 +1,119 @@
+"""Initial values, written in place from the default generator, with PyTorch's names and defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+
+Mode = Literal["fan_in", "fan_out"]
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """Factor that keeps the variance of the values through a nonlinearity (He et al. 2015).
+
+    >>> calculate_gain("tanh")
+    1.6666666666666667
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2 / (1 + slope * slope))
+    gains = {
+        "linear": 1.0,
+        "conv1d": 1.0,
+        "conv2d": 1.0,
+        "sigmoid": 1.0,
+        "tanh": 5 / 3,
+        "relu": math.sqrt(2),
+        "selu": 3 / 4,
+    }
+    if nonlinearity not in gains:
+        raise ArgumentError(
+            f"calculate_gain: unknown nonlinearity {nonlinearity!r}; use one of {[*gains, 'leaky_relu']}"
+        )
+    return gains[nonlinearity]
+
+
+def fans(tensor: Tensor) -> tuple[int, int]:
+    """(fan in, fan out) of a weight (out, in, ...)."""
+    if tensor.ndim < 2:
+        raise ShapeError(f"init: fan in and fan out need at least 2 axes, got shape {tensor.shape}")
+    area = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * area, tensor.shape[0] * area
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Uniform between `a` and `b`."""
+    return _fill(tensor, hm.random.uniform(tensor.shape, a, b, dtype=tensor.dtype))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normal with `mean` and `std`."""
+    return _fill(tensor, hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype))
+
+
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+    """Normal held between `a` and `b`: values outside are drawn again until none is left."""
+    if not a < b:
+        raise ArgumentError(f"trunc_normal_: needs a < b, got a={a}, b={b}")
+    values = hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype)
+    # Each round keeps at least the share of the interval: 100 rounds leave one in 10^29 of a half-open interval.
+    for _ in range(100):
+        outside = hm.logical_or(values < a, values > b)
+        if not bool(outside.any()):
+            return _fill(tensor, values)
+        values = hm.where(outside, hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype), values)
+    raise ArgumentError(f"trunc_normal_: [{a}, {b}] lies too far from mean={mean} with std={std}")
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Every element `val`."""
+    return _fill(tensor, hm.full(tensor.shape, val, dtype=tensor.dtype))
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Every element 0."""
+    return constant_(tensor, 0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Every element 1."""
+    return constant_(tensor, 1)
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Uniform with variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    bound = gain * math.sqrt(6 / sum(fans(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Normal with variance ``2 gain^2 / (fan_in + fan_out)``."""
+    return normal_(tensor, 0, gain * math.sqrt(2 / sum(fans(tensor))))
+
+
+def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+    """Uniform with variance ``gain^2 / fan`` (He et al. 2015)."""
+    bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+    """Normal with variance ``gain^2 / fan``."""
+    return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity))
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: Mode, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(f"kaiming: mode must be 'fan_in' or 'fan_out', got {mode!r}")
+    return calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"])
+
+
+def _fill(tensor: Tensor, values: Tensor) -> Tensor:
+    with hm.no_grad():
+        tensor.copy_(values)
+    return tensor

@@ -1,0 +1,365 @@
+"""Module: a tree of parameters, buffers and further modules, found by attribute assignment as in PyTorch.
+
+Attributes are ordinary entries of the instance's ``__dict__``; ``_kinds`` remembers which of them are parameters,
+buffers and modules, and in which order they came. So reading ``self.weight`` costs what reading any attribute costs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+
+from ..tensor import Tensor
+from ..trace.state import attributes_changed
+from .parameter import is_parameter
+
+Kind = Literal["parameter", "buffer", "transient", "module"]  # a transient buffer stays out of the state dict
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict(strict=False)` could not match."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Module:
+    """Base of everything with parameters. Subclasses assign tensors and modules in ``__init__`` and write ``forward``.
+
+    A tensor is a parameter if it was made by `Parameter`, or is a leaf that requires a gradient, when it is assigned.
+
+    >>> class Scale(Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = hm.nn.Parameter(hm.ones(()))
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> [name for name, _ in Scale().named_parameters()]
+    ['factor']
+    """
+
+    training: bool
+    _kinds: dict[str, Kind]
+
+    if TYPE_CHECKING:  # what was assigned, of any kind
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_kinds", {})
+        object.__setattr__(self, "training", True)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward method: define forward(self, ...)")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        hooks = self.__dict__.get("_hooks")
+        if not hooks:
+            return self.forward(*args, **kwargs)
+        for hook in hooks["before"].values():
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in hooks["after"].values():
+            changed = hook(self, args, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    # --- attributes -------------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__.get(name, self) is value:  # `train()` every step: nothing changed, nothing to check again
+            return
+        if type(value) is Tensor or name in self.__dict__.get("_kinds", ()) or isinstance(value, Module):
+            self._register(name, value)
+        object.__setattr__(self, name, value)
+        attributes_changed()
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self._kinds.pop(name, None)
+        attributes_changed()
+
+    def _register(self, name: str, value: Any) -> None:
+        """Give an assigned value its place; a registered name keeps its place for a value of its own kind, or None."""
+        kinds = self.__dict__.get("_kinds")
+        if kinds is None:
+            raise AttributeError(f"{type(self).__name__}: call super().__init__() before assigning {name!r}")
+        known = kinds.get(name)
+        if isinstance(value, Module):
+            if known != "module":
+                kinds.pop(name, None)
+                kinds[name] = "module"
+        elif isinstance(value, Tensor):
+            if is_parameter(value):
+                if known != "parameter":
+                    kinds.pop(name, None)
+                    kinds[name] = "parameter"
+            elif known == "parameter":
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a parameter and cannot become a plain tensor: assign "
+                    f"nn.Parameter(value), write into it with `.copy_(value)` under no_grad, or `del` it first"
+                )
+            elif known == "module":
+                del kinds[name]
+        elif value is not None and known is not None:
+            raise TypeError(
+                f"{type(self).__name__}.{name} is a {known}: assign a value of that kind or None, or `del` it first; "
+                f"got {type(value).__name__}"
+            )
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """Add a parameter, or reserve its name with None."""
+        self._free_name(name)
+        self._kinds[name] = "parameter"
+        object.__setattr__(self, name, param)
+        attributes_changed()
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but is not trained; `persistent=False` keeps it out of the state dict."""
+        self._free_name(name)
+        self._kinds[name] = "buffer" if persistent else "transient"
+        object.__setattr__(self, name, tensor)
+        attributes_changed()
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child under any name without a dot."""
+        self._free_name(name)
+        self._kinds[name] = "module"
+        object.__setattr__(self, name, module)
+        attributes_changed()
+
+    register_module = add_module
+
+    def _free_name(self, name: str) -> None:
+        if "_kinds" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__}: call super().__init__() before adding {name!r}")
+        if not name or "." in name:
+            raise KeyError(f"name {name!r} must be non-empty and without a dot: dots join names in the state dict")
+        if name not in self._kinds and hasattr(self, name):
+            raise KeyError(f"{type(self).__name__} already has an attribute {name!r}")
+
+    # --- the tree ---------------------------------------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        yield from self._own("module")
+
+    def children(self) -> Iterator[Module]:
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
+        """This module (under `prefix`) and all below, each once, in order of registration."""
+        memo = set() if memo is None else memo
+        if id(self) not in memo:
+            memo.add(id(self))
+            yield prefix, self
+            for name, child in self.named_children():
+                yield from child.named_modules(_join(prefix, name), memo)
+
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """Name and parameter, a shared parameter once."""
+        return self._named_tensors(("parameter",), prefix, recurse)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        return self._named_tensors(("buffer", "transient"), prefix, recurse)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module under a dotted name; the empty name is this module."""
+        module: Module = self
+        for name in target.split(".") if target else ():
+            if module._kinds.get(name) != "module":
+                raise AttributeError(f"{type(module).__name__} has no child {name!r} (asked for {target!r})")
+            module = getattr(module, name)
+        return module
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter under a dotted name."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if module._kinds.get(name) != "parameter":
+            raise AttributeError(f"{type(module).__name__} has no parameter {name!r} (asked for {target!r})")
+        return getattr(module, name)
+
+    def apply(self, fn: Callable[[Module], None]) -> Self:
+        """Call `fn` on every module below, then on this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def _own(self, *kinds: Kind) -> Iterator[tuple[str, Any]]:
+        for name, kind in list(self._kinds.items()):
+            value = self.__dict__[name]
+            if kind in kinds and value is not None:
+                yield name, value
+
+    def _named_tensors(self, kinds: tuple[Kind, ...], prefix: str, recurse: bool) -> Iterator[tuple[str, Tensor]]:
+        seen: set[int] = set()
+        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
+            for name, tensor in module._own(*kinds):
+                if id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield _join(path, name), tensor
+
+    # --- modes ------------------------------------------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Self:
+        """Training behaviour (dropout, batch statistics) here and below."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Evaluation behaviour here and below."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Thaw or freeze every parameter."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        attributes_changed()
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad = None if set_to_none else hm.zeros_like(parameter.grad)
+
+    def to(self, dtype: Any) -> Self:
+        """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted."""
+        if isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda"):
+            if dtype != "cpu":
+                raise ArgumentError(f"Module.to: device {dtype!r} is not available; this version computes on 'cpu'")
+            return self
+        for module in self.modules():
+            for name, tensor in module._own("parameter", "buffer", "transient"):
+                if hm.isdtype(tensor.dtype, "real floating") and tensor.dtype != dtype:
+                    converted = hm.astype(tensor.detach(), dtype).requires_grad_(tensor.requires_grad)
+                    object.__setattr__(module, name, converted)
+        attributes_changed()
+        return self
+
+    def float(self) -> Self:
+        """``to(hm.float32)``."""
+        return self.to(hm.float32)
+
+    def double(self) -> Self:
+        """``to(hm.float64)``."""
+        return self.to(hm.float64)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *, prefix: str = "") -> OrderedDict[str, Tensor]:
+        """Dotted name -> tensor for parameters and persistent buffers: the tensors themselves, detached, not copies."""
+        found: OrderedDict[str, Tensor] = OrderedDict()
+        for name, tensor in [*self._own("parameter"), *self._own("buffer")]:
+            found[prefix + name] = tensor.detach()
+        for name, child in self.named_children():
+            found.update(child.state_dict(prefix=f"{prefix}{name}."))
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Copy values into the parameters and buffers, in place. Nothing is written unless everything fits.
+
+        Raises ArgumentError for missing or unexpected keys (unless `strict=False`), ShapeError or DTypeError listing
+        each key whose tensor has another shape or kind of dtype.
+        """
+        own = self._state_targets("")
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        if strict and (missing or unexpected):
+            raise ArgumentError(
+                f"load_state_dict: the keys do not fit {type(self).__name__}."
+                + _listed("missing", missing)
+                + _listed("unexpected", unexpected)
+                + "\n  strict=False loads the keys that do fit"
+            )
+        found = {name: hm.asarray(state_dict[name]) for name in own if name in state_dict}
+        shapes = [f"{k}: has {own[k].shape}, got {v.shape}" for k, v in found.items() if own[k].shape != v.shape]
+        if shapes:
+            raise ShapeError("load_state_dict: shapes do not fit." + _listed("shapes", shapes))
+        kinds = [
+            f"{k}: has {own[k].dtype}, got {v.dtype}"
+            for k, v in found.items()
+            if own[k].dtype != v.dtype and {own[k].dtype.kind, v.dtype.kind} != {"f"}
+        ]
+        if kinds:
+            raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
+        with hm.no_grad():
+            for name, value in found.items():
+                own[name].copy_(hm.astype(value.detach(), own[name].dtype))
+        return IncompatibleKeys(missing, unexpected)
+
+    def _state_targets(self, prefix: str) -> dict[str, Tensor]:
+        """As `state_dict`, with the module's own tensors: what loading writes into."""
+        found = {prefix + name: tensor for name, tensor in [*self._own("parameter"), *self._own("buffer")]}
+        for name, child in self.named_children():
+            found.update(child._state_targets(f"{prefix}{name}."))
+        return found
+
+    # --- hooks and text ---------------------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHook:
+        """``hook(module, args)`` before `forward`; a result that is not None replaces the arguments."""
+        return self._add_hook("before", hook)
+
+    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> RemovableHook:
+        """``hook(module, args, result)`` after `forward`; a result that is not None replaces the result."""
+        return self._add_hook("after", hook)
+
+    def _add_hook(self, when: str, hook: Callable[..., Any]) -> RemovableHook:
+        hooks = self.__dict__.setdefault("_hooks", {"before": {}, "after": {}})[when]
+        key = max(hooks, default=-1) + 1
+        hooks[key] = hook
+        attributes_changed()
+        return RemovableHook(hooks, key)
+
+    def extra_repr(self) -> str:
+        """What stands between the brackets of the `repr`."""
+        return ""
+
+    def __repr__(self) -> str:
+        children = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        extra = self.extra_repr()
+        if not children:
+            return f"{type(self).__name__}({extra})"
+        return (
+            f"{type(self).__name__}(" + "".join(f"\n  {line}" for line in [*filter(None, [extra]), *children]) + "\n)"
+        )
+
+
+class RemovableHook:
+    """Handle of a hook: `remove()` takes it off again."""
+
+    def __init__(self, hooks: dict[int, Callable[..., Any]], key: int) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        self._hooks.pop(self._key, None)
+        attributes_changed()
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _listed(what: str, lines: Iterable[str]) -> str:
+    found = list(lines)
+    return f"\n  {what}: " + "\n    ".join(["", *found]).lstrip("\n") if found else ""

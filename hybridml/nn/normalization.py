@@ -1,0 +1,166 @@
+"""BatchNorm, LayerNorm, RMSNorm, GroupNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import functional as F
+from ..tensor import Tensor
+from .module import Module
+from .parameter import Parameter
+
+
+class _BatchNorm(Module):
+    """Normalise each channel over the batch in training, by running statistics in evaluation.
+
+    `momentum=None` keeps the plain average over all batches.
+    """
+
+    ranks: tuple[int, ...]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        shape = (num_features,)
+        self.register_parameter("weight", Parameter(hm.ones(shape)) if affine else None)
+        self.register_parameter("bias", Parameter(hm.zeros(shape)) if affine else None)
+        self.register_buffer("running_mean", hm.zeros(shape) if track_running_stats else None)
+        self.register_buffer("running_var", hm.ones(shape) if track_running_stats else None)
+        self.register_buffer("num_batches_tracked", hm.zeros((), dtype=hm.int64) if track_running_stats else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self.ranks or input.shape[1] != self.num_features:
+            axes = " or ".join(map(str, self.ranks))
+            raise ShapeError(
+                f"{type(self).__name__}: input must have {axes} axes and {self.num_features} channels on axis 1, "
+                f"got shape {input.shape}"
+            )
+        momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            with hm.no_grad():
+                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
+                if self.momentum is None:
+                    momentum = 1 / hm.astype(self.num_batches_tracked, input.dtype)
+        return F.batch_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            momentum,  # a tensor for the plain average: its value changes every step
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (n, c) or (n, c, l).
+
+    >>> BatchNorm1d(3)(hm.ones((4, 3))).shape
+    (4, 3)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of (n, c, h, w).
+
+    >>> BatchNorm2d(3)(hm.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (4,)
+
+
+class LayerNorm(Module):
+    """Normalise over the trailing axes `normalized_shape`.
+
+    >>> LayerNorm(8)(hm.ones((2, 3, 8))).shape
+    (2, 3, 8)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
+        has_bias = elementwise_affine and bias
+        self.register_parameter("bias", Parameter(hm.zeros(self.normalized_shape)) if has_bias else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(Module):
+    """Divide by the root of the mean square over the trailing axes `normalized_shape`.
+
+    >>> RMSNorm(8)(hm.ones((2, 8))).shape
+    (2, 8)
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """Normalise over groups of channels of (n, c, ...).
+
+    >>> GroupNorm(2, 4)(hm.ones((1, 4, 3))).shape
+    (1, 4, 3)
+    """
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"GroupNorm: num_channels={num_channels} must divide by num_groups={num_groups}")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.register_parameter("weight", Parameter(hm.ones((num_channels,))) if affine else None)
+        self.register_parameter("bias", Parameter(hm.zeros((num_channels,))) if affine else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)

@@ -1,0 +1,74 @@
+"""Gradient clipping and flat parameter vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import hybridml as hm
+from hybridml_compiler.errors import GradientError, ShapeError
+
+from ..tensor import Tensor
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scale all gradients in place so that their joint norm is at most `max_norm`; gives back the norm before.
+
+    >>> w = hm.tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> clip_grad_norm_([w], 1.0).item()
+    10.0
+    """
+    grads = _grads(parameters)
+    with hm.no_grad():
+        total = _norm(grads, norm_type)
+        if error_if_nonfinite and not math.isfinite(float(total)):
+            raise GradientError(f"clip_grad_norm_: the norm of the gradients is {float(total)}; nothing was scaled")
+        # The 1e-6 is PyTorch's: it keeps a norm of zero from dividing.
+        scale = hm.minimum(max_norm / (total + 1e-6), 1)
+        for grad in grads:
+            grad.copy_(grad * hm.astype(scale, grad.dtype))
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Hold every gradient between ``-clip_value`` and ``clip_value``, in place."""
+    with hm.no_grad():
+        for grad in _grads(parameters):
+            grad.copy_(hm.maximum(hm.minimum(grad, clip_value), -clip_value))
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters as one vector, in order; differentiable."""
+    return hm.concat([parameter.reshape((-1,)) for parameter in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write the parts of a vector back into the parameters."""
+    found = list(parameters)
+    wanted = sum(parameter.size for parameter in found)
+    if vec.shape != (wanted,):
+        raise ShapeError(f"vector_to_parameters: {wanted} numbers are needed, got a vector of shape {vec.shape}")
+    start = 0
+    with hm.no_grad():
+        for parameter in found:
+            parameter.copy_(vec[start : start + parameter.size].reshape(parameter.shape))
+            start += parameter.size
+
+
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    found = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [parameter.grad for parameter in found if parameter.grad is not None]
+
+
+def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
+    if not grads:
+        return hm.zeros(())
+    if norm_type == math.inf:
+        return hm.stack([hm.abs(grad).max() for grad in grads]).max()
+    if norm_type == 2:
+        return hm.sqrt(hm.stack([(grad * grad).sum() for grad in grads]).sum())
+    powers = [(hm.abs(grad) ** norm_type).sum() for grad in grads]
+    return hm.stack(powers).sum() ** (1 / norm_type)

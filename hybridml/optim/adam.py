@@ -1,0 +1,106 @@
+"""Adam (Kingma and Ba 2014) and AdamW (Loshchilov and Hutter 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import hybridml as hm
+
+from ..tensor import Tensor
+from .commit import Writes
+from .group import ParameterGroup
+from .optimizer import Optimizer
+from .scalars import Scalars
+
+
+class Adam(Optimizer):
+    """Steps along the mean of the gradients over the root of the mean of their squares, both corrected for their start.
+
+    `weight_decay` adds ``weight_decay * p`` to the gradient. `amsgrad` divides by the largest second moment so far
+    (Reddi et al. 2018). The order of operations is PyTorch's.
+
+    >>> w = hm.tensor([1.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> Adam([w], lr=0.5).step()
+    >>> w.tolist()
+    [0.5]
+    """
+
+    numbers = ("lr", "betas", "eps", "weight_decay")
+    decoupled = False  # weight decay shrinks the parameter and stays out of the gradient
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
+
+    def state_names(self, group: ParameterGroup) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
+
+    def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
+        lr, (beta1, beta2) = group["lr"], group["betas"]
+        scalars = Scalars(
+            step_size=lr / (1 - beta1**steps),  # one a parameter
+            correction=hm.sqrt(1 - beta2**steps),
+            eps=group["eps"],
+            rest1=1 - beta1,
+            beta2=beta2,
+            rest2=1 - beta2,
+            weight_decay=group["weight_decay"],
+            shrink=1 - lr * group["weight_decay"],
+        )
+        decays = group.uses("weight_decay")
+        writes: Writes = []
+        for k in ready:
+            p = value = group["params"][k]
+            state, s = self.state[p], scalars.of(p.dtype)
+            g = -p.grad if group["maximize"] else p.grad
+            if decays and self.decoupled:
+                value = p * s.shrink
+            elif decays:
+                g = g + p * s.weight_decay
+            mean = state["exp_avg"] + (g - state["exp_avg"]) * s.rest1
+            square = state["exp_avg_sq"] * s.beta2 + g * s.rest2 * g
+            writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
+            if group["amsgrad"]:
+                square = hm.maximum(state["max_exp_avg_sq"], square)
+                writes.append((state["max_exp_avg_sq"], square))
+            denominator = hm.sqrt(square) / s.correction[k] + s.eps
+            writes.append((p, value - mean * s.step_size[k] / denominator))
+        return writes
+
+
+class AdamW(Adam):
+    """Adam whose weight decay multiplies the parameter by ``1 - lr * weight_decay`` instead of joining the gradient.
+
+    >>> w = hm.tensor([1.0], requires_grad=True)
+    >>> (w * 0).sum().backward()
+    >>> AdamW([w], lr=0.5, weight_decay=0.5).step()
+    >>> w.tolist()
+    [0.75]
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

@@ -1,0 +1,98 @@
+"""ParameterGroup: a dict of parameters and their hyper-parameters, whose numbers are tensors.
+
+A traced step reads each number from its tensor, so that a changed learning rate is data and never a new program:
+``group["lr"] = 0.01`` writes into the tensor that is already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor
+from ..trace.state import attributes_changed
+
+
+class ParameterGroup(dict[str, Any]):
+    """Hyper-parameters by name; those in `numbers` are 0-dimensional tensors (or tuples of them), written in place.
+
+    Numbers are float64, as PyTorch computes with Python floats: ``1 - 0.999`` in float32 is wrong by 1e-5.
+    """
+
+    def __init__(self, items: Mapping[str, Any], numbers: Iterable[str]) -> None:
+        super().__init__()
+        self.numbers = frozenset(numbers)
+        self._zero: set[str] = set()
+        for key, value in items.items():
+            self[key] = value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key not in self.numbers:
+            super().__setitem__(key, value)
+            attributes_changed()
+            return
+        held = self.get(key)
+        if held is None:
+            made = tuple(_number(key, v) for v in value) if isinstance(value, tuple | list) else _number(key, value)
+            super().__setitem__(key, made)
+        elif isinstance(held, tuple):
+            if not isinstance(value, tuple | list) or len(value) != len(held):
+                raise ArgumentError(f"{key} of a parameter group is {len(held)} numbers, got {value!r}")
+            for tensor, number in zip(held, value, strict=True):
+                _write(key, tensor, number)
+        else:
+            _write(key, held, value)
+        # A number that is zero switches its part of the update off: the switch is in the program, the number is not.
+        zero = isinstance(value, int | float) and value == 0
+        if zero != (key in self._zero):
+            (self._zero.add if zero else self._zero.discard)(key)
+            attributes_changed()
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def uses(self, key: str) -> bool:
+        """False if the number was set to zero."""
+        return key not in self._zero
+
+    def values_as_python(self) -> dict[str, Any]:
+        """Everything but the parameters, with numbers as Python floats."""
+        return {key: _python(value) for key, value in self.items() if key != "params"}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (dict(self), self.numbers, self._zero)
+
+
+def _rebuild(items: dict[str, Any], numbers: frozenset[str], zero: set[str]) -> ParameterGroup:
+    group = ParameterGroup({}, numbers)
+    dict.update(group, items)
+    group._zero = set(zero)
+    return group
+
+
+def _number(key: str, value: Any) -> Tensor:
+    """A tensor given by the user is held itself: what is written into it later counts."""
+    if isinstance(value, Tensor):
+        if value.shape != () or not hm.isdtype(value.dtype, "real floating"):
+            raise ArgumentError(f"{key} must be a number or a 0-d float tensor, got {value.dtype} {value.shape}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{key} must be a number or a 0-dimensional float tensor, got {value!r}")
+    return hm.asarray(float(value), dtype=hm.float64)
+
+
+def _write(key: str, held: Tensor, value: Any) -> None:
+    if value is held:  # the end of `group["lr"] *= 0.1`
+        return
+    with hm.no_grad():
+        held.copy_(hm.astype(_number(key, value).detach(), held.dtype))
+
+
+def _python(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.item()
+    return tuple(map(_python, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,201 @@
+"""Optimizer: parameter groups, per-parameter state, and a step that commits all of its writes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor, adopt
+from ..trace.state import attributes_changed
+from .commit import Writes, commit
+from .group import ParameterGroup
+
+
+class Optimizer:
+    """Base of the optimizers: subclasses name their numbers and state, and write `update`.
+
+    State is made when a parameter is added, not at its first step: a traced step then finds it as captured tensors.
+    ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``.
+    """
+
+    numbers: tuple[str, ...] = ("lr", "weight_decay")  # hyper-parameters held as tensors
+
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
+        self.defaults = dict(defaults)
+        self.param_groups: list[ParameterGroup] = []
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self._steps: list[Tensor] = []  # a group: steps taken by each parameter, float64
+        found: list[Any] = [params] if isinstance(params, Tensor) else list(params)
+        if not found:
+            raise ArgumentError(f"{type(self).__name__}: got no parameters; pass model.parameters()")
+        for group in found if isinstance(found[0], Mapping) else [{"params": found}]:
+            self.add_param_group(group)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        attributes_changed()
+
+    # --- for subclasses ---------------------------------------------------------------------------------------------
+
+    def state_names(self, group: ParameterGroup) -> Sequence[str]:
+        """State tensors that `update` needs with these settings: each shaped as its parameter, zero at the start."""
+        return ()
+
+    def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
+        """The new values of one group, as (target, value) pairs; runs without recording and must write nothing.
+
+        `ready` numbers the parameters that have a gradient; `steps` counts the steps of each parameter with this one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no update method")
+
+    # --- use --------------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient. `closure`, if given, computes and gives back the loss first."""
+        loss = None
+        if closure is not None:
+            with hm.enable_grad():
+                loss = closure()
+        with hm.no_grad():
+            writes: Writes = []
+            for group, counts in zip(self.param_groups, self._steps, strict=True):
+                has_grad = [parameter.grad is not None for parameter in group["params"]]
+                if any(has_grad):
+                    self._ensure_state(group)
+                    steps = counts + (1 if all(has_grad) else hm.asarray(has_grad))
+                    writes.append((counts, steps))
+                    writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
+            commit(writes)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad = None if set_to_none else hm.zeros_like(parameter.grad)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Add parameters with settings of their own; what is not given comes from the optimizer's defaults."""
+        given = param_group["params"]
+        params: list[Any] = [given] if isinstance(given, Tensor) else list(given)
+        # (name, parameter) pairs, as `model.named_parameters()` gives them, are as good.
+        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]
+        settings = {**self.defaults, **param_group, "params": params}
+        unknown = settings.keys() - self.defaults.keys() - {"params"}
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__}: unknown settings {sorted(unknown)}; it has {sorted(self.defaults)}"
+            )
+        for number, parameter in enumerate(params):
+            if not isinstance(parameter, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__}: parameter {number} is a {type(parameter).__name__}, not a Tensor"
+                )
+            if not parameter.is_leaf:
+                raise ArgumentError(
+                    f"{type(self).__name__}: parameter {number} of shape {parameter.shape} was computed; only leaf "
+                    f"tensors can be trained: pass the tensor that it was computed from"
+                )
+            if not hm.isdtype(parameter.dtype, "real floating"):
+                raise TypeError(f"{type(self).__name__}: parameter {number} is {parameter.dtype}; only floats train")
+        seen = [id(p) for p in params] + [id(p) for group in self.param_groups for p in group["params"]]
+        if len(set(seen)) < len(seen):
+            raise ArgumentError(f"{type(self).__name__}: a parameter appears more than once")
+        self._check(settings)
+        group = ParameterGroup(settings, self.numbers)
+        self.param_groups.append(group)
+        self._steps.append(adopt(np.zeros(len(params))))
+        self._ensure_state(group)
+        attributes_changed()
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate of the first group, as the tensor that steps read; assignment writes into every group."""
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    def state_dict(self) -> dict[str, Any]:
+        """PyTorch's structure: ``{"state": {k: {name: tensor}}, "param_groups": [...]}``; tensors are not copied."""
+        state: dict[int, dict[str, Tensor]] = {}
+        groups = []
+        for group, steps in zip(self.param_groups, self._steps, strict=True):
+            first = len(state)
+            for k, parameter in enumerate(group["params"]):
+                state[first + k] = {"step": steps[k].clone(), **self.state[parameter]}
+            numbers = list(range(first, len(state)))
+            groups.append({**group.values_as_python(), "params": numbers})
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Copy settings and state in place. Nothing is written unless the groups and shapes fit (ValueError)."""
+        groups, state = state_dict["param_groups"], state_dict["state"]
+        sizes = [len(group["params"]) for group in self.param_groups]
+        given = [len(group["params"]) for group in groups]
+        if sizes != given:
+            raise ArgumentError(
+                f"{type(self).__name__}.load_state_dict: the groups hold {sizes} parameters, the state is for {given}"
+            )
+        writes: list[tuple[Tensor, Any]] = []
+        for group, steps, saved in zip(self.param_groups, self._steps, groups, strict=True):
+            counts = np.zeros(len(saved["params"]))
+            for k, (parameter, key) in enumerate(zip(group["params"], saved["params"], strict=True)):
+                entry = dict(state.get(key, state.get(str(key), {})))
+                counts[k] = float(entry.pop("step", 0) or 0)
+                for name, value in entry.items():
+                    tensor = hm.asarray(value)
+                    if tensor.shape != parameter.shape:
+                        raise ShapeError(
+                            f"{type(self).__name__}.load_state_dict: {name} of parameter {key} has shape "
+                            f"{tensor.shape}, the parameter {parameter.shape}"
+                        )
+                    held = self.state[parameter].setdefault(name, _zeros_like(parameter))
+                    writes.append((held, hm.astype(tensor, held.dtype)))
+            writes.append((steps, hm.asarray(counts)))
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            group.update({key: value for key, value in saved.items() if key in self.defaults})
+        with hm.no_grad():
+            commit(writes)
+        attributes_changed()
+
+    def __repr__(self) -> str:
+        lines = []
+        for number, group in enumerate(self.param_groups):
+            settings = ", ".join(f"{key}={value}" for key, value in group.values_as_python().items())
+            lines.append(f"  group {number}: {len(group['params'])} parameters, {settings}")
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that can only be a mistake."""
+        for name in self.numbers:
+            values = settings[name] if isinstance(settings[name], tuple | list) else [settings[name]]
+            for value in values:
+                if isinstance(value, int | float) and not value >= 0:
+                    raise ArgumentError(f"{type(self).__name__}: {name} must not be negative, got {settings[name]}")
+        for beta in settings.get("betas", ()):
+            if isinstance(beta, int | float) and beta >= 1:
+                raise ArgumentError(f"{type(self).__name__}: betas must be below 1, got {settings['betas']}")
+
+    def _ensure_state(self, group: ParameterGroup) -> None:
+        names = self.state_names(group)
+        for parameter in group["params"]:
+            held = self.state.setdefault(parameter, {})
+            for name in names:
+                if name not in held:
+                    held[name] = _zeros_like(parameter)
+
+
+def _zeros_like(parameter: Tensor) -> Tensor:
+    # From NumPy: also inside a traced function this is memory that outlives the call.
+    return adopt(np.zeros(parameter.shape, parameter.dtype))

@@ -1,0 +1,69 @@
+"""RMSprop (Tieleman and Hinton 2012, in PyTorch's form)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import hybridml as hm
+
+from ..tensor import Tensor
+from .commit import Writes
+from .group import ParameterGroup
+from .optimizer import Optimizer
+from .scalars import Scalars
+
+
+class RMSprop(Optimizer):
+    """Steps along the gradient over the root of its running mean square; `centered` takes the mean's square off.
+
+    >>> w = hm.tensor([1.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> RMSprop([w], lr=0.01).step()
+    >>> round(w.item(), 4)
+    0.9
+    """
+
+    numbers = ("lr", "alpha", "eps", "weight_decay", "momentum")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        settings = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, {**settings, "centered": centered, "maximize": maximize})
+
+    def state_names(self, group: ParameterGroup) -> list[str]:
+        wanted = {"square_avg": True, "momentum_buffer": group.uses("momentum"), "grad_avg": group["centered"]}
+        return [name for name, needed in wanted.items() if needed]
+
+    def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
+        names = ("lr", "alpha", "eps", "weight_decay", "momentum")
+        scalars = Scalars(rest=1 - group["alpha"], **{name: group[name] for name in names})
+        writes: Writes = []
+        for k in ready:
+            p = group["params"][k]
+            state, s = self.state[p], scalars.of(p.dtype)
+            g = -p.grad if group["maximize"] else p.grad
+            if group.uses("weight_decay"):
+                g = g + p * s.weight_decay
+            square = state["square_avg"] * s.alpha + g * s.rest * g
+            writes.append((state["square_avg"], square))
+            if group["centered"]:
+                mean = state["grad_avg"] + (g - state["grad_avg"]) * s.rest
+                writes.append((state["grad_avg"], mean))
+                square = square - mean * mean
+            direction = g / (hm.sqrt(square) + s.eps)
+            if group.uses("momentum"):
+                direction = state["momentum_buffer"] * s.momentum + direction
+                writes.append((state["momentum_buffer"], direction))
+            writes.append((p, p - direction * s.lr))
+        return writes

@@ -1,0 +1,25 @@
+"""Scalars: the numbers of an update, computed once in float64 and cast once for each dtype of parameter."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import hybridml as hm
+
+from ..tensor import Tensor
+
+
+class Scalars:
+    """``Scalars(lr=t, ...).of(dtype).lr``; a vector (one number a parameter) is cast as a whole."""
+
+    def __init__(self, **numbers: Tensor) -> None:
+        self._numbers = numbers
+        self._cast: dict[Any, SimpleNamespace] = {}
+
+    def of(self, dtype: Any) -> SimpleNamespace:
+        found = self._cast.get(dtype)
+        if found is None:
+            found = SimpleNamespace(**{name: hm.astype(number, dtype) for name, number in self._numbers.items()})
+            self._cast[dtype] = found
+        return found

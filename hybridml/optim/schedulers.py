@@ -1,0 +1,197 @@
+"""Learning-rate schedules in closed form over the step count: they write into the tensor that the optimizer reads.
+
+Each schedule is ``lr = rate(base, epoch)`` with `epoch` a tensor, so ``scheduler.step()`` may stand inside a traced
+function. The values are PyTorch's for the same arguments; unlike PyTorch's chained form, a rate that was changed by
+hand is overwritten by the next `step`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..tensor import Tensor, adopt
+from .commit import commit
+from .optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base: subclasses write `rate`. Construction sets the rate of epoch 0."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__}: needs an Optimizer, got {type(optimizer).__name__}")
+        self.optimizer = optimizer
+        self.base_lrs = [float(group["lr"]) for group in optimizer.param_groups]
+        self._epoch = adopt(np.zeros(()))  # float64, as the learning rates
+        self._write(self._epoch)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor | float:
+        """The learning rate of a group at `epoch`, a float64 scalar tensor."""
+        raise NotImplementedError(f"{type(self).__name__} has no rate method")
+
+    def step(self) -> None:
+        """Go to the next epoch and set its rate."""
+        self._write(self._epoch + 1)
+
+    @property
+    def last_epoch(self) -> int:
+        """Steps taken so far."""
+        return int(self._epoch)
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that are set now, one a group."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the count and base rates, and set the rate that belongs to them."""
+        if len(state_dict["base_lrs"]) != len(self.base_lrs):
+            raise ArgumentError(
+                f"{type(self).__name__}.load_state_dict: has {len(self.base_lrs)} groups, the state "
+                f"{len(state_dict['base_lrs'])}"
+            )
+        self.base_lrs = [float(lr) for lr in state_dict["base_lrs"]]
+        self._write(hm.asarray(float(state_dict["last_epoch"]), dtype=hm.float64))
+
+    def _write(self, epoch: Tensor) -> None:
+        with hm.no_grad():
+            writes = [(self._epoch, epoch)]
+            for number, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
+                rate = self.rate(base, epoch, number)
+                value = rate if isinstance(rate, Tensor) else hm.asarray(float(rate), dtype=hm.float64)
+                writes.append((group["lr"], hm.astype(value, group["lr"].dtype)))
+            commit(writes)
+
+
+class StepLR(LRScheduler):
+    """Multiply by `gamma` every `step_size` epochs.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = StepLR(opt, step_size=2, gamma=0.5)
+    >>> for _ in range(4):
+    ...     schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        return base * self.gamma ** hm.floor(epoch / self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """Multiply by `gamma` at each of `milestones`."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        passed = sum((hm.astype(epoch >= at, epoch.dtype) for at in self.milestones), start=epoch * 0)
+        return base * self.gamma**passed
+
+
+class ExponentialLR(LRScheduler):
+    """Multiply by `gamma` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        return base * self.gamma**epoch
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from the base rate down to `eta_min` over `T_max` epochs (Loshchilov and Hutter 2016).
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = CosineAnnealingLR(opt, T_max=2)
+    >>> schedule.step()
+    >>> round(schedule.get_last_lr()[0], 6)
+    0.5
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        return _cosine(base, self.eta_min, epoch / self.T_max)
+
+
+class LinearLR(LRScheduler):
+    """Warm-up: the factor goes in a straight line from `start_factor` to `end_factor` over `total_iters` epochs."""
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+    ) -> None:
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+            raise ArgumentError(f"LinearLR: factors must be between 0 and 1, got {start_factor} and {end_factor}")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        share = hm.minimum(epoch / self.total_iters, 1.0)
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
+
+
+class LambdaLR(LRScheduler):
+    """Base rate times ``lr_lambda(epoch)`` with a Python integer: outside of traced functions only."""
+
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
+        count = len(optimizer.param_groups)
+        self.lr_lambdas = [lr_lambda] * count if callable(lr_lambda) else list(lr_lambda)
+        if len(self.lr_lambdas) != count:
+            raise ArgumentError(f"LambdaLR: {len(self.lr_lambdas)} functions for {count} parameter groups")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> float:
+        return base * self.lr_lambdas[group](int(epoch))
+
+
+class OneCycleLR(LRScheduler):
+    """Up to `max_lr` in the first `pct_start` of the steps and down again, along cosines (Smith and Topin 2017).
+
+    Starts at ``max_lr / div_factor``, ends at that over `final_div_factor`. The momentum is left alone.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        if total_steps < 2 or not 0 < pct_start < 1:
+            raise ArgumentError(f"OneCycleLR: needs total_steps > 1, 0 < pct_start < 1, got {total_steps}, {pct_start}")
+        self.max_lr, self.total_steps, self.pct_start = max_lr, total_steps, pct_start
+        self.initial_lr = max_lr / div_factor
+        self.final_lr = self.initial_lr / final_div_factor
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
+        turn = self.pct_start * self.total_steps - 1
+        up = _cosine(self.initial_lr, self.max_lr, epoch / turn)
+        share = hm.minimum((epoch - turn) / (self.total_steps - 1 - turn), 1.0)
+        return hm.where(epoch <= turn, up, _cosine(self.max_lr, self.final_lr, share))
+
+
+def _cosine(start: float, end: float, share: Tensor) -> Tensor:
+    return end + (start - end) * 0.5 * (hm.cos(share * math.pi) + 1)

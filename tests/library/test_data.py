@@ -1,0 +1,172 @@
+"""Data sets, samplers and the loader: what is batched, in which order, from how many threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    default_collate,
+    random_split,
+)
+
+
+class Squares(Dataset[int]):
+    def __init__(self, count: int) -> None:
+        self.count, self.threads = count, set()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        self.threads.add(threading.get_ident())
+        if index == 13:
+            raise RuntimeError("sample 13 is broken")
+        return index * index
+
+
+class Stream(IterableDataset[float]):
+    def __iter__(self) -> Iterator[float]:
+        return iter([0.5, 1.5, 2.5, 3.5, 4.5])
+
+
+def lists(loader: DataLoader) -> list[Any]:
+    return [batch.tolist() for batch in loader]
+
+
+def test_batches_in_order() -> None:
+    assert lists(DataLoader(Squares(5), batch_size=2)) == [[0, 1], [4, 9], [16]]
+    assert lists(DataLoader(Squares(5), batch_size=2, drop_last=True)) == [[0, 1], [4, 9]]
+    assert [len(DataLoader(Squares(5), 2, drop_last=drop)) for drop in (False, True)] == [3, 2]
+    assert list(DataLoader(Squares(3), batch_size=None)) == [0, 1, 4]
+    assert lists(DataLoader(Squares(5), batch_sampler=[[0, 4], [1]])) == [[0, 16], [1]]
+    assert lists(DataLoader(Squares(5), batch_size=2, sampler=[3, 1, 2])) == [[9, 1], [4]]
+
+
+def test_streams() -> None:
+    assert lists(DataLoader(Stream(), batch_size=2)) == [[0.5, 1.5], [2.5, 3.5], [4.5]]
+    assert lists(DataLoader(Stream(), batch_size=2, drop_last=True)) == [[0.5, 1.5], [2.5, 3.5]]
+    assert list(DataLoader(Stream(), batch_size=None)) == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert lists(DataLoader(Stream(), 3, collate_fn=lambda xs: hm.asarray(sum(xs)))) == [4.5, 8.0]
+    with pytest.raises(TypeError, match="no length"):
+        len(DataLoader(Stream()))
+
+
+def test_shuffling_depends_on_seed_and_epoch_alone() -> None:
+    loader = DataLoader(Squares(10), batch_size=4, shuffle=True, generator=7)
+    first, second = lists(loader), lists(loader)
+    assert first != second and sorted(value for batch in first for value in batch) == [k * k for k in range(10)]
+    hm.random.uniform((3,))  # the default generator plays no part
+    again = DataLoader(Squares(10), batch_size=4, shuffle=True, generator=7, num_workers=2)
+    assert [lists(again), lists(again)] == [first, second]
+    assert lists(DataLoader(Squares(10), batch_size=4, shuffle=True, generator=8)) != first
+
+
+def test_without_a_seed_the_default_generator_decides() -> None:
+    loader = DataLoader(Squares(10), batch_size=10, shuffle=True)
+    hm.manual_seed(1)
+    first, second = lists(loader), lists(loader)
+    hm.manual_seed(1)
+    assert [lists(loader), lists(loader)] == [first, second] and first != second
+    own = [list(RandomSampler(range(5), generator=hm.random.Generator(3))) for _ in range(2)]
+    assert own[0] == own[1]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_give_the_same_batches(workers: int) -> None:
+    data = Squares(12)
+    assert lists(DataLoader(data, 5, num_workers=workers)) == lists(DataLoader(Squares(12), 5))
+    assert threading.get_ident() not in data.threads
+
+
+def test_an_error_comes_at_its_batch_and_early_exit_is_clean() -> None:
+    for workers in (0, 2):
+        got = []
+        with pytest.raises(RuntimeError, match="sample 13"):
+            for batch in DataLoader(Squares(20), batch_size=5, num_workers=workers):
+                got.append(batch.tolist())
+        assert len(got) == 2
+        for batch in DataLoader(Squares(10), batch_size=2, num_workers=workers):
+            assert batch.tolist() == [0, 1]
+            break
+
+
+def test_tensor_dataset_takes_whole_batches() -> None:
+    x, y = hm.asarray(np.arange(12.0).reshape(6, 2)), hm.arange(6)
+    data = TensorDataset(x, y)
+    assert len(data) == 6 and data[2][0].tolist() == [4, 5] and data[-1][1].item() == 5
+    xs, ys = next(iter(DataLoader(data, batch_size=3, shuffle=True, generator=0)))
+    assert xs.shape == (3, 2) and xs.dtype == x.dtype and xs.tolist() == [[2 * k, 2 * k + 1] for k in ys.tolist()]
+    collated = next(iter(DataLoader(data, batch_size=3, collate_fn=default_collate)))
+    assert [t.tolist() for t in collated] == [[[0, 1], [2, 3], [4, 5]], [0, 1, 2]]
+    with pytest.raises(IndexError):
+        data[6]
+
+
+def test_subsets_and_splits() -> None:
+    data = TensorDataset(hm.arange(10))
+    part = Subset(data, [7, 1, 3])
+    assert len(part) == 3 and part[0][0].item() == 7 and next(iter(DataLoader(part, 2)))[0].tolist() == [7, 1]
+    assert lists(DataLoader(Subset(Squares(5), [4, 2]), 2)) == [[16, 4]]
+    one, other = random_split(data, [0.75, 0.25], generator=1)
+    assert (len(one), len(other)) == (8, 2)
+    assert sorted([*one.indices.tolist(), *other.indices.tolist()]) == list(range(10))
+    assert random_split(data, [7, 3], generator=1)[0].indices[:5].tolist() == one.indices[:5].tolist()
+    with pytest.raises(ValueError, match="sum to 11"):
+        random_split(data, [8, 3])
+    with pytest.raises(IndexError, match="between 0 and 9"):
+        Subset(data, [10])
+
+
+def test_collate() -> None:
+    point = namedtuple("point", "x y")
+    assert default_collate([1, 2]).dtype == hm.int64 and default_collate([1.0, 2.0]).dtype == hm.float32
+    assert default_collate([True, False]).dtype == hm.bool
+    assert default_collate([np.float64(1), np.float64(2)]).dtype == hm.float64
+    assert default_collate([np.zeros((2, 3)), np.ones((2, 3))]).shape == (2, 2, 3)
+    assert default_collate([hm.zeros((2,)), hm.ones((2,))]).tolist() == [[0, 0], [1, 1]]
+    assert default_collate(["a", "b"]) == ["a", "b"]
+    mixed = default_collate([{"x": (1, "a")}, {"x": (2, "b")}])
+    assert mixed["x"][0].tolist() == [1, 2] and mixed["x"][1] == ["a", "b"] and type(mixed["x"]) is tuple
+    named = default_collate([point(1, 2), point(3, 4)])
+    assert type(named) is point and named.y.tolist() == [2, 4]
+    with pytest.raises(TypeError, match="collate_fn"):
+        default_collate([object()])
+    with pytest.raises(ValueError, match="number of entries"):
+        default_collate([(1,), (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: DataLoader(Squares(3), batch_size=0), "positive integer"),
+        (lambda: DataLoader(Squares(3), shuffle=True, sampler=[0]), "not both"),
+        (lambda: DataLoader(Stream(), shuffle=True), "own order"),
+        (lambda: DataLoader(Squares(3), 2, batch_sampler=[[0]]), "replaces batch_size"),
+        (lambda: DataLoader(Squares(3), num_workers=-1), "num_workers >= 0"),
+        (lambda: list(DataLoader(Squares(3), shuffle=True, generator=-1)), "seed"),
+        (lambda: TensorDataset(hm.zeros((2,)), hm.zeros((3,))), "first axes must be equal"),
+    ],
+)
+def test_errors_say_what_is_wrong(make: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_samplers() -> None:
+    assert list(SequentialSampler(range(3))) == [0, 1, 2] and len(RandomSampler(range(3))) == 3
+    assert list(BatchSampler(SequentialSampler(range(3)), 2)) == [[0, 1], [2]]
