@@ -27,9 +27,9 @@ from .ops import polynomial
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     """Eager transcendentals: rows know no loops, so the two meet here. The compiler is loaded at the first use."""
     try:
-        from .eager import kernel, transcendental
+        from .eager import elementary, transcendental
 
-        kernel("exp", "f", 1)
+        elementary("exp", "f", 1)
     except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
         from .loops.evaluate import transcendental
     polynomial.set_evaluator(transcendental)
