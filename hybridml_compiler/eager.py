@@ -72,12 +72,12 @@ def elementary(name: str, dtype: str, arity: int) -> Elementary:
     function = emit_kernel(module, "kernel", Kernel((*sources, out), (body,), var, lanes, lanes))
     offsets = layout.measured()
     if offsets is None:
-        library = jit.load([jit.compile_cached(str(module))], {}, ["kernel"])
+        library = jit.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
         _LIBRARIES.append(library)
         return Elementary(_through_ctypes(library.address("kernel")), library.address("kernel"))
     emit_builtin(module, "builtin", function, arity + 1, offsets)
     api = {n: jit.address_of(getattr(ctypes.pythonapi, n)) for n in ("Py_IncRef", "_Py_NoneStruct")}
-    library = jit.load([jit.compile_cached(str(module))], api, ["kernel", "builtin"])
+    library = jit.load([jit.compile_cached(str(module), passes=False)], api, ["kernel", "builtin"])
     _LIBRARIES.append(library)
     return Elementary(_new_builtin(name, library.address("builtin")), library.address("kernel"))
 

@@ -71,11 +71,11 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
     with stats.stage("passes"):
         graph, _ = run_passes(graph)
     with stats.stage("plan"):
-        plan = make_plan(graph, donate or {}, lanes_for_host(), use_blas=_has_blas())
+        plan = make_plan(graph, donate or {}, lanes_for_host(), has_blas=_has_blas)
     with stats.stage("emit"):
         modules = emit(plan)
     with stats.stage("codegen"):
-        objects = jit.compile_many(list(modules.values()))
+        objects = jit.compile_many(list(modules.values()), passes=False)
     with stats.stage("link"):
         library = _link(plan, objects)
     stats.nodes = len(graph.nodes())
