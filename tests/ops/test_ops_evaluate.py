@@ -55,9 +55,10 @@ def test_an_unknown_function_is_an_attribute_error() -> None:
 
 def test_transcendentals_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.linspace(-3, 3, 51, dtype=np.float32).reshape(3, 17).T
-    whole = OPS["exp"].on_arrays(x)
+    whole = evaluation.transcendental("exp", x)
     monkeypatch.setattr(evaluation, "BLOCK", 4)
-    np.testing.assert_array_equal(OPS["exp"].on_arrays(x), whole)
+    np.testing.assert_array_equal(evaluation.transcendental("exp", x), whole)
+    np.testing.assert_array_equal(OPS["exp"].on_arrays(x), whole)  # whoever evaluates: the same bits
     assert whole.shape == x.shape
 
 
