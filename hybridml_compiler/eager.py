@@ -39,7 +39,8 @@ def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
         shape = arrays[0].shape
     out = np.empty(shape, first.dtype)
     run = elementary(name, first.dtype.char, len(arrays))
-    dense = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    # native code reads the array structs: a NumPy scalar must not get through
+    dense = [a if type(a) is np.ndarray and a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
     if out.size < _PARALLEL:
         run.call(*dense, out)
     else:
