@@ -27,6 +27,7 @@ from . import autograd, creation, manipulation, namespace, random, transforms
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .random import Generator, manual_seed
 from .tensor import Device, Tensor
+from .trace import TracedFunction, trace
 from .transforms import grad, jvp, value_and_grad, vjp
 from .tree import tree_leaves, tree_map
 

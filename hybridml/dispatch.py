@@ -76,20 +76,23 @@ def _scalar_aval(value: bool | int | float) -> Aval:
     return Aval((), dtypes.of_scalar(value), weak=True)
 
 
-def operands(op: Op, values: Sequence[Any], interp: Any) -> list[Tensor]:
-    """Tensors of the dtypes that the row wants, from anything that stands for one."""
+def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = False) -> list[Tensor]:
+    """Tensors of the dtypes that the row wants, from anything that stands for one.
+
+    `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay Python floats, as they would eager.
+    """
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     avals = [_aval(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
-    if interp is not None and avals and all(a.weak for a in avals):
-        wanted = interp.weak_dtypes(op, avals)
-    else:
-        wanted = input_dtypes(op, avals)
+    if op is _astype and isinstance(given[0], Tensor):
+        return [given[0]]
+    weak = arithmetic and all(a.weak for a in avals) and any(a.dtype.kind == "f" for a in avals)
+    wanted = interp.weak_dtypes(op, avals) if weak else input_dtypes(op, avals)
     result = []
     for value, aval, dtype in zip(given, avals, wanted, strict=True):
         if not isinstance(value, Tensor):
             t = constant(value, dtype)
-            result.append(t if interp is None else interp.constant(t, weak=aval.weak))
-        elif value._array.dtype is dtype:
+            result.append(t if interp is None else interp.constant(t, weak))
+        elif value._array.dtype is dtype and (weak or not aval.weak):
             result.append(value)
         else:
             result.append(_astype.fn(value, dtype))
@@ -104,7 +107,7 @@ def _aval(t: Tensor) -> Aval:
 # -- the slow path
 
 
-def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
     """Run a row on anything: the general form of what the generated functions do for the common case."""
     interp = current_interpreter()
     if interp is None and len(args) == 2:
@@ -112,7 +115,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
         if fast is not None:
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
-    tensors = operands(op, values, interp)
+    tensors = operands(op, values, interp, arithmetic and interp is not None)
     avals = [_aval(t) for t in tensors]
     params = _canonical(op, avals, values, tensors, params)
     if interp is not None:
@@ -354,7 +357,7 @@ def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     for a in args:
         if not isinstance(a, _OPERANDS):
             return NotImplemented
-    return slow(op, args, params)
+    return slow(op, args, params, arithmetic=True)
 
 
 def reflected(op: Op) -> Callable[..., Any]:

@@ -163,10 +163,9 @@ class Tensor:
 
     def item(self) -> bool | int | float:
         """The single value as a Python scalar; `ShapeError` when there is not exactly one."""
-        array = values(self, "item()")
-        if array.size != 1:
+        if self.size != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
-        return array.item()
+        return values(self, "item()").item()
 
     def tolist(self) -> Any:
         """The values as (nested) Python lists of scalars."""

@@ -90,7 +90,7 @@ def _reaches_outside(value: Tensor, own: set[int], start: int) -> bool:
         seen.add(id(node))
         if type(node) is not list or node[0] < start:
             return True
-        pending += [p for p in node[KEPT:] if type(p) is Leaf or (type(p) is list and len(p) >= KEPT and callable(p[1]))]
+        pending += [p for p in node[KEPT:] if isinstance(p, Leaf) or (type(p) is list and len(p) >= KEPT and callable(p[1]))]
     return False
 
 

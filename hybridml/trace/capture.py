@@ -1,0 +1,219 @@
+"""The tracing interpreter: a function runs once with tensors that hold graph nodes instead of arrays.
+
+Everything that the function reaches from outside becomes an input of the graph: arguments, and tensors and arrays found in
+closures, modules, optimizers and generators ("captured", by identity). Each is represented by a *shadow*, a traced tensor
+that takes every in-place update and every `.grad`; the real tensor is not touched until the compiled call. So a trace that
+raises has changed nothing, and what a shadow holds at the end says what must be written back.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import TraceError, user_location
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.ops.op import Op
+
+from ..context import current_interpreter, interpreter_var
+from ..tape import Leaf
+from ..tensor import Tensor, leaked
+
+_ndarray = np.ndarray
+
+
+class Traced(Tensor):
+    """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is noticed."""
+
+    __slots__ = ()
+
+
+@dataclass(eq=False)
+class Input:
+    """An input of the graph, and where a call finds its array."""
+
+    kind: str  # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad"
+    index: int
+    real: Any  # the tensor or array at trace time; for "grad" the tensor whose gradient it is
+    node: ir.Node
+    shadow: Traced
+    owner: Input | None = None  # of a "grad": the input whose gradient it is
+    wants: bool = False  # the real tensor requires grad
+    recorded: bool = False  # it is an inner tensor of a history outside
+    leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
+
+
+class ShadowLeaf(Leaf):
+    """The leaf of a shadow: `.grad` and hooks start as those of the real leaf, read only when the program reads them."""
+
+    __slots__ = ("_grad", "changed", "input", "known", "tracer")
+
+    def __init__(self, tracer: Tracer, source: Input) -> None:
+        self.tracer, self.input = tracer, source
+        self.known = self.changed = False
+        self._grad: Tensor | None = None
+        self.shape, self.dtype = source.node.shape, source.node.dtype
+        self.hooks = getattr(source.real._node, "hooks", None)
+
+    @property
+    def grad(self) -> Tensor | None:
+        if not self.known:
+            self.known = True
+            self._grad = self.tracer.read_grad(self.input)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if self.input.recorded and value is not None:
+            raise TraceError(
+                "backward() inside a traced function reached a tensor that was computed outside of it with history; "
+                "trace the whole computation, or pass the tensor through detach()"
+            )
+        self.known = self.changed = True
+        self._grad = value
+
+
+class Tracer:
+    """The interpreter while a function is traced. See `dispatch.slow` for who calls it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cls: type[Traced] = type("Tensor", (Traced,), {"__slots__": (), "__module__": "hybridml"})
+        self.inputs: list[Input] = []
+        self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
+        self.floats: dict[ir.Node, tuple[int, float]] = {}  # lifted Python floats: node -> (leaf, value)
+        self.special: dict[int, float] = {}  # leaves whose float value the program has looked at
+        self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        token = interpreter_var.set(self)
+        try:
+            yield
+        finally:
+            interpreter_var.reset(token)
+
+    # -- values
+
+    def wrap(self, node: ir.Node) -> Traced:
+        t = self.cls()
+        t._array, t._node, t._version = node, None, 0
+        return t
+
+    def constant(self, t: Tensor, weak: bool = False) -> Traced:
+        """A literal of the program."""
+        return self.wrap(ir.constant(t._array, weak=weak))
+
+    def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
+        return self.wrap(ir.apply(op, [t._array for t in tensors], params, user_location()))
+
+    def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:
+        """Arithmetic of lifted Python floats stays Python's: float64."""
+        return (dtypes.float64,) * len(avals)
+
+    def lift(self, t: Tensor, source: Any = None) -> Tensor:
+        """The traced tensor that stands for `t` (or for the NumPy array `source`)."""
+        if type(t) is self.cls:
+            return t
+        if isinstance(t, Traced):
+            raise leaked(t)
+        found = self.shadows.get(id(t if source is None else source))
+        if found is not None:
+            return found
+        if source is not None:
+            return self._add("array", -1, source, t, f"captured{len(self.inputs)}")
+        return self._add("held", -1, t, t, f"captured{len(self.inputs)}")
+
+    def argument(self, index: int, value: Any, t: Tensor | None, name: str) -> Traced:
+        """The shadow of a tensor or array argument, or the 0-d input of a Python float (`t` is None)."""
+        if t is None:
+            node = ir.input_node(Aval((), dtypes.float64, weak=True), name)
+            shadow = self.wrap(node)
+            self.inputs.append(Input("argument", index, None, node, shadow))
+            self.floats[node] = (index, value)
+            return shadow
+        found = self.shadows.get(id(value))
+        return found if found is not None else self._add("argument", index, value, t, name)
+
+    def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
+        node = ir.input_node(Aval(t.shape, t.dtype), name, user_location())
+        shadow = self.wrap(node)
+        wants = isinstance(real, Tensor) and t._node is not None
+        source = Input(kind, index, real, node, shadow, owner, wants, wants and type(t._node) is list)
+        if wants:
+            shadow._node = source.leaf = ShadowLeaf(self, source)
+        self.inputs.append(source)
+        self.shadows[id(real)] = shadow
+        return shadow
+
+    def read_grad(self, source: Input) -> Tensor | None:
+        node = source.real._node
+        grad = None if node is None or type(node) is list else node.grad
+        self.grad_guards.append((source, grad is None))
+        if grad is None:
+            return None
+        found = self.shadows.get(id(grad))
+        return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}_grad", source)
+
+    # -- what the program asks of values
+
+    def _known(self, node: ir.Node) -> dict[ir.Node, np.ndarray] | None:
+        """The lifted floats that a node depends on, or None if it depends on data."""
+        values = {}
+        for n in ir.topological([node]):
+            if n.is_input:
+                if n not in self.floats:
+                    return None
+                values[n] = np.array(self.floats[n][1])
+        return values
+
+    def _evaluate(self, t: Tensor, what: str) -> np.ndarray:
+        """The value of an expression of literals and lifted floats; the trace then holds for these floats only."""
+        node = self.lift(t)._array
+        known = self._known(node)
+        if known is None:
+            raise TraceError(
+                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; use hm.where instead "
+                "of `if`, tensor operations instead of Python numbers, or do this step outside of the traced function"
+            )
+        for n in known:
+            index, value = self.floats[n]
+            self.special[index] = value
+        return interpret(ir.Graph(tuple(known), (node,)), list(known.values()))[0]
+
+    def values(self, t: Tensor, what: str) -> np.ndarray:
+        return self._evaluate(t, what)
+
+    def scalar(self, t: Tensor, what: str) -> Any:
+        found = self._evaluate(t, what)
+        return found.item() if found.size == 1 else None
+
+    # -- what a trace leaves behind
+
+    def written(self) -> list[Input]:
+        """Inputs whose tensors the program updates in place."""
+        return [i for i in self.inputs if i.shadow._array is not i.node]
+
+    def grads(self) -> list[tuple[Input, Tensor | None]]:
+        """Leaves whose `.grad` the program sets, with the new gradient."""
+        leaves = [(i, i.leaf) for i in self.inputs]
+        return [(i, leaf._grad) for i, leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
+
+
+def same_float(a: float, b: float) -> bool:
+    """Equal bits: 0.0 is not -0.0, nan is nan."""
+    return a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b)) or struct.pack("d", a) == struct.pack("d", b)
+
+
+def is_tracing() -> bool:
+    """True while a traced function is being captured, false in eager code (and in compiled calls)."""
+    return current_interpreter() is not None

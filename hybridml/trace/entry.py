@@ -1,0 +1,245 @@
+"""One compiled signature of a traced function: where its inputs come from, what it writes back, what it returns."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import TraceError
+
+from .. import aliasing, tree
+from ..autograd import part
+from ..context import grad_is_off
+from ..tape import KEPT
+from ..tensor import Tensor, adopt, wrap
+from .capture import Input, Tracer, same_float
+from .guards import Watch
+from .program import Program, dense
+
+_ndarray = np.ndarray
+
+
+class TraceWarning(UserWarning):
+    """A traced function does something that a compiled call will not repeat."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A leaf of the returned container: "output" k, "float" k (of lifted floats), "input" (the tensor given), "value"."""
+
+    kind: str
+    index: int
+    value: Any = None
+
+
+class Entry:
+    """See the module. Made by `capture`, called by `TracedFunction`."""
+
+    def __init__(self, tracer: Tracer, watch: Watch, result: Any, backend: str, objects: list[Any]) -> None:
+        self.tracer, self.watch, self.keep = tracer, watch, objects
+        outputs: list[Tensor] = []
+        leaves: list[Any] = []
+        self.structure = tree.flatten(result, leaves)
+        seen: dict[int, int] = {}
+        self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
+        # Write-backs and gradients follow the results.
+        self.writes: list[tuple[int, Input]] = []
+        for source in tracer.written():
+            _check_writable(source, tracer.inputs)
+            self.writes.append((len(outputs), source))
+            outputs.append(source.shadow)
+        self.grads: list[tuple[Input, int | None]] = []
+        for source, grad in tracer.grads():
+            self.grads.append((source, None if grad is None else len(outputs)))
+            if grad is not None:
+                outputs.append(grad)
+        self.inputs = list(tracer.inputs)
+        position = {id(i): k for k, i in enumerate(self.inputs)}
+        self.program = Program(
+            tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
+            {k: position[id(i)] for k, i in self.writes},
+        )  # fmt: skip
+        self.held = [
+            (i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"
+        ]
+        self.special = list(tracer.special.items())
+        self.grad_guards = [(i, none) for i, none in tracer.grad_guards]
+        written = {position[id(i)] for _, i in self.writes}
+        recorded = [k for k in self.program.differentiable() if k < len(outputs) - len(self.grads)]
+        # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
+        self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        self.calls = 0
+        self.first_ms = 0.0
+        self.steady_ms: list[float] = []
+
+    def _result(self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int]) -> Result:
+        if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
+            return Result("value", -1, leaf)
+        if not isinstance(leaf, Tensor):
+            return Result("value", -1, leaf)
+        t = tracer.lift(leaf) if type(leaf) is tracer.cls or id(leaf) in tracer.shadows else leaf
+        if type(t) is not tracer.cls:
+            return Result("value", -1, t)  # a tensor from outside that the program only hands on
+        for k, source in enumerate(tracer.inputs):
+            if source.shadow is t and source.real is not None:
+                return Result("input", k)
+        if id(t) not in seen:
+            seen[id(t)] = len(outputs)
+            outputs.append(t)
+        return Result("float" if t._array.aval.weak else "output", seen[id(t)])
+
+    # -- guards
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether the compiled program is right for this call (the signature has been compared already)."""
+        for index, value in self.special:
+            if not same_float(leaves[index], value):
+                return False
+        for t, array, wants, recorded in self.held:
+            if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
+                return False
+            node = t._node
+            if (node is not None) is not wants or (wants and (type(node) is list) is not recorded):
+                return False
+        for source, none in self.grad_guards:
+            if (self._grad(source, leaves) is None) is not none:
+                return False
+        for source in self.inputs:
+            if source.kind == "grad" and source.owner is not None:
+                grad = self._grad(source.owner, leaves)
+                if grad is None or grad.shape != source.node.shape or grad.dtype is not source.node.dtype:
+                    return False
+        return self.watch.holds()
+
+    def _grad(self, source: Input, leaves: Sequence[Any]) -> Tensor | None:
+        node = self._real(source, leaves)._node
+        return None if node is None or type(node) is list else node.grad
+
+    def _real(self, source: Input, leaves: Sequence[Any]) -> Any:
+        if source.kind == "argument":
+            return leaves[source.index]
+        if source.kind == "grad" and source.owner is not None:
+            return self._grad(source.owner, leaves)
+        return source.real
+
+    # -- the call
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        start = time.perf_counter()
+        reals = [self._real(source, leaves) for source in self.inputs]
+        arrays = [_array(r) for r in reals]
+        given = arrays.copy()
+        for k, a in enumerate(arrays):
+            arrays[k] = dense(a)
+        kept: list[Any] = list(reals)
+        recording = not grad_is_off() and any(
+            leaf is not None and isinstance(r, Tensor) and r._node is not None
+            for leaf, r in zip(self.program.leaves, reals, strict=True)
+        )
+        if recording:
+            for k in self.copies:
+                copy = wrap(arrays[k].copy())
+                copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
+                kept[k] = copy
+        outputs = self.program.executable(arrays)
+        fresh: dict[int, Tensor] = {}
+        for k, source in self.writes:
+            i = self.program.donate[k]
+            if given[i] is not arrays[i]:
+                np.copyto(given[i], arrays[i])
+            if isinstance(reals[i], Tensor):
+                aliasing.stamp(reals[i])
+        for result in self.results:
+            if result.kind == "output" and result.index not in fresh:
+                fresh[result.index] = wrap(outputs[result.index])
+        for source, index in self.grads:
+            self._real(source, leaves)._node.grad = None if index is None else wrap(outputs[index])
+        if recording or self._makes_leaves():
+            self._record(kept, fresh, reals)
+        value = tree.unflatten(self.structure, [self._value(r, fresh, outputs, reals) for r in self.results])
+        self._time(start)
+        return value
+
+    def _makes_leaves(self) -> bool:
+        return any(o._node is not None for o in self.program.outputs)
+
+    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
+        results = dict(fresh)
+        for k, source in self.writes:
+            real = reals[self.program.donate[k]]
+            node = self.program.outputs[k]._node
+            if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
+                results[k] = real  # an update in place that is part of the history
+        self.program.record(kept, results)
+
+    def _value(self, r: Result, fresh: dict[int, Tensor], outputs: Sequence[np.ndarray], reals: list[Any]) -> Any:
+        if r.kind == "output":
+            return fresh[r.index]
+        if r.kind == "float":
+            return outputs[r.index].item()
+        return reals[r.index] if r.kind == "input" else r.value
+
+    def _time(self, start: float) -> None:
+        self.calls += 1
+        elapsed = (time.perf_counter() - start) * 1e3
+        if self.calls == 1:
+            self.first_ms = elapsed
+        elif self.calls < 64:
+            self.steady_ms.append(elapsed)
+
+
+def _array(real: Any) -> np.ndarray:
+    if isinstance(real, Tensor):
+        return real._array
+    return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
+
+
+def _check_writable(source: Input, inputs: Sequence[Input]) -> None:
+    """An update in place must reach its memory, and no other input may show it half done."""
+    array = _array(source.real)
+    if not array.flags.writeable:
+        raise TraceError(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
+    for other in inputs:
+        if other is source or other.real is None:
+            continue
+        if np.may_share_memory(array, _array(other.real)) and np.shares_memory(array, _array(other.real), max_work=10000):
+            raise TraceError(
+                f"in-place update of {source.node.name}, which shares memory with {other.node.name}: a compiled program "
+                "cannot see the one through the other; pass only one of them, or clone() one"
+            )
+
+
+def capture(
+    fn: Any, name: str, backend: str, structure: tree.Structure, leaves: Sequence[Any], objects: list[Any]
+) -> Entry:
+    """Trace `fn` on shadows of the arguments."""
+    watch = Watch(fn, objects)
+    tracer = Tracer(name)
+    shadows = []
+    for k, leaf in enumerate(leaves):
+        label = f"arg{k}"
+        if isinstance(leaf, Tensor):
+            shadows.append(tracer.argument(k, leaf, leaf, label))
+        elif isinstance(leaf, _ndarray):
+            shadows.append(tracer.argument(k, leaf, adopt(leaf), label))
+        elif isinstance(leaf, float):
+            shadows.append(tracer.argument(k, float(leaf), None, label))
+        else:
+            shadows.append(leaf)
+    args, kwargs = tree.unflatten(structure, shadows)
+    with tracer.active():
+        result = fn(*args, **kwargs)
+        entry = Entry(tracer, watch, result, backend, objects)
+    changed = watch.drop_changed()
+    if changed:
+        warnings.warn(
+            f"{name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not repeat that; "
+            "keep such values in tensors, or do it outside of the traced function",
+            TraceWarning, stacklevel=4,
+        )  # fmt: skip
+    return entry

@@ -1,0 +1,214 @@
+"""`trace`: the decorator, and the callable it makes."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph.text import print_graph
+
+from .. import tree
+from ..context import current_interpreter, grad_is_off
+from ..tensor import Tensor, leaked
+from .capture import Traced
+from .entry import Entry, capture
+
+_ndarray = np.ndarray
+_STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
+BACKENDS = ("llvm", "interpret")
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept (`entries`)."""
+
+    compiles: int
+    hits: int
+    entries: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call."""
+
+    trace_ms: float
+    passes_ms: float
+    codegen_ms: float
+    first_ms: float
+    steady_ms: float
+    kernels: int
+    bytes: int
+
+
+class TracedFunction:
+    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
+
+    def __init__(self, fn: Callable[..., Any], backend: str = "llvm") -> None:
+        if backend not in BACKENDS:
+            raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        if not callable(fn):
+            raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
+        functools.update_wrapper(self, fn)
+        self._fn, self._backend = fn, backend
+        self._name = getattr(fn, "__name__", type(fn).__name__)
+        self._entries: dict[Any, list[Entry]] = {}
+        self._last: Entry | None = None
+        self._lock = threading.RLock()
+        self._compiles = self._hits = 0
+        self._trace_ms = 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current_interpreter() is not None:
+            return self._fn(*args, **kwargs)  # a traced function inside another is part of it
+        leaves: list[Any] = []
+        structure = tree.flatten((args, kwargs), leaves)
+        key, objects = _signature(structure, leaves)
+        for entry in self._entries.get(key, ()):
+            if entry.holds(leaves):
+                self._hits += 1
+                self._last = entry
+                return entry.run(leaves)
+        return self._compile(key, structure, leaves, objects).run(leaves)
+
+    def _compile(self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]) -> Entry:
+        with self._lock:
+            for entry in self._entries.get(key, ()):  # another thread may have been faster
+                if entry.holds(leaves):
+                    return entry
+            start = time.perf_counter()
+            entry = capture(self._fn, self._name, self._backend, structure, leaves, objects)
+            self._trace_ms = (time.perf_counter() - start) * 1e3
+            _ = entry.program.executable  # an error of the compiler leaves no entry behind
+            self._entries.setdefault(key, []).insert(0, entry)
+            self._compiles += 1
+            self._last = entry
+            return entry
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else types.MethodType(self, obj)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else (TracedFunction, (self._fn, self._backend))
+
+    def __repr__(self) -> str:
+        info = self.cache_info()
+        return f"<traced {self._name}: {info.entries} compiled signatures, {info.hits} hits>"
+
+    # -- what there is to see
+
+    def cache_info(self) -> CacheInfo:
+        """How often calls compiled and how often they did not."""
+        return CacheInfo(self._compiles, self._hits, sum(map(len, self._entries.values())))
+
+    def clear(self) -> None:
+        """Forget every compiled signature (and the tensors they hold)."""
+        with self._lock:
+            self._entries.clear()
+            self._last = None
+
+    def _shown(self) -> Entry:
+        if self._last is None:
+            raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
+        return self._last
+
+    @property
+    def ir(self) -> str:
+        """Text of the captured graph of the last call."""
+        return print_graph(self._shown().program.graph)
+
+    @property
+    def llvm(self) -> str:
+        """LLVM IR of the last call's program."""
+        return self._shown().program.executable.llvm
+
+    @property
+    def stats(self) -> Stats:
+        """Times, kernels and bytes of the last call's program."""
+        entry = self._shown()
+        found = entry.program.executable.stats
+        ms = getattr(found, "milliseconds", {})
+        compile_ms = entry.program.compile_ms
+        passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
+        return Stats(
+            self._trace_ms, passes, compile_ms - passes, entry.first_ms,
+            statistics.median(entry.steady_ms) if entry.steady_ms else entry.first_ms,
+            getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
+        )  # fmt: skip
+
+
+def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
+    """What must be equal for a compiled program to fit, and the objects that count by identity."""
+    specs: list[Any] = []
+    objects: list[Any] = []
+    tensors: dict[int, int] = {}
+    alias: list[tuple[int, int]] = []
+    for k, leaf in enumerate(leaves):
+        kind = type(leaf)
+        if kind is Tensor:
+            array, node = leaf._array, leaf._node
+            specs.append((array.shape, array.dtype, 0 if node is None else 2 if type(node) is list else 1))
+            first = tensors.setdefault(id(leaf), k)
+            if first != k:
+                alias.append((first, k))
+        elif kind is float:
+            specs.append(float)
+        elif kind is _ndarray:
+            specs.append((_ndarray, leaf.shape, leaf.dtype))
+            first = tensors.setdefault(id(leaf), k)
+            if first != k:
+                alias.append((first, k))
+        elif kind in _STATIC:
+            specs.append((kind, leaf) if kind is not slice else (kind, leaf.start, leaf.stop, leaf.step))
+        elif isinstance(leaf, np.floating):
+            leaves[k] = float(leaf)
+            specs.append(float)
+        elif isinstance(leaf, Traced):
+            raise leaked(leaf)
+        elif isinstance(leaf, np.generic):
+            leaves[k] = leaf.item()
+            specs.append((type(leaves[k]), leaves[k]))
+        else:
+            specs.append((object, id(leaf)))
+            objects.append(leaf)
+    return (structure, tuple(specs), tuple(alias), grad_is_off(), dtypes.default_float()), objects
+
+
+@overload
+def trace(fn: Callable[..., Any], *, backend: str = ...) -> Any: ...
+@overload
+def trace(fn: None = None, *, backend: str = ...) -> Callable[[Callable[..., Any]], Any]: ...
+def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm") -> Any:
+    """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
+
+    Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in other ways
+    (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random numbers are as in eager
+    code. A new shape, dtype or Python value is compiled anew; a float argument is not. `backend="interpret"` runs the graph
+    without the compiler. A module is returned itself, with its `forward` traced.
+
+    >>> import hybridml as hm
+    >>> @hm.trace
+    ... def f(x):
+    ...     return x * 2 + 1
+    >>> f(hm.tensor([1.0, 2.0])).tolist()
+    [3.0, 5.0]
+    """
+    if fn is None:
+        return functools.partial(trace, backend=backend)
+    if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
+        object.__setattr__(fn, "forward", TracedFunction(getattr(fn, "forward"), backend))
+        return fn
+    return TracedFunction(fn, backend)

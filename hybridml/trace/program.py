@@ -1,0 +1,201 @@
+"""A captured graph as a differentiable function of arrays: run it, record it on the eager tape, derive its gradient.
+
+The gradient of a program is another program: the history that was recorded while the function was traced is walked back
+*inside the same trace*, so it follows exactly what an eager backward would do (custom functions, `detach`, `no_grad`,
+hooks), and it is itself recorded: gradients of gradients are made the same way. It computes what it needs of the forward
+pass again, together with the gradient, in one graph.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import GradientError, HybridmlError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.text import print_graph
+
+from ..autograd import part
+from ..context import clock, enable_grad, grad_is_off
+from ..tape import KEPT, Leaf, Node, run, stale
+from ..tensor import Tensor, wrap
+from .capture import Input, Tracer
+
+_ndarray = np.ndarray
+
+
+class Interpreted:
+    """The executable without a compiler: every node by its `eager` column. Same protocol, same donation."""
+
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int]) -> None:
+        self.graph, self.donate = graph, donate
+        self.ir, self.llvm = print_graph(graph), ""
+        self.stats: Any = None
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        outputs = interpret(self.graph, arrays)
+        owned: set[int] = set()
+        for k, out in enumerate(outputs):
+            if k not in self.donate and (out.base is not None or not out.flags.writeable or id(out) in owned):
+                outputs[k] = out.copy()
+            elif k not in self.donate and any(out is a for a in arrays):
+                outputs[k] = out.copy()
+            owned.add(id(outputs[k]))
+        held = {k: np.array(outputs[k]) for k in self.donate}
+        for k, i in self.donate.items():
+            np.copyto(arrays[i], held[k])
+            outputs[k] = arrays[i]
+        return outputs
+
+
+def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str) -> Any:
+    """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs."""
+    if backend == "interpret":
+        return Interpreted(graph, donate)
+    from hybridml_compiler.pipeline import compile
+
+    return compile(graph, dict(donate), graph.name)
+
+
+@dataclass(eq=False)
+class Program:
+    """Graph inputs (with the leaf of each that wants a gradient) and traced outputs (with their traced history)."""
+
+    tracer: Tracer
+    nodes: list[ir.Node]
+    leaves: list[Leaf | None]
+    outputs: list[Tensor]
+    backend: str
+    name: str
+    donate: dict[int, int] = field(default_factory=dict)
+    compile_ms: float = 0.0
+    _executable: Any = None
+    _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> ir.Graph:
+        return ir.Graph(tuple(self.nodes), tuple(o._array for o in self.outputs), self.name)
+
+    @property
+    def executable(self) -> Any:
+        if self._executable is None:
+            start = time.perf_counter()
+            self._executable = compile_graph(self.graph, self.donate, self.backend)
+            self.compile_ms = (time.perf_counter() - start) * 1e3
+        return self._executable
+
+    def differentiable(self) -> tuple[int, ...]:
+        """Positions of the outputs that have a traced history."""
+        return tuple(k for k, o in enumerate(self.outputs) if type(o._node) is list and len(o._node) > KEPT)
+
+    def vjp(self, mask: tuple[int, ...]) -> Backward:
+        """The program from inputs and cotangents of the outputs in `mask` to cotangents of the inputs."""
+        found = self._vjps.get(mask)
+        if found is None:
+            found = self._vjps[mask] = self._make_vjp(mask)
+        return found
+
+    def _make_vjp(self, mask: tuple[int, ...]) -> Backward:
+        tracer = self.tracer
+        known = len(tracer.inputs)
+        cotangents = []
+        with tracer.active(), enable_grad():
+            for k in mask:
+                o = self.outputs[k]
+                g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype), f"g{k}"))
+                g._node = Leaf(o.shape, o.dtype)
+                cotangents.append(g)
+            seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
+            positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
+            found = run(seeds, retain=True, create=True, wanted=positions)
+        wanted = sorted(positions[key] for key in found)
+        outputs = [found[id(self.leaves[k])][1] for k in wanted]
+        reached = set(ir.topological([o._array for o in outputs]))
+        used = [k for k, node in enumerate(self.nodes) if node in reached]
+        mine = {node for node in self.nodes}
+        held = [i for i in tracer.inputs if i.node in reached and i.node not in mine]
+        assert all(i.kind in ("held", "array") or k >= known for k, i in enumerate(held)), held
+        program = Program(
+            tracer,
+            [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
+            [*(self.leaves[k] for k in used), *(None for _ in held), *(g._node for g in cotangents)],
+            outputs, self.backend, f"{self.name}_vjp",
+        )  # fmt: skip
+        return Backward(program, used, held, wanted)
+
+    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor]) -> None:
+        """Give the results of an eager call of this program their history."""
+        if grad_is_off():
+            return
+        wanting = [
+            k for k, leaf in enumerate(self.leaves)
+            if leaf is not None and isinstance(tensors[k], Tensor) and tensors[k]._node is not None
+        ]  # fmt: skip
+        joint: Node | None = None
+        for k, t in results.items():
+            node = self.outputs[k]._node
+            if node is None:
+                continue
+            if type(node) is not list:
+                t.requires_grad_()  # a leaf that the program itself has made
+            elif len(node) == KEPT:
+                t._node = [clock(), None, t.shape]  # an inner backward has freed its history
+            elif wanting:
+                if joint is None:
+                    joint = self._joint(tensors, wanting)
+                t._node = part(joint, k, t.shape)
+
+    def _joint(self, tensors: Sequence[Any], wanting: list[int]) -> Node:
+        needed = set(self.needed())
+        kept = [t if k in needed else None for k, t in enumerate(tensors)]
+        return [clock(), _pull_program, None, *(tensors[k]._node for k in wanting), self, wanting, kept]
+
+    def needed(self) -> list[int]:
+        """Inputs whose values a backward of this program reads."""
+        try:
+            return self.vjp(self.differentiable()).used
+        except HybridmlError:  # it will be raised again, and meant, when a backward comes
+            return []
+
+    def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """Run on tensors (or arrays), recording where they want gradients."""
+        arrays = [dense(t._array if isinstance(t, Tensor) else t) for t in tensors]
+        results = [wrap(a) for a in self.executable(arrays)]
+        self.record(tensors, dict(enumerate(results)))
+        return results
+
+
+@dataclass(eq=False)
+class Backward:
+    """The gradient of a program: which inputs it reads, and which inputs its outputs are the cotangents of."""
+
+    program: Program
+    used: list[int]
+    held: list[Input]
+    wanted: list[int]
+
+
+def dense(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    program, wanting, kept = node[-3:]
+    mask = tuple(sorted(bundle))
+    backward = program.vjp(mask)
+    for k in backward.used:
+        t = kept[k]
+        if t is None:
+            raise GradientError(f"{program.name}: the gradient needs input {k}, which the call did not keep")
+        if isinstance(t, Tensor) and t._version:
+            stale(program.name, f"input {program.nodes[k].name}", t._version, node[0])
+    tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
+    gradients = backward.program.apply(tensors)
+    at = {k: g for k, g in zip(backward.wanted, gradients, strict=True)}
+    return [(parent, at[k]) for parent, k in zip(node[KEPT:-3], wanting, strict=True) if k in at]
