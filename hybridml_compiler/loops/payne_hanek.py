@@ -48,9 +48,10 @@ def _words(form: Format) -> tuple[int, ...]:
 
 
 def payne_hanek(x: Value, *, quarter: bool = False, period: int = 1) -> tuple[Value, Value, Value]:
-    """(r, low, n) with x = n p + r + low, |r| <= p/2, p = pi / period (1 or 2), and n modulo 2 period; `quarter` adds pi/2 to x.
+    """(r, low, n) with x = n p + r + low, |r| <= p/2, p = pi / period (1 or 2), and n modulo 2 period.
 
-    For x >= 2^17 (float32) or 2^24 (float64); r is nan for inf and nan, and unspecified for the smaller x."""
+    `quarter` adds pi/2 to x. For x >= 2^17 (float32) or 2^24 (float64); r is nan for inf and nan, and
+    unspecified for the smaller x."""
     form, low32 = x.format, 0xFFFFFFFF
     bits = x.bits().cast(uint64)
     exponent, words = (bits >> form.mantissa) & (2 * form.bias + 1), _words(form)

@@ -210,9 +210,11 @@ class NumpyBuilder:
     def mod(self, a: Array, b: Array) -> Array:
         return np.mod(a, b)
 
+    @_quiet
     def minimum(self, a: Array, b: Array) -> Array:
         return np.where((a < b) | (a != a), a, b)
 
+    @_quiet
     def maximum(self, a: Array, b: Array) -> Array:
         return np.where((a > b) | (a != a), a, b)
 
@@ -220,36 +222,46 @@ class NumpyBuilder:
     def sqrt(self, a: Array) -> Array:
         return np.sqrt(a)
 
+    @_quiet
     def floor(self, a: Array) -> Array:
         return np.floor(a)
 
+    @_quiet
     def ceil(self, a: Array) -> Array:
         return np.ceil(a)
 
+    @_quiet
     def trunc(self, a: Array) -> Array:
         return np.trunc(a)
 
+    @_quiet
     def rint(self, a: Array) -> Array:
         return np.rint(a)
 
     def copysign(self, a: Array, b: Array) -> Array:
         return np.copysign(a, b)
 
+    @_quiet
     def eq(self, a: Array, b: Array) -> Array:
         return np.equal(a, b)
 
+    @_quiet
     def ne(self, a: Array, b: Array) -> Array:
         return np.not_equal(a, b)
 
+    @_quiet
     def lt(self, a: Array, b: Array) -> Array:
         return np.less(a, b)
 
+    @_quiet
     def le(self, a: Array, b: Array) -> Array:
         return np.less_equal(a, b)
 
+    @_quiet
     def gt(self, a: Array, b: Array) -> Array:
         return np.greater(a, b)
 
+    @_quiet
     def ge(self, a: Array, b: Array) -> Array:
         return np.greater_equal(a, b)
 

@@ -12,9 +12,10 @@ from typing import Any
 from .notation import Value
 from .scalar import Builder
 from .transcendental_arc import acos, asin, atan, atan2
-from .transcendental_erf import erf
+from .transcendental_erf import erf, erfc
 from .transcendental_exp import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
 from .transcendental_log import acosh, asinh, atanh, log, log1p, log2, log10
+from .transcendental_pow import hypot, pow, rsqrt
 from .transcendental_trig import cos, sin, tan
 
 
@@ -28,6 +29,32 @@ def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
 
 TABLE: dict[str, Callable[..., Any]] = {
     formula.__name__: _over_builder(formula)
-    for formula in (exp, exp2, expm1, sigmoid, sinh, cosh, tanh, log, log2, log10, log1p, asinh, acosh, atanh,
-                    sin, cos, tan, asin, acos, atan, atan2, erf)
+    for formula in (
+        exp,
+        exp2,
+        expm1,
+        sigmoid,
+        sinh,
+        cosh,
+        tanh,
+        log,
+        log2,
+        log10,
+        log1p,
+        asinh,
+        acosh,
+        atanh,
+        sin,
+        cos,
+        tan,
+        asin,
+        acos,
+        atan,
+        atan2,
+        erf,
+        erfc,
+        pow,
+        hypot,
+        rsqrt,
+    )
 }

@@ -1,7 +1,7 @@
 """asin, acos, atan, atan2 over the scalar instruction set.
 
-Method: odd polynomials on [0, 1/2] (asin) and [0, 1] (atan), and the identities asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2))
-and atan(x) = pi/2 - atan(1/x) beyond, with pi/2 as a sum of two floats.
+Method: odd polynomials on [0, 1/2] (asin) and [0, 1] (atan), and beyond them the identities asin(x) = pi/2 -
+2 asin(sqrt((1 - x) / 2)) and atan(x) = pi/2 - atan(1/x), with pi/2 as a sum of two floats. Coefficients: our own fits.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Method (Cody and Waite 1980; Muller, "Elementary Functions", 2016): x = n ln2 + r with |r| <= ln2/2, e^x = 2^n e^r.
 Adding `Format.magic` rounds n and leaves it in the low bits, so no conversion to integer is needed. 2^n is applied in
-two steps, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits, rounded
-one by one with the rest refitted.
+two steps, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits,
+rounded one by one with the rest refitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LN2 = {
     float64: (0.6931471805599453, 2.3190468138462996e-17),
 }
 # e^r = 1 + r + r^2 q(r) on |r| <= ln2/2: relative error 2^-28.2 and 2^-57.7
-_EXP = {
+EXP = {
     float32: (1.0, 1.0, 0.4999999403953552, 0.16666515171527863, 0.04166807979345322, 0.008369365707039833,
               0.0013841380132362247),
     float64: (1.0, 1.0, 0.5000000000000011, 0.16666666666666302, 0.041666666666524056, 0.008333333333570486,
@@ -40,7 +40,7 @@ _EXP2 = {
 _EXPM1 = {
     float32: (0.4999999701976776, 0.16666537523269653, 0.041667740792036057, 0.008367318660020828,
               0.0013837878359481692),
-    float64: _EXP[float64][2:],
+    float64: EXP[float64][2:],
 }  # fmt: skip
 # Below and above, e^x is 0 and inf; in between n fits the two-step scaling. The same for 2^x.
 _EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
@@ -78,7 +78,7 @@ def exp(x: Value) -> Value:
     """e^x. float32: degree 6, 18 instructions; float64: degree 11."""
     low, high = _EXP_RANGE[x.dtype]
     _, r, shifted = reduce(at_most(at_least(x, low), high), 2 * x.format.bias)
-    return scale(polynomial(r, _EXP[x.dtype]), shifted)
+    return scale(polynomial(r, EXP[x.dtype]), shifted)
 
 
 def exp2(x: Value) -> Value:
@@ -109,7 +109,7 @@ def sigmoid(x: Value) -> Value:
     form, c = x.format, 2.0 ** -(x.format.bias // 2)
     x = at_most(at_least(x, _EXP_RANGE[x.dtype][0]), {float32: 18.0, float64: 40.0}[x.dtype])
     _, r, shifted = reduce(-x, form.bias - form.bias // 2)
-    t = fma(r * r, polynomial(r, _EXP[x.dtype][2:]), r)
+    t = fma(r * r, polynomial(r, EXP[x.dtype][2:]), r)
     power = power_of_two(shifted, x.dtype)
     whole, lost = fast_two_sum(power, power.lift(c))
     return c / (fma(power, t, lost) + whole)
@@ -135,7 +135,7 @@ def _half_exp(a: Value) -> Value:
     """e^a / 2 for a >= 0, finite as long as sinh and cosh are."""
     high = {float32: 90.0, float64: 711.0}[a.dtype]
     _, r, shifted = reduce(at_most(a, high), 2 * a.format.bias - 1)
-    return scale(polynomial(r, _EXP[a.dtype]), shifted)
+    return scale(polynomial(r, EXP[a.dtype]), shifted)
 
 
 def sinh(x: Value) -> Value:

@@ -1,9 +1,9 @@
 """sin, cos, tan over the scalar instruction set.
 
-Method: for sin and cos x = n pi + r with |r| <= pi/2, so that one odd polynomial serves both and the sign is the parity of
-n; for tan x = n pi/2 + r. pi is a sum of three floats (Cody and Waite 1980): the
-first fused step is exact, because x - n p1 is a multiple of the last place of p1. From `_LIMIT` on the fraction of x / pi
-is computed with integers (Payne and Hanek 1983).
+Method: for sin and cos x = n pi + r with |r| <= pi/2, so that one odd polynomial serves both and the sign is the parity
+of n; for tan x = n pi/2 + r. pi is a sum of three floats (Cody and Waite 1980), of which the first fused step is exact,
+because x - n p1 is a multiple of the last place of p1. From `_LIMIT` on the fraction of x / pi is computed with
+integers (`payne_hanek`). Coefficients: our own fits.
 """
 
 from __future__ import annotations
