@@ -1,0 +1,127 @@
+"""One candidate in a process of its own, driven by its parent line by line: thread pools and BLAS copies stay apart.
+
+Each line of standard input is a JSON object and is answered by one. `{"load": name, "results": path}` makes a workload
+ready, calls it a few times, writes the results and answers the time of the first call; `{"seconds": s}` times calls for
+about that long and answers `{"samples": [seconds a call, ...]}`; `{"import": true}` imports the library and answers how
+long that took.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+CHECKED_CALLS = 4  # a training step is right when the losses after it are
+BLOCK = 200e-6  # shorter calls are timed in blocks: reading the clock twice costs 0.1 us
+
+
+class Candidate(NamedTuple):
+    """A library in one style: the module that holds its workloads, what it imports, and the style's name there."""
+
+    module: str
+    library: str
+    style: str
+
+
+# fmt: off
+CANDIDATES: dict[str, Candidate] = {
+    "hybridml eager":  Candidate("ours", "hybridml", "eager"),
+    "hybridml traced": Candidate("ours", "hybridml", "traced"),
+    "torch":           Candidate("with_torch", "torch", "eager"),
+    "torch.compile":   Candidate("with_torch", "torch", "compile"),
+    "jax":             Candidate("with_jax", "jax", "jit"),
+}
+# fmt: on
+LATE = ("llvmlite", "numba", "networkx")  # what `import hybridml` must not load
+
+
+def limit_cpus(count: int) -> None:
+    """Every pool that sizes itself by the CPUs of the process gets the same number."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def sample(call: Callable[[], object], seconds: float) -> list[float]:
+    """Seconds a call, of blocks of calls, for about `seconds`; at least one block."""
+    clock = time.perf_counter
+    start = clock()
+    call()
+    count = max(1, round(BLOCK / max(clock() - start, 1e-9)))
+    samples: list[float] = []
+    gc.collect()
+    gc.disable()
+    try:
+        deadline = clock() + seconds
+        while not samples or clock() < deadline:
+            start = clock()
+            for _ in range(count):
+                call()
+            samples.append((clock() - start) / count)
+    finally:
+        gc.enable()
+    return samples
+
+
+def timed_import(library: str) -> dict[str, Any]:
+    start = time.perf_counter()
+    importlib.import_module(library)
+    return {"samples": [time.perf_counter() - start], "loaded": [name for name in LATE if name in sys.modules]}
+
+
+class Worker:
+    def __init__(self, name: str, threads: int) -> None:
+        self.candidate = CANDIDATES[name]
+        self.threads = threads
+        self.case: Any = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "import" in request:
+            return timed_import(self.candidate.library)
+        if "load" in request:
+            return self.load(request["load"], request["results"])
+        return {"samples": sample(self.case.call, request["seconds"])}
+
+    def load(self, name: str, path: str) -> dict[str, Any]:
+        """The results of all calls are arrays 0, 1, ... of an npz file, in order."""
+        import numpy as np
+
+        from .workloads import WORKLOADS
+
+        self.case = None
+        library = importlib.import_module(f".{self.candidate.module}", __package__)
+        library.set_threads(self.threads)
+        case = getattr(library, name)(WORKLOADS[name].arrays(), self.candidate.style)
+        results = []
+        seconds = []
+        for _ in range(CHECKED_CALLS):
+            start = time.perf_counter()
+            case.call()
+            seconds.append(time.perf_counter() - start)
+            results += [array.copy() for array in case.read()]
+        np.savez(path, *results)
+        self.case = case
+        return {"samples": seconds[:1]}
+
+
+def main() -> None:
+    name, threads = sys.argv[1], int(sys.argv[2])
+    limit_cpus(threads)
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not look like an answer
+    worker = Worker(name, threads)
+    for line in sys.stdin:
+        try:
+            reply = worker.answer(json.loads(line))
+        except Exception as error:  # reported by the parent, which goes on with the other candidates
+            reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+        print(json.dumps(reply), file=replies)
+
+
+if __name__ == "__main__":
+    main()
