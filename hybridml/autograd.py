@@ -13,7 +13,7 @@ from numpy import ndarray
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad
+from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad, switches
 from .dispatch import constant
 from .tape import KEPT, Handle, Hooked, Leaf, Node, own, run, run_hooks, stale
 from .tensor import Tensor, method
@@ -174,8 +174,10 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             raise DTypeError(f"requires_grad_: only float tensors have gradients, got {t.dtype.name}")
         if t._node is None:
             t._node = Leaf(t.shape, t.dtype)
-    else:
+            switches.value += 1
+    elif t._node is not None:
         t._node = None
+        switches.value += 1
     return self
 
 

@@ -5,6 +5,7 @@ Context variables and not globals: threads and async tasks must not see each oth
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar, Token
@@ -36,6 +37,9 @@ grad_is_off = _no_grad.get
 # One clock for tape nodes and in-place writes: newest first is a topological order, and a kept value is stale when its
 # last write is younger than the node that kept it.
 clock: Callable[[], int] = count(1).__next__
+
+# Moves when `requires_grad` of a tensor is switched: compiled calls then look at their captured tensors again.
+switches = ctypes.c_int64(0)
 
 
 def enter_context() -> None:

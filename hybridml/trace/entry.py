@@ -47,12 +47,13 @@ class Entry:
         self.structure = tree.flatten(result, leaves)
         seen: dict[int, int] = {}
         self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
-        # Write-backs and gradients follow the results.
+        self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
         for source in tracer.written():
             _check_writable(source, tracer.inputs)
             self.writes.append((len(outputs), source))
             outputs.append(source.shadow)
+        self.n_own = len(outputs)  # results and write-backs: what can have a history
         self.grads: list[tuple[Input, int | None]] = []
         for source, grad in tracer.grads():
             self.grads.append((source, None if grad is None else len(outputs)))
@@ -70,9 +71,10 @@ class Entry:
         self.special = list(tracer.special.items())
         self.grad_guards = [(i, none) for i, none in tracer.grad_guards]
         written = {position[id(i)] for _, i in self.writes}
-        recorded = [k for k in self.program.differentiable() if k < len(outputs) - len(self.grads)]
+        recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
         self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        self.fast: Any = None  # set by `fast.build` at the second call
         self.calls = 0
         self.first_ms = 0.0
         self.steady_ms: list[float] = []

@@ -23,6 +23,7 @@ from ..context import current_interpreter, grad_is_off
 from ..tensor import Tensor, leaked
 from .capture import Traced
 from .entry import Entry, capture
+from .fast import MISS, Fast, build
 
 _ndarray = np.ndarray
 _STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
@@ -64,6 +65,7 @@ class TracedFunction:
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Entry | None = None
+        self._fast: Fast | None = None  # of the entry that a call with plain arguments used last
         self._lock = threading.RLock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
@@ -71,6 +73,15 @@ class TracedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current_interpreter() is not None:
             return self._fn(*args, **kwargs)  # a traced function inside another is part of it
+        fast = self._fast
+        if fast is not None and not kwargs and fast.holds():
+            out = fast.call(args)
+            if out is not MISS:
+                self._hits += 1
+                return out
+        return self._general(args, kwargs)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves: list[Any] = []
         structure = tree.flatten((args, kwargs), leaves)
         key, objects = _signature(structure, leaves)
@@ -78,7 +89,18 @@ class TracedFunction:
             if entry.holds(leaves):
                 self._hits += 1
                 self._last = entry
-                return entry.run(leaves)
+                if entry.fast is None and entry.calls == 1:
+                    entry.fast = build(entry, leaves)
+                    if entry.fast is not None:
+                        entry.fast.flat = not kwargs and len(leaves) == len(args)
+                fast = entry.fast
+                if fast is None:
+                    return entry.run(leaves)
+                fast.refresh()
+                if fast.flat:
+                    self._fast = fast
+                out = fast.call(leaves)
+                return entry.run(leaves) if out is MISS else out
         return self._compile(key, structure, leaves, objects).run(leaves)
 
     def _compile(self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]) -> Entry:
@@ -118,7 +140,7 @@ class TracedFunction:
         """Forget every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
-            self._last = None
+            self._last = self._fast = None
 
     def _shown(self) -> Entry:
         if self._last is None:

@@ -15,3 +15,4 @@ epoch = ctypes.c_int64(0)
 def attributes_changed() -> None:
     """An attribute of a module or optimizer was assigned, deleted or switched (`training`, hooks, `requires_grad`)."""
     epoch.value += 1
+
