@@ -57,7 +57,8 @@ def save(
         raise TypeError(f"save: needs a dict or a Module, got {type(obj).__name__}")
     notes = {str(key): str(value) for key, value in (metadata or {}).items()}
     arrays: dict[str, np.ndarray] = {}
-    if all(isinstance(key, str) and isinstance(value, Tensor | np.ndarray) for key, value in tree.items()):
+    flat = all(isinstance(value, Tensor | np.ndarray) for value in tree.values())
+    if flat and {type(key) for key in tree} <= {str}:
         arrays = {key: _array(value) for key, value in tree.items()}
     else:
         notes[TREE] = json.dumps(_flatten(tree, "", arrays))

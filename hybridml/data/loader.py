@@ -41,7 +41,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         if any(len(sample) != len(first) for sample in batch):
             raise ArgumentError("default_collate: samples differ in their number of entries; pass a collate_fn")
         columns = [default_collate(column) for column in zip(*batch, strict=True)]
-        return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
+        kind: Any = type(first)
+        return kind(*columns) if hasattr(first, "_fields") else kind(columns)
     raise TypeError(f"default_collate: cannot batch samples of type {type(first).__name__}; pass a collate_fn")
 
 
