@@ -69,8 +69,9 @@ def backward(
     t = _lift(self)
     retain = create_graph if retain_graph is None else retain_graph
     found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
-    token = _no_grad.set(not create_graph)
+    outer = grad_is_off()
     try:  # nothing is stored before the walk is over: an error leaves every .grad as it was
+        _no_grad.set(not create_graph)
         new = []
         while found:
             leaf, g = found.popitem()[1]
@@ -83,7 +84,7 @@ def backward(
         for leaf, g in new:
             leaf.grad = g
     finally:
-        _no_grad.reset(token)
+        _no_grad.set(outer)
 
 
 def grad(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from itertools import count
 from typing import Any, Final
 
@@ -73,30 +73,43 @@ class set_grad_enabled:
     False
     """
 
-    __slots__ = ("_off", "_tokens")
+    __slots__ = ("_off", "_outer")
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise ArgumentError(f"set_grad_enabled: needs True or False, got {mode!r}")
         self._off = not mode
-        self._tokens: list[Token[bool]] = []
+        self._outer: list[bool] = []  # what to go back to, innermost last
 
     def __enter__(self) -> None:
-        self._tokens.append(_no_grad.set(self._off))
+        outer = grad_is_off()
+        self._outer.append(outer)
+        try:
+            _no_grad.set(self._off)
+        except BaseException:  # Ctrl-C arrives right after the call
+            _no_grad.set(outer)
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        _no_grad.reset(self._tokens.pop())
+        _no_grad.set(self._outer[-1])
+        self._outer.pop()
+
+    def __del__(self) -> None:
+        # Ctrl-C can strike on entry to `__exit__`, which then never runs: the mode ends with the object at the latest.
+        if self._outer:
+            _no_grad.set(self._outer[0])
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         off = self._off
 
         @functools.wraps(fn)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            token = _no_grad.set(off)
+            outer = grad_is_off()
             try:
+                _no_grad.set(off)
                 return fn(*args, **kwargs)
             finally:
-                _no_grad.reset(token)
+                _no_grad.set(outer)
 
         return wrapper
 

@@ -24,7 +24,7 @@ import numpy as np
 from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad
+from .context import _no_grad, grad_is_off
 from .tensor import Tensor
 
 Node = list[Any]
@@ -116,8 +116,9 @@ def run(
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
     push, pop, add = heapq.heappush, heapq.heappop, _add.fn
-    token = _no_grad.set(not create)
+    outer = grad_is_off()
     try:
+        _no_grad.set(not create)
         contributions: Any = seeds
         while True:
             for p, c in contributions:
@@ -157,7 +158,7 @@ def run(
             if not retain:
                 del node[KEPT:]
     finally:
-        _no_grad.reset(token)
+        _no_grad.set(outer)
 
 
 def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.ops.op import Op
 
-from ..context import current_interpreter, interpreter_var
+from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked
 
@@ -94,13 +93,14 @@ class Tracer:
         self.special: dict[int, float] = {}  # leaves whose float value the program has looked at
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        token = interpreter_var.set(self)
+    def run(self, fn: Callable[[], Any]) -> Any:
+        """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
+        outer = interpreter()
         try:
-            yield
+            interpreter_var.set(self)
+            return fn()
         finally:
-            interpreter_var.reset(token)
+            interpreter_var.set(outer)
 
     # -- values
 

@@ -234,9 +234,7 @@ def capture(
         else:
             shadows.append(leaf)
     args, kwargs = tree.unflatten(structure, shadows)
-    with tracer.active():
-        result = fn(*args, **kwargs)
-        entry = Entry(tracer, watch, result, backend, objects)
+    entry: Entry = tracer.run(lambda: Entry(tracer, watch, fn(*args, **kwargs), backend, objects))
     changed = watch.drop_changed()
     if changed:
         warnings.warn(

@@ -104,8 +104,6 @@ class Watch:
             container: Any = obj
         elif isinstance(obj, list | tuple):
             items, container = list(enumerate(obj)), obj
-            if isinstance(obj, list):
-                entries.append((obj, len, len(obj)))
         elif type(obj).__module__.split(".")[0] in _FOREIGN or not isinstance(getattr(obj, "__dict__", None), dict):
             return
         else:
@@ -113,6 +111,8 @@ class Watch:
             container = obj.__dict__
             items = list(container.items())
             entries = self.quiet if quiet else self.free
+        if not isinstance(obj, tuple):
+            entries.append((container, len, len(container)))
         self._seen.add(id(obj))
         self._keep.append(obj)
         for key, value in items:
@@ -148,15 +148,15 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _same(entry: Entry) -> bool:
     container, key, value = entry
-    if type(container) is dict or isinstance(container, dict):
+    if key is len:
+        return len(container) == value
+    if isinstance(container, dict):
         now = container.get(key, _MISSING)
     elif type(container) is types.CellType:
         try:
             now = container.cell_contents
         except ValueError:
             return False
-    elif key is len:
-        return len(container) == value
     else:
         if key >= len(container):
             return False
@@ -170,4 +170,4 @@ def _describe(entry: Entry) -> str:
     container, key, _ = entry
     if type(container) is types.CellType:
         return "a variable of the enclosing function"
-    return "the length of a list" if key is len else repr(key)
+    return "the size of a container" if key is len else repr(key)

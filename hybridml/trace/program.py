@@ -22,7 +22,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.text import print_graph
 
 from ..autograd import part
-from ..context import clock, enable_grad, grad_is_off
+from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
@@ -104,16 +104,15 @@ class Program:
     def _make_vjp(self, mask: tuple[int, ...]) -> Backward:
         tracer = self.tracer
         known = len(tracer.inputs)
+        positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
         cotangents = []
-        with tracer.active(), enable_grad():
-            for k in mask:
-                o = self.outputs[k]
-                g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype), f"g{k}"))
-                g._node = Leaf(o.shape, o.dtype)
-                cotangents.append(g)
-            seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
-            positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
-            found = run(seeds, retain=True, create=True, wanted=positions)
+        for k in mask:
+            o = self.outputs[k]
+            g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype), f"g{k}"))
+            g._node = Leaf(o.shape, o.dtype)
+            cotangents.append(g)
+        seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
+        found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
         wanted = sorted(positions[key] for key in found)
         outputs = [found[id(self.leaves[k])][1] for k in wanted]
         reached = set(ir.topological([o._array for o in outputs]))
