@@ -2,6 +2,8 @@
 
 Attributes are ordinary entries of the instance's ``__dict__``; ``_kinds`` remembers which of them are parameters,
 buffers and modules, and in which order they came. So reading ``self.weight`` costs what reading any attribute costs.
+``_kinds`` and ``_hooks`` are replaced, never changed: a traced function watches the entries that it has seen, and would
+not notice a new key in a dict.
 """
 
 from __future__ import annotations
@@ -45,21 +47,23 @@ class Module:
 
     training: bool
     _kinds: dict[str, Kind]
+    _hooks: dict[str, dict[RemovableHook, Callable[..., Any]]] | None
 
     if TYPE_CHECKING:  # what was assigned, of any kind
 
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_kinds", {})
         object.__setattr__(self, "training", True)
+        object.__setattr__(self, "_kinds", {})
+        object.__setattr__(self, "_hooks", None)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward method: define forward(self, ...)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        hooks = self.__dict__.get("_hooks")
-        if not hooks:
+        hooks = self._hooks
+        if hooks is None:
             return self.forward(*args, **kwargs)
         for hook in hooks["before"].values():
             changed = hook(self, args)
@@ -84,7 +88,7 @@ class Module:
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
-        self._kinds.pop(name, None)
+        self._set_kind(name, None)
         attributes_changed()
 
     def _register(self, name: str, value: Any) -> None:
@@ -95,20 +99,18 @@ class Module:
         known = kinds.get(name)
         if isinstance(value, Module):
             if known != "module":
-                kinds.pop(name, None)
-                kinds[name] = "module"
+                self._set_kind(name, "module")
         elif isinstance(value, Tensor):
             if is_parameter(value):
                 if known != "parameter":
-                    kinds.pop(name, None)
-                    kinds[name] = "parameter"
+                    self._set_kind(name, "parameter")
             elif known == "parameter":
                 raise TypeError(
                     f"{type(self).__name__}.{name} is a parameter and cannot become a plain tensor: assign "
                     f"nn.Parameter(value), write into it with `.copy_(value)` under no_grad, or `del` it first"
                 )
             elif known == "module":
-                del kinds[name]
+                self._set_kind(name, None)
         elif value is not None and known is not None:
             raise TypeError(
                 f"{type(self).__name__}.{name} is a {known}: assign a value of that kind or None, or `del` it first; "
@@ -118,25 +120,30 @@ class Module:
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Add a parameter, or reserve its name with None."""
         self._free_name(name)
-        self._kinds[name] = "parameter"
+        self._set_kind(name, "parameter")
         object.__setattr__(self, name, param)
         attributes_changed()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but is not trained; `persistent=False` keeps it out of the state dict."""
         self._free_name(name)
-        self._kinds[name] = "buffer" if persistent else "transient"
+        self._set_kind(name, "buffer" if persistent else "transient")
         object.__setattr__(self, name, tensor)
         attributes_changed()
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a child under any name without a dot."""
         self._free_name(name)
-        self._kinds[name] = "module"
+        self._set_kind(name, "module")
         object.__setattr__(self, name, module)
         attributes_changed()
 
     register_module = add_module
+
+    def _set_kind(self, name: str, kind: Kind | None) -> None:
+        """Register a name at the end of the order, or with None forget it."""
+        kinds = {key: value for key, value in self._kinds.items() if key != name}
+        object.__setattr__(self, "_kinds", kinds if kind is None else {**kinds, name: kind})
 
     def _free_name(self, name: str) -> None:
         if "_kinds" not in self.__dict__:
@@ -238,9 +245,7 @@ class Module:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
-        for parameter in self.parameters():
-            if parameter.grad is not None:
-                parameter.grad = None if set_to_none else hm.zeros_like(parameter.grad)
+        drop_gradients(self.parameters(), set_to_none)
 
     def to(self, dtype: Any) -> Self:
         """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted."""
@@ -325,11 +330,11 @@ class Module:
         return self._add_hook("after", hook)
 
     def _add_hook(self, when: str, hook: Callable[..., Any]) -> RemovableHook:
-        hooks = self.__dict__.setdefault("_hooks", {"before": {}, "after": {}})[when]
-        key = max(hooks, default=-1) + 1
-        hooks[key] = hook
+        handle = RemovableHook(self, when)
+        hooks = self._hooks or {"before": {}, "after": {}}
+        object.__setattr__(self, "_hooks", {**hooks, when: {**hooks[when], handle: hook}})
         attributes_changed()
-        return RemovableHook(hooks, key)
+        return handle
 
     def extra_repr(self) -> str:
         """What stands between the brackets of the `repr`."""
@@ -348,12 +353,26 @@ class Module:
 class RemovableHook:
     """Handle of a hook: `remove()` takes it off again."""
 
-    def __init__(self, hooks: dict[int, Callable[..., Any]], key: int) -> None:
-        self._hooks, self._key = hooks, key
+    def __init__(self, module: Module, when: str) -> None:
+        self._module, self._when = module, when
 
     def remove(self) -> None:
-        self._hooks.pop(self._key, None)
+        hooks = self._module._hooks or {"before": {}, "after": {}}
+        left = {**hooks, self._when: {key: hook for key, hook in hooks[self._when].items() if key is not self}}
+        object.__setattr__(self._module, "_hooks", left if any(left.values()) else None)
         attributes_changed()
+
+
+def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Forget gradients, or set those that there are to zero.
+
+    Forgetting does not look whether there is one: a traced step then does not depend on what was there before.
+    """
+    for parameter in parameters:
+        if set_to_none:
+            parameter.grad = None
+        elif parameter.grad is not None:
+            parameter.grad = hm.zeros_like(parameter.grad)
 
 
 def _join(prefix: str, name: str) -> str:

@@ -15,6 +15,9 @@ from hybridml_compiler.errors import ArgumentError
 from ..tensor import Tensor
 from ..trace.state import attributes_changed
 
+# Zero switches this part of an update off, and what is off is not in the program of a traced step.
+SWITCHES = ("dampening", "momentum", "weight_decay")
+
 
 class ParameterGroup(dict[str, Any]):
     """Hyper-parameters by name; those in `numbers` are 0-dimensional tensors (or tuples of them), written in place.
@@ -35,6 +38,12 @@ class ParameterGroup(dict[str, Any]):
             attributes_changed()
             return
         held = self.get(key)
+        if key in SWITCHES and held is not value:
+            zero = isinstance(value, int | float) and value == 0
+            if zero != (key in self._zero):
+                (self._zero.add if zero else self._zero.discard)(key)
+                held = None  # a new tensor: a traced step sees that it is another one, and is traced again
+                attributes_changed()
         if held is None:
             made = tuple(_number(key, v) for v in value) if isinstance(value, tuple | list) else _number(key, value)
             super().__setitem__(key, made)
@@ -45,18 +54,13 @@ class ParameterGroup(dict[str, Any]):
                 _write(key, tensor, number)
         else:
             _write(key, held, value)
-        # A number that is zero switches its part of the update off: the switch is in the program, the number is not.
-        zero = isinstance(value, int | float) and value == 0
-        if zero != (key in self._zero):
-            (self._zero.add if zero else self._zero.discard)(key)
-            attributes_changed()
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
     def uses(self, key: str) -> bool:
-        """False if the number was set to zero."""
+        """False for a switch that was set to zero."""
         return key not in self._zero
 
     def values_as_python(self) -> dict[str, Any]:

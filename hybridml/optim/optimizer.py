@@ -10,6 +10,7 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..nn.module import drop_gradients
 from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
 from .commit import Writes, commit
@@ -75,10 +76,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.grad = None if set_to_none else hm.zeros_like(parameter.grad)
+        drop_gradients((parameter for group in self.param_groups for parameter in group["params"]), set_to_none)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Add parameters with settings of their own; what is not given comes from the optimizer's defaults."""
