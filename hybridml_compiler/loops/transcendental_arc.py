@@ -50,7 +50,7 @@ def asin(x: Value) -> Value:
     """Arcsine; nan for |x| > 1."""
     r, t, far = _asin_parts(x)
     high, low = _HALF_PI[x.dtype]
-    beyond = fma(r, -2.0, high) + fma(t, -2.0, low)
+    beyond = fma(r + (t - 0.5 * low), -2.0, high)
     return where(far, beyond, r + t).copysign(x)
 
 
@@ -60,7 +60,7 @@ def acos(x: Value) -> Value:
     high, low = _HALF_PI[x.dtype]
     middle = high - (r.copysign(x) - (low - t.copysign(x)))
     near_one = (r + t) * 2.0
-    near_minus_one = fma(r, -2.0, 2.0 * high) + fma(t, -2.0, 2.0 * low)
+    near_minus_one = fma(r + (t - low), -2.0, 2.0 * high)
     return where(far, where(x < 0.0, near_minus_one, near_one), middle)
 
 

@@ -51,10 +51,10 @@ def log1p_tail(r: Value) -> Value:
     return -s * (r - z * polynomial(z, _LOG64))
 
 
-def combine(k: Value, r: Value) -> Value:
-    """k ln2 + log1p(r), k an integer-valued float."""
+def combine(k: Value, r: Value, tail: Value) -> Value:
+    """k ln2 + r + tail, k an integer-valued float."""
     high, low = LN2[r.dtype]
-    return fma(k, high, r + fma(k, low, log1p_tail(r)))
+    return fma(k, high, r + fma(k, low, tail))
 
 
 def normalised(x: Value) -> tuple[Value, Value]:
@@ -75,7 +75,8 @@ def at_the_ends(x: Value, y: Value) -> Value:
 
 def log(x: Value) -> Value:
     """Natural logarithm. float32: degree 9; float64: 7 terms in s^2 and a division."""
-    return at_the_ends(x, combine(*normalised(x)))
+    k, r = normalised(x)
+    return at_the_ends(x, combine(k, r, log1p_tail(r)))
 
 
 def log2(x: Value) -> Value:
@@ -97,15 +98,16 @@ def log10(x: Value) -> Value:
 def log1p_sum(x: Value, low: Value | None = None, octaves: Value | None = None) -> Value:
     """log(1 + x + low) + octaves ln2 for x > -1; `low` is what the rounding of x lost.
 
-    The rounding of 1 + x is kept and added to r: for small x, r is x again.
+    The rounding of 1 + x is kept and added to r: for small x, r is x again, and `low` is not lost either.
     """
     u, lost = two_sum(x.lift(1.0), x)
     lost = lost if low is None else lost + low
     k, r, exponent = reduce(u)
     one = x.lift(1.0).bits()
-    r = where(x < 2.0 ** (x.format.mantissa + 2), fma(lost, (one - exponent).bitcast(x.dtype), r), r)
+    lost = where(x < 2.0 ** (x.format.mantissa + 2), lost * (one - exponent).bitcast(x.dtype), 0.0)
+    r, lost = fast_two_sum(r, lost)
     k = k.cast(x.dtype)
-    return combine(k if octaves is None else k + octaves, r)
+    return combine(k if octaves is None else k + octaves, r, log1p_tail(r) + lost)
 
 
 def log1p(x: Value) -> Value:
