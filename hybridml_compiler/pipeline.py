@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import dtypes
 from .errors import CompileError
 from .graph.interpret import interpret
@@ -142,8 +144,10 @@ def lanes_for_host() -> Any:
 
 
 def _counts(expr: Expr) -> bool:
-    """int64 is what indices are made of; only data of 8 bytes should narrow the loop."""
-    return expr.op == "load" or expr.dtype is dtypes.float64
+    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
+    if expr.op == "load":
+        return expr.attr.size > 1
+    return expr.dtype is dtypes.float64 and bool(expr.depends)
 
 
 def emit(plan: Plan) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ..errors import CompileError
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
 from .canonical_views import canonical_views
+from .contractions import transpose_products
 from .fold import fold_constants
 from .simplify import simplify
 
@@ -23,6 +24,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
+    ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
     ("simplify", simplify, "less arithmetic, the same bits"),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever
