@@ -1,0 +1,82 @@
+"""Every row of the operation table with a gradient: its rules against differences, order 1 and 2, by random projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.ops.op import Op, Sample
+from hybridml_compiler.ops.table import OPS
+
+STEP = 1e-6
+
+
+def cases() -> Iterator[object]:
+    for op in OPS.values():
+        if op.differentiable:
+            for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+                if sample.grad and any(a.dtype == np.float64 and a.size for a in arrays_of(op, sample)):
+                    yield pytest.param(op, sample, id=f"{op.name}-{k}")
+
+
+def arrays_of(op: Op, sample: Sample) -> list[np.ndarray]:
+    return list(sample.args[0]) if op.variadic else [np.asarray(a) for a in sample.args]
+
+
+def call(op: Op, tensors: list[hm.Tensor], sample: Sample) -> hm.Tensor:
+    return op.fn(tensors, **sample.params) if op.variadic else op.fn(*tensors, **sample.params)
+
+
+def check(function: object, points: list[np.ndarray], floats: list[int], rng: np.random.Generator, order: int) -> None:
+    """<v, (f(x + hu) - f(x - hu)) / 2h> against <vjp(v), u>; then the same for the function x -> vjp(v)."""
+    directions = [rng.standard_normal(points[k].shape) for k in floats]
+
+    def value(shift: float) -> list[np.ndarray]:
+        moved = list(points)
+        for k, u in zip(floats, directions, strict=True):
+            moved[k] = points[k] + shift * u
+        return [np.asarray(t.detach()) for t in function([hm.asarray(np.array(p)) for p in moved])]
+
+    inputs = [hm.tensor(p) for p in points]
+    for k in floats:
+        inputs[k].requires_grad_()
+    outputs = [t for t in function(inputs) if t.requires_grad]
+    if not outputs:
+        return
+    kept = [k for k, t in enumerate(function(inputs)) if t.requires_grad]
+    weights = [rng.standard_normal(t.shape) for t in outputs]
+    wanted = [inputs[k] for k in floats]
+
+    def pulled(tensors: list[hm.Tensor]) -> list[hm.Tensor]:
+        outs = [t for j, t in enumerate(function(tensors)) if j in kept]
+        found = hm.autograd.grad(
+            outs, [tensors[k] for k in floats], [hm.asarray(w) for w in weights], create_graph=True, allow_unused=True
+        )
+        return [hm.zeros_like(tensors[k]) if g is None else g for k, g in zip(floats, found, strict=True)]
+
+    gradients = pulled(inputs)
+    for g, t in zip(gradients, wanted, strict=True):
+        assert g.shape == t.shape and g.dtype is t.dtype
+    analytic = sum(float((np.asarray(g.detach()) * u).sum()) for g, u in zip(gradients, directions, strict=True))
+    high, low = value(STEP), value(-STEP)
+    numeric = sum(
+        float(((high[j] - low[j]) / (2 * STEP) * w).sum()) for j, w in zip(kept, weights, strict=True)
+    )
+    assert analytic == pytest.approx(numeric, rel=2e-5, abs=2e-6), f"order {order}"
+    if order == 1:
+        check(lambda ts: pulled([t if t.requires_grad or k not in floats else t.requires_grad_()
+                                 for k, t in enumerate(ts)]), points, floats, rng, 2)  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "sample"), list(cases()))
+def test_gradient(op: Op, sample: Sample) -> None:
+    points = arrays_of(op, sample)
+    rules = range(len(points)) if op.variadic else [k for k, rule in enumerate(op.vjp) if rule is not None]
+    floats = [k for k in rules if points[k].dtype.kind == "f"]
+    if op.name == "astype" and np.dtype(sample.params["dtype"]).kind != "f":
+        return
+    wide = [p.astype(np.float64) if p.dtype.kind == "f" else p for p in points]
+    check(lambda ts: [call(op, ts, sample)], wide, floats, np.random.default_rng(1), 1)

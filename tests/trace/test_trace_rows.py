@@ -1,0 +1,58 @@
+"""Every row of the operation table, traced: the eager values, and the eager errors with the same type and text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.ops.op import ErrorSample, Op, Sample
+from hybridml_compiler.ops.table import OPS
+
+
+def samples() -> list[object]:
+    return [
+        pytest.param(op, sample, id=f"{op.name}-{k}")
+        for op in OPS.values()
+        for k, sample in enumerate(op.samples(np.random.default_rng(0)))
+    ]
+
+
+def error_samples() -> list[object]:
+    return [pytest.param(op, s, id=f"{op.name}-{k}") for op in OPS.values() for k, s in enumerate(op.error_samples())]
+
+
+def arguments(op: Op, args: tuple[object, ...]) -> list[object]:
+    given = args[0] if op.variadic else args
+    tensors = [hm.asarray(np.asarray(a)) for a in given]
+    return [tensors] if op.variadic else tensors
+
+
+@pytest.mark.parametrize(("op", "sample"), samples())
+def test_traced_is_eager(op: Op, sample: Sample) -> None:
+    args = arguments(op, sample.args)
+
+    def program(*xs: object) -> hm.Tensor:
+        return op.fn(*xs, **sample.params)
+
+    eager = program(*args)
+    traced = hm.trace(program, backend="interpret")(*args)
+    assert traced.shape == eager.shape and traced.dtype is eager.dtype
+    np.testing.assert_array_equal(np.asarray(traced), np.asarray(eager))
+
+
+@pytest.mark.parametrize(("op", "sample"), error_samples())
+def test_errors_are_the_same(op: Op, sample: ErrorSample) -> None:
+    args = arguments(op, sample.args)
+
+    def program(*xs: object) -> hm.Tensor:
+        return op.fn(*xs, **sample.params)
+
+    with pytest.raises(sample.error) as eager:
+        program(*args)
+    with pytest.raises(sample.error) as traced:
+        hm.trace(program, backend="interpret")(*args)
+    assert type(traced.value) is type(eager.value)
+    assert str(traced.value) == str(eager.value)
+    assert sample.match in str(eager.value)
+    assert "test_trace_rows.py" in str(eager.value)  # the user's line is named
