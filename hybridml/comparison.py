@@ -1,0 +1,206 @@
+"""Comparison: what `hybridml.compare` found, and how it shows itself: text, HTML, JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1  # of `to_json`; it grows when a name changes its meaning or goes away
+
+
+@dataclass(frozen=True)
+class Style:
+    """One style: times in milliseconds, sizes in bytes."""
+
+    name: str
+    first_ms: float  # the first call; the traced one traces and compiles
+    steady_ms: float  # median of the calls after it
+    lower_ms: float  # quartiles: half of the calls lie between them
+    upper_ms: float
+    kernels: int  # eager: operations run. traced: kernels launched
+    bytes: int  # read and written by those
+    peak_bytes: int  # memory allocated at the worst moment of a call
+    stages_ms: dict[str, float] = field(default_factory=dict)  # of the first call
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """One kernel of the traced program and the user's lines that it runs."""
+
+    kind: str
+    lines: tuple[str, ...]
+    reasons: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest differences between the styles, over `count` arrays."""
+
+    count: int
+    absolute: float
+    relative: float  # the absolute one as a part of the largest element of its array
+    ulp: int  # representable numbers in between: large where a sum has cancelled to almost nothing
+    where: str = ""  # the array with the largest difference in ulp; empty where all are equal
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """What `hybridml.compare` returns. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
+
+    name: str
+    eager: Style
+    traced: Style
+    results: Difference
+    state: Difference  # tensors that the function writes, gradients included
+    kernels: tuple[KernelLine, ...]
+    compiles: int  # signatures compiled; more than one where the second call differs from the first
+    not_restored: tuple[str, ...]  # written tensors that compare could not put back
+    repeats: int
+
+    @property
+    def speedup(self) -> float:
+        """Eager time over traced time, of a steady call."""
+        return self.eager.steady_ms / self.traced.steady_ms
+
+    @property
+    def compile_ms(self) -> float:
+        """What the first traced call costs beyond a steady one."""
+        return max(self.traced.first_ms - self.traced.steady_ms, 0.0)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether the styles' quartiles lie apart: if not, the two times cannot be told from each other."""
+        eager, traced = self.eager, self.traced
+        return traced.upper_ms < eager.lower_ms or eager.upper_ms < traced.lower_ms
+
+    @property
+    def break_even(self) -> int | None:
+        """Calls after which compiling has paid for itself; None: never, since a traced call is not faster."""
+        gain = self.eager.steady_ms - self.traced.steady_ms
+        return None if gain <= 0 else max(1, math.ceil(self.compile_ms / gain))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python data; see docs/tutorial.md for the names."""
+        derived = ("speedup", "compile_ms", "distinct", "break_even")
+        return {"schema": SCHEMA, **asdict(self), **{name: getattr(self, name) for name in derived}}
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """`to_dict()` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, default=list)
+
+    def __repr__(self) -> str:
+        rows = list(self._rows())
+        widths = [max(len(row[k]) for row in rows) for k in range(3)]
+        table = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
+        return "\n".join([*table, *self._remarks()])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._rows()
+        cells = "".join(f"<tr>{_cell('th', a, 'left')}{_cell('td', b)}{_cell('td', c)}</tr>" for a, b, c in body)
+        names = "".join(_cell("th", name, "left" if k == 0 else "right") for k, name in enumerate(head))
+        remarks = "<br>".join(html.escape(remark) for remark in self._remarks())
+        return (
+            f"<div><table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>{self._bars()}"
+            f"<p>{remarks}</p>{self._kernel_table()}</div>"
+        )
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        eager, traced = self.eager, self.traced
+        yield self.name, eager.name, traced.name
+        yield "first call", duration(eager.first_ms), duration(traced.first_ms)
+        for stage, spent in traced.stages_ms.items():
+            yield f"  {stage}", "", duration(spent)
+        yield "steady call (median)", duration(eager.steady_ms), duration(traced.steady_ms)
+        yield "  half of the calls", _range(eager), _range(traced)
+        yield "operations, kernels", str(eager.kernels), str(traced.kernels)
+        yield "bytes moved", size(eager.bytes), size(traced.bytes)
+        yield "peak memory of a call", size(eager.peak_bytes), size(traced.peak_bytes)
+
+    def _remarks(self) -> Iterator[str]:
+        if not self.distinct:
+            yield "speed: the two cannot be told apart (their quartiles overlap)"
+        elif self.speedup >= 1:
+            yield f"speed: traced is {self.speedup:.3g} times as fast"
+        else:
+            yield f"speed: traced is {1 / self.speedup:.3g} times slower"
+        if self.break_even is None:
+            yield f"compiling took {duration(self.compile_ms)} and never pays: a traced call is not faster"
+        else:
+            calls = f"{self.break_even:,} call{'s' * (self.break_even > 1)}"
+            yield f"compiling took {duration(self.compile_ms)} and pays after {calls}"
+        yield f"results: {_difference(self.results)}"
+        yield f"state written: {_difference(self.state)}"
+        if self.compiles > 1:
+            yield f"{self.compiles} programs were compiled: a later call met another signature or other Python values"
+        if self.not_restored:
+            yield f"written and not put back, as compare could not reach it beforehand: {', '.join(self.not_restored)}"
+
+    def _bars(self) -> str:
+        longest = max(self.eager.steady_ms, self.traced.steady_ms, 1e-9)
+        bars = []
+        for style, colour in ((self.eager, "#d9822b"), (self.traced, "#2b6cb0")):
+            width = max(0.5, 100 * style.steady_ms / longest)
+            bars.append(
+                f"<div style='display:flex;align-items:center;gap:.5em'><span style='width:4em'>{style.name}</span>"
+                f"<span style='flex:1'><span style='display:block;height:.8em;width:{width:.1f}%;background:{colour}'>"
+                f"</span></span><span style='width:6em'>{duration(style.steady_ms)}</span></div>"
+            )
+        return f"<div style='max-width:36em;margin:.6em 0'>{''.join(bars)}</div>"
+
+    def _kernel_table(self) -> str:
+        if not self.kernels:
+            return ""
+        rows = "".join(
+            f"<tr>{_cell('td', str(k))}{_cell('td', kernel.kind, 'left')}{_cell('td', size(kernel.bytes))}"
+            f"{_cell('td', chr(10).join(kernel.lines), 'left')}{_cell('td', chr(10).join(kernel.reasons), 'left')}</tr>"
+            for k, kernel in enumerate(self.kernels)
+        )
+        head = "".join(_cell("th", name, "left") for name in ("", "kernel", "bytes", "lines", "why it is a kernel"))
+        return (
+            f"<details><summary>{len(self.kernels)} kernels of the traced program</summary>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
+        )
+
+
+def duration(ms: float) -> str:
+    """Three digits and the unit that fits: `3.91 ms`."""
+    unit, scale = next((u for u in (("s", 1e-3), ("ms", 1.0), ("us", 1e3)) if ms * u[1] >= 1), ("ns", 1e6))
+    return f"{_three(ms * scale)} {unit}"
+
+
+def size(count: int) -> str:
+    """Three digits and the unit that fits, in powers of 1024: `16.0 MiB`."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{count} B" if units[0] == "B" else f"{_three(value)} {units[0]}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+
+
+def _range(style: Style) -> str:
+    return f"{duration(style.lower_ms)} to {duration(style.upper_ms)}"
+
+
+def _difference(found: Difference) -> str:
+    if not found.count:
+        return "none"
+    arrays = f"{found.count} array{'s' * (found.count > 1)}"
+    if not found.where:
+        return f"{arrays}, bit-equal"
+    return (
+        f"{arrays}, differ by at most {found.absolute:.2g}, which is {found.relative:.1e} of the largest element, "
+        f"and {found.ulp:,} ulp (in {found.where})"
+    )
+
+
+def _cell(tag: str, text: str, align: str = "right") -> str:
+    return f"<{tag} style='text-align:{align};white-space:pre'>{html.escape(text)}</{tag}>"
