@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import DTypeError
+from .float_format import FORMATS
 from .notation import Value
 from .scalar import Builder
 from .transcendental_arc import acos, asin, atan, atan2
@@ -21,7 +23,11 @@ from .transcendental_trig import cos, sin, tan
 
 def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
     def function(s: Builder[Any], *operands: Any) -> Any:
-        return formula(*(Value(s, operand) for operand in operands)).raw
+        values = [Value(s, operand) for operand in operands]
+        if values[0].dtype not in FORMATS:
+            got = values[0].dtype.name
+            raise DTypeError(f"{formula.__name__} takes float32 or float64, got {got}; cast it first")
+        return formula(*values).raw
 
     function.__name__, function.__doc__ = formula.__name__, formula.__doc__
     return function

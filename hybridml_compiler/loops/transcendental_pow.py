@@ -34,12 +34,16 @@ _LOWER_END = 0x3FE6955500000000
 
 @cache
 def _log_table() -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """For each of 128 intervals of m a reciprocal c with 8 fractional bits (so that m c - 1 is exact), and -log(c) as a
-    sum of two floats, of which the first is a multiple of 2^-42 (so that adding k ln2 is exact)."""
+    """For each of 128 intervals of m a reciprocal c, and -log(c) as a sum of two floats.
+
+    c has 8 fractional bits, 7 for m < 1, so that r = m c - 1 is exact: it is a multiple of 2^-60 below 2^-7. The first
+    of the two floats is a multiple of 2^-42, so that adding k ln2 is exact.
+    """
     edges = (_LOWER_END + (np.arange((1 << _TABLE_BITS) + 1, dtype=np.int64) << (52 - _TABLE_BITS))).view(np.float64)
     reciprocals = [
-        1.0 if low <= 1.0 < high else round(512.0 / (low + high)) / 256.0
+        1.0 if low <= 1.0 < high else round(2.0 / (low + high) * steps) / steps
         for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        for steps in (128 if low < 1.0 else 256,)
     ]
     high_parts, low_parts = zip(*(_two_floats(-_ln(Decimal(c))) for c in reciprocals), strict=True)
     return tuple(reciprocals), high_parts, low_parts
