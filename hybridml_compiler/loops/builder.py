@@ -1,7 +1,7 @@
-"""LoopBuilder: builds interned loop-dialect expressions. It is the `s` that `lower` columns of the operation table receive.
+"""LoopBuilder: builds interned loop-dialect expressions. It is the `s` that `lower` columns of the table receive.
 
-Integer arithmetic is simplified while it is built, so that the index of `reshape(transpose(x))` arrives as plain strides:
-constants fold, ranges decide divisions and comparisons, and `(x // c) * c + x % c` becomes `x`.
+Integer arithmetic is simplified while it is built, so that the index of `reshape(transpose(x))` arrives as plain
+strides: constants fold, ranges decide divisions and comparisons, and `(x // c) * c + x % c` becomes `x`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class LoopBuilder:
     # ---- leaves
 
     def const(self, value: Any, dtype: np.dtype) -> Expr:
+        if dtype.kind in "iu" and isinstance(value, int):
+            value = _wrapped(value, dtype)
         number = np.asarray(value).astype(dtype)[()]
         key = ("const", dtype.char, number.tobytes())
         low = high = int(number) if dtype.kind in "iub" else None
@@ -52,8 +54,10 @@ class LoopBuilder:
 
     def load(self, buffer: Buffer, index: Scalar) -> Expr:
         """Element of a buffer; under `masked`, zero where the mask is false and the index is not looked at."""
-        at = self._index(index)
-        args = (at, *self._current_mask())
+        return self.load_of(buffer, (self._index(index), *self._current_mask()))
+
+    def load_of(self, buffer: Buffer, args: tuple[Expr, ...]) -> Expr:
+        """The load with operands `(index)` or `(index, mask)`."""
         bounds = (0, 1) if buffer.dtype.kind == "b" else (None, None)
         return self._intern(("load", buffer.name, *map(id, args)), "load", args, buffer, buffer.dtype, *bounds)
 
@@ -66,7 +70,7 @@ class LoopBuilder:
         """The expression `op(args)` without simplification beyond interning."""
         exprs = self._unify(args)
         result = dtype or (dtypes.bool_ if op in _COMPARE else exprs[1 if op == "select" else 0].dtype)
-        low, high = value_range(op, exprs) if result.kind in "iu" else (None, None)
+        low, high = value_range(op, exprs, result) if result.kind in "iu" else (None, None)
         return self._intern((op, attr, result.char, *map(id, exprs)), op, exprs, attr, result, low, high)
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
@@ -90,8 +94,10 @@ class LoopBuilder:
         return self._recombine(x, y) or self._recombine(y, x) or self.emit("add", x, y)
 
     def _recombine(self, x: Expr, y: Expr) -> Expr | None:
-        """(z // c) * c + z % c  ->  z"""
-        if x.op == "mul" and y.op == "mod" and x.args[0].op == "floordiv" and x.args[1] is y.args[1]:
+        """(z // c) * c + z % c  ->  z, for a constant c: the left side is 0 where c is 0"""
+        if x.op != "mul" or y.op != "mod" or y.args[1].op != "const" or not y.args[1].attr:
+            return None
+        if x.args[0].op == "floordiv" and x.args[1] is y.args[1]:
             quotient = x.args[0]
             if quotient.args[0] is y.args[0] and quotient.args[1] is y.args[1]:
                 return y.args[0]
@@ -247,7 +253,12 @@ class LoopBuilder:
     def masked(self, cond: Expr, thunk: Callable[[], Expr], default: Scalar) -> Expr:
         """thunk() where cond holds, else default; loads inside are not executed where it does not."""
         if cond.op == "const":
-            return thunk() if cond.attr else self._unify((thunk(), default))[1]
+            if cond.attr:
+                return thunk()
+            pending = len(self.pending)
+            value = self._unify((thunk(), default))[1]
+            del self.pending[pending:]  # reductions that only the dropped value needs
+            return value
         self._masks.append(cond if not self._masks else self.and_(self._masks[-1], cond))
         try:
             value = thunk()
@@ -260,10 +271,16 @@ class LoopBuilder:
         return self._masks[-1] if self._masks else None
 
     def index(self, value: Expr, size: int, what: str = "index") -> Expr:
-        """A data-dependent index: negatives wrapped, out-of-range ones reported when the kernel runs (and clamped)."""
+        """A data-dependent index: negatives wrapped, out-of-range ones reported when the kernel runs (and clamped).
+
+        Under `masked` only an index where the mask holds is reported."""
         wide = self.cast(value, dtypes.int64) if isinstance(value, Expr) else self.const(value, dtypes.int64)
-        key = ("index", size, what, id(wide))
-        return self._intern(key, "index", (wide,), (size, what), dtypes.int64, 0, max(size - 1, 0))
+        return self.index_of((wide, *self._current_mask()), size, what)
+
+    def index_of(self, args: tuple[Expr, ...], size: int, what: str) -> Expr:
+        """The checked index with operands `(value)` or `(value, mask)`."""
+        key = ("index", size, what, *map(id, args))
+        return self._intern(key, "index", args, (size, what), dtypes.int64, 0, max(size - 1, 0))
 
     def reduce(self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
         """Combination of body(r) over the index space `extents`, row-major."""
@@ -300,10 +317,9 @@ class LoopBuilder:
 
     def _rebuild(self, expr: Expr, args: list[Expr]) -> Expr:
         if expr.op == "load":
-            key = ("load", expr.attr.name, *map(id, args))
-            return self._intern(key, "load", tuple(args), expr.attr, expr.dtype, expr.low, expr.high)
+            return self.load_of(expr.attr, tuple(args))
         if expr.op == "index":
-            return self.index(args[0], *expr.attr)
+            return self.index_of(tuple(args), *expr.attr)
         if expr.op in ("cast", "bitcast"):
             return self.cast(args[0], expr.dtype) if expr.op == "cast" else self.bitcast(args[0], expr.dtype)
         if expr.op in _REBUILT:
@@ -346,6 +362,13 @@ class LoopBuilder:
 _REBUILT = frozenset(
     "add sub mul floordiv mod minimum maximum eq ne lt le gt ge and_ or_ select".split()
 )  # instructions that simplify when their operands change
+
+
+def _wrapped(value: int, dtype: np.dtype) -> int:
+    """The value modulo the width of an integer dtype."""
+    bits = 8 * dtype.itemsize
+    low = -(1 << bits - 1) if dtype.kind == "i" else 0
+    return (value - low) % (1 << bits) + low
 
 
 def identity(op: str, dtype: np.dtype) -> bool | int | float:

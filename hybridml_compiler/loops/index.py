@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .ir import Expr
 
 Range = tuple[int | None, int | None]
 _UNKNOWN: Range = (None, None)
 
 
-def value_range(op: str, args: tuple[Expr, ...]) -> Range:
-    """Inclusive range of an integer instruction from the ranges of its operands."""
+def value_range(op: str, args: tuple[Expr, ...], dtype: np.dtype) -> Range:
+    """Inclusive range of an integer instruction from the ranges of its operands; unknown where it may wrap."""
+    low, high = _exact_range(op, args)
+    info = np.iinfo(dtype)
+    return (low, high) if low is not None and high is not None and info.min <= low and high <= info.max else _UNKNOWN
+
+
+def _exact_range(op: str, args: tuple[Expr, ...]) -> Range:
     spans = [(a.low, a.high) for a in args]
     if op in ("select", "minimum", "maximum"):
         spans = spans[-2:]

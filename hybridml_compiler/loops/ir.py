@@ -4,14 +4,18 @@
     buffer = name: dtype[size]  in | out | inout   flat memory, `size` in elements
     stmt   = for var < extent [vector] { stmt* }   vector: iterations are independent and run in lanes
            | result = reduce op over var < extent, ... [vector] of expr
-           | scan op over var < extent { buffer[expr] = expr }      running combination, stored at every step
+           | scan op over var < extent [reverse] { buffer[expr] = expr }   running combination, stored at every step
            | buffer[expr] = expr
-    expr   = constant | var | result | load buffer[expr] if expr else 0
-           | index expr < size         a data-dependent index: wrapped, and reported in `status` when out of range
-           | op(expr, ...)             op: scalar ISA or transcendental
+    expr   = constant | var | result
+           | buffer[expr if expr]       a load; zero where the condition (when there is one) does not hold
+           | index(expr if expr, size)  a data-dependent index: wrapped, and reported in `status` when out of range
+           | op(expr, ...)              op: scalar ISA or transcendental
 
-Expressions are immutable and interned by their builder, so equality is `is` and a common subexpression is computed once.
-Every expression knows the integer range it can take (for index arithmetic) and the variables and results it depends on.
+`text.py` prints and reads this form, `verify.py` holds its rules, `interpret.py` defines what it means. Stores that
+stand side by side are one step: all of their values are computed before the first is stored.
+
+Expressions are immutable and interned by their builder, so equality is `is` and a common subexpression is computed
+once. Each knows the integer range it can take (for index arithmetic) and the variables and results it depends on.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class Expr:
 
     op: str
     args: tuple[Expr, ...]
-    attr: Any  # constant: the value; var: its name; load: Buffer; result: Reduce name; table: the values
+    attr: Any  # constant: value; var, result: name; load: Buffer; index: (size, what); table: the values
     dtype: np.dtype
     low: int | None  # inclusive integer range, None when unknown
     high: int | None

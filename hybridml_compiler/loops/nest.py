@@ -1,4 +1,4 @@
-"""From scalar stores to a loop nest: merge adjacent loops, choose the variable that runs in lanes, mark the parallel one.
+"""From scalar stores to a loop nest: merge adjacent loops, choose the one that runs in lanes, mark the parallel one.
 
     out[i0*4 + i1] = f(x[i0*4 + i1])      i0 < 3, i1 < 4
  -> for i < 12 vector: out[i] = f(x[i])
@@ -43,7 +43,7 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
 
 
 def merge_loops(s: LoopBuilder, body: Body) -> Body:
-    """Adjacent loops (a, b) become one wherever every use is affine with coefficient(a) = coefficient(b) * extent(b)."""
+    """Adjacent loops (a, b) become one where every use is affine with coefficient(a) = coefficient(b) * extent(b)."""
     uses = _affine_uses([*body.reduces, *body.stores])
     mapping: dict[Expr, Expr] = {}
     vars_ = _merge_runs(s, body.vars, uses, mapping)

@@ -153,7 +153,9 @@ class GroupLowering:
         free = [v for v in update_vars if not _moves_data(position, v)]
         bound = [v for v in update_vars if v not in free]
         apply = _serial(Store(out, position, combined), (*free, *bound), parallel=bool(free))
-        return [self._finish(copy), self._finish(apply)]
+        first = self._finish(copy)
+        self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
+        return [first, self._finish(apply)]
 
     def _finish(self, kernel: Kernel) -> Kernel:
         buffers = tuple(self.operands.values())

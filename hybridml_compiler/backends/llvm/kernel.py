@@ -152,13 +152,13 @@ class KernelEmitter:
         self, var: Expr, lo: Any, hi: Any, step: int, carried: Sequence[Lanes], body: Callable[[list[Lanes]], list[Lanes]]
     ) -> list[Lanes]:
         """for (var = lo; var < hi; var += step) carried = body(carried), with the carried values in registers."""
+        self.scopes[-1].block = self.b.block  # the enclosing scope stays open for hoisted code
         head = self.b.append_basic_block("loop")
         after = self.b.append_basic_block("done")
         guard = self.b.append_basic_block("skip") if lo is self.lo else None  # a thread's share may be empty
         self.b.position_at_end(head)
         index = self.b.phi(I64, name="i")
         phis = [self.b.phi(c.value.type) for c in carried]
-        self.scopes[-1].block = self.scopes[-1].block  # the enclosing scope stays open for hoisted code
         self.scopes.append(Scope(head))
         self.level[var], self.scalar_var[var] = len(self.scopes) - 1, index
         updated = body([Lanes(p, c.dtype, c.lanes) for p, c in zip(phis, carried, strict=True)])
@@ -330,21 +330,22 @@ class KernelEmitter:
         if expr.op in ("cast", "bitcast"):
             return getattr(self.s, expr.op)(args[0], expr.dtype)  # type: ignore[no-any-return]
         if expr.op == "index":
-            return self.checked_index(expr, args[0])
+            return self.checked_index(expr, *args)
         if expr.op == "table":
             return self.s.table(expr.attr, args[0], expr.dtype)
         if expr.op in ("floordiv", "mod") and _plain_division(expr):
             return self._index_division(expr.op, args[0], args[1])
         return getattr(self.s, expr.op)(*args)  # type: ignore[no-any-return]
 
-    def checked_index(self, expr: Expr, value: Lanes) -> Lanes:
+    def checked_index(self, expr: Expr, value: Lanes, mask: Lanes | None = None) -> Lanes:
         """Wrap a negative index; report one out of range in the status word and read element 0 in its place."""
         size, _ = expr.attr
         wrapped = self.s.select(self.s.lt(value, 0), self.s.add(value, size), value)
         bad = self.s.or_(self.s.lt(wrapped, 0), self.s.ge(wrapped, size))
-        if self.mask is not None and value.lanes > 1:
-            bad = self.s.and_(bad, self.mask)
-        with self.b.if_then(self.s.any(bad), likely=False):
+        failed = bad if mask is None else self.s.and_(bad, mask)
+        if self.mask is not None and failed.lanes > 1:
+            failed = self.s.and_(failed, self.mask)
+        with self.b.if_then(self.s.any(failed), likely=False):
             self.b.store(constant(1, dtypes.int64), self.status)
         return self.s.select(bad, 0, wrapped)
 

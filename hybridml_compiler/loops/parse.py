@@ -1,0 +1,310 @@
+"""The text of a kernel read back: a tokenizer and a recursive descent over the grammar of `text.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ArgumentError
+from .builder import LoopBuilder
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store
+from .scalar import ISA
+from .transcendental import TABLE
+
+# Instructions that are written between their operands: symbol, and how tightly it binds.
+INFIX = {
+    "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
+    "add": ("+", 2), "sub": ("-", 2), "mul": ("*", 3), "div": ("/", 3),
+}  # fmt: skip
+_SYMBOL = {symbol: (op, level) for op, (symbol, level) in INFIX.items()}
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|\#[^\n]*)
+      | (?P<number>0x[0-9a-f]+ | -?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf\b|nan\b))
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<symbol>[<>=!]=|[-+*/<>=(){}\[\],:])""",
+    re.VERBOSE,
+)
+_DTYPES = {dtypes.short(d): d for d in dtypes.ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
+
+
+def parse_kernel(text: str) -> Kernel:
+    """Inverse of `print_kernel`. Expressions are built as they are written, without simplification.
+
+    `ArgumentError` names the line, what was expected there, and what was found. `verify_kernel` has the rules that a
+    kernel which can be read may still break.
+    """
+    return _Parser(text).kernel()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[_Token] = []
+        at = 0
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise self.error(_Token("", text[at], at), "a kernel")
+            if found.lastgroup != "space":
+                self.tokens.append(_Token(str(found.lastgroup), found.group(), at))
+            at = found.end()
+        self.tokens.append(_Token("end", "the end of the text", len(text)))
+        self.at = 0
+        self.s = LoopBuilder()
+        self.buffers: dict[str, Buffer] = {}
+        self.names: list[dict[str, Expr]] = []
+        self.range: Expr | None = None
+
+    # ---- tokens
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def next(self) -> _Token:
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def reads(self, text: str) -> bool:
+        """Step over `text` if it comes next."""
+        if self.token.text != text or self.token.kind not in ("word", "symbol"):
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, text: str) -> None:
+        if not self.reads(text):
+            raise self.error(self.token, repr(text))
+
+    def take(self, kind: str, what: str) -> str:
+        if self.token.kind != kind:
+            raise self.error(self.token, what)
+        return self.next().text
+
+    def count(self) -> int:
+        token = self.token
+        with suppress(ValueError):
+            return int(self.take("number", "a count"))
+        raise self.error(token, "a count")
+
+    def error(self, token: _Token, expected: str) -> ArgumentError:
+        line = self.text.count("\n", 0, token.at) + 1
+        column = token.at - (self.text.rfind("\n", 0, token.at) + 1) + 1
+        shown = self.text.split("\n")[line - 1].strip()[:120]
+        where = f"parse_kernel: line {line}, column {column}"
+        return ArgumentError(f"{where}: expected {expected}, got {token.text!r}\n  {shown}")
+
+    # ---- statements
+
+    def kernel(self) -> Kernel:
+        self.expect("kernel")
+        self.expect("(")
+        while not self.reads(")"):
+            if self.buffers:
+                self.expect(",")
+            self.buffer()
+        facts: dict[str, Any] = {}
+        while (token := self.token).text in ("lanes", "granule", "cost"):
+            self.next()
+            facts[token.text] = float(self.take("number", "a number")) if token.text == "cost" else self.count()
+        self.expect("{")
+        body = self.body()
+        if self.token.kind != "end":
+            raise self.error(self.token, "the end of the text")
+        return Kernel(tuple(self.buffers.values()), body, self.range, **facts)
+
+    def buffer(self) -> None:
+        token = self.token
+        name = self.take("word", "the name of a buffer")
+        if name in self.buffers:
+            raise self.error(token, "a name that is not yet taken")
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        size = self.count()
+        self.expect("]")
+        role: Any = self.next().text if self.token.text in ("out", "inout") else "in"
+        self.buffers[name] = Buffer(name, dtype, size, role)
+
+    def dtype(self) -> np.dtype:
+        token = self.token
+        name = self.take("word", "a dtype such as f32")
+        if name not in _DTYPES:
+            raise self.error(token, "a dtype such as f32")
+        return _DTYPES[name]
+
+    def body(self, names: dict[str, Expr] | None = None) -> tuple[Stmt, ...]:
+        """Items up to the closing brace."""
+        self.names.append(names or {})
+        body: list[Stmt] = []
+        while not self.reads("}"):
+            stmt = self.item()
+            if stmt is not None:
+                body.append(stmt)
+        self.names.pop()
+        return tuple(body)
+
+    def item(self) -> Stmt | None:
+        """A statement; None for the definition of a name."""
+        if self.reads("for"):
+            name, var = self.variable()
+            if self.reads("parallel"):
+                self.range = var
+            vector = self.reads("vector")
+            self.expect("{")
+            return For(var, self.body({name: var}), vector)
+        if self.reads("scan"):
+            return self.scan()
+        if self.token.text in self.buffers:
+            return self.store()
+        token = self.token
+        name = self.take("word", "a statement")
+        self.expect("=")
+        value: Expr
+        if self.reads("reduce"):
+            stmt = self.reduce()
+            value = stmt.result
+        else:
+            stmt, value = None, self.expr()
+        if any(name in names for names in self.names):
+            raise self.error(token, "a name that is not yet defined")
+        self.names[-1][name] = value
+        return stmt
+
+    def variable(self) -> tuple[str, Expr]:
+        token = self.token
+        name = self.take("word", "a variable")
+        if any(name in names for names in self.names):
+            raise self.error(token, "a name that is not yet defined")
+        self.expect("<")
+        return name, self.s.var("i", self.count())
+
+    def reduce(self) -> Reduce:
+        op = self.take("word", "add, mul, min, max, and, or, argmin or argmax")
+        self.expect("over")
+        names = dict([self.variable()])
+        while self.reads(","):
+            names |= dict([self.variable()])
+        vector = self.reads("vector")
+        variables = tuple(names.values())
+        self.names.append(names)
+        if self.reads("of"):
+            value = self.expr()
+        else:
+            self.expect("{")
+            while not self.reads("yield"):
+                token = self.token
+                if self.item() is not None:
+                    raise self.error(token, "the definition of a name, or 'yield'")
+            value = self.expr()
+            self.expect("}")
+        self.names.pop()
+        return Reduce(self.s.reduction_result(op, value, variables), op, variables, value, vector)
+
+    def scan(self) -> Scan:
+        op = self.take("word", "add, mul, min, max, and or or")
+        self.expect("over")
+        name, var = self.variable()
+        reverse = self.reads("reverse")
+        self.expect("{")
+        token = self.token
+        body = self.body({name: var})
+        if len(body) != 1 or not isinstance(body[0], Store):
+            raise self.error(token, "one store")
+        return Scan(body[0].buffer, body[0].index, op, var, body[0].value, reverse)
+
+    def store(self) -> Store:
+        buffer = self.buffers[self.next().text]
+        self.expect("[")
+        index = self.expr()
+        self.expect("]")
+        self.expect("=")
+        return Store(buffer, index, self.expr())
+
+    # ---- expressions
+
+    def expr(self, level: int = 1) -> Expr:
+        """Left to right over operators that bind at least as tightly as `level`; comparisons do not chain."""
+        left = self.term()
+        while self.token.text in _SYMBOL and _SYMBOL[self.token.text][1] >= level:
+            op, own = _SYMBOL[self.next().text]
+            left = self.s.emit(op, left, self.expr(own + 1))
+            level = max(level, 2) if own == 1 else level
+        return left
+
+    def term(self) -> Expr:
+        token = self.next()
+        if token.kind == "number":
+            dtype = self.dtype() if self.reads(":") else dtypes.int64
+            return self.s.const(self.value(token, dtype), dtype)
+        if token.text in ("true", "false"):
+            return self.s.const(token.text == "true", dtypes.bool_)
+        if token.text == "(":
+            inner = self.expr()
+            self.expect(")")
+            return inner
+        if token.kind != "word":
+            raise self.error(token, "an expression")
+        if token.text in self.buffers:
+            self.expect("[")
+            args = self.where()
+            self.expect("]")
+            return self.s.load_of(self.buffers[token.text], args)
+        if self.reads("("):
+            return self.call(token)
+        found = next((names[token.text] for names in reversed(self.names) if token.text in names), None)
+        if found is None:
+            raise self.error(token, "a name that is defined above")
+        return found
+
+    def where(self) -> tuple[Expr, ...]:
+        value = self.expr()
+        return (value, self.expr()) if self.reads("if") else (value,)
+
+    def call(self, token: _Token) -> Expr:
+        """What follows `name(`."""
+        args: tuple[Expr, ...] = self.where() if token.text == "index" else (self.expr(),)
+        if token.text == "index":
+            self.expect(",")
+            size = self.count()
+            self.expect(",")
+            result = self.s.index_of(args, size, json.loads(self.take("string", "a string")))
+        elif token.text in ("cast", "bitcast", "table"):
+            self.expect(",")
+            dtype, values = self.dtype(), []
+            while token.text == "table" and self.reads(","):
+                values.append(self.value(self.next(), dtype))
+            result = self.s.emit(token.text, *args, dtype=dtype, attr=tuple(values) if token.text == "table" else None)
+        else:
+            while self.reads(","):
+                args += (self.expr(),)
+            row = ISA.get(token.text)
+            if (row is None and token.text not in TABLE) or token.text == "const":
+                raise self.error(token, "an instruction, or a transcendental function")
+            if row is not None and row.arity != len(args):
+                raise self.error(token, f"{row.arity} operands for {row.name}")
+            result = self.s.emit(token.text, *args)
+        self.expect(")")
+        return result
+
+    def value(self, token: _Token, dtype: np.dtype) -> Any:
+        with suppress(ValueError, OverflowError):
+            if token.text.startswith("0x"):
+                return np.array(int(token.text, 16), f"u{dtype.itemsize}").view(dtype)[()].item()
+            if token.kind == "number" and dtype.kind != "b":
+                return np.asarray(token.text).astype(dtype)[()].item()
+        raise self.error(token, f"a number of {dtypes.short(dtype)}")

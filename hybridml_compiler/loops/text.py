@@ -1,0 +1,268 @@
+"""The text form of kernels: `print_kernel` and its inverse `parse_kernel`.
+
+    kernel = "kernel" "(" [buffer {"," buffer}] ")" {"lanes" N | "granule" N | "cost" F} "{" item* "}"
+    buffer = name ":" dtype "[" N "]" ["out" | "inout"]
+    item   = name "=" expr                                             a name for a value that is used again
+           | "for" var "<" N ["parallel"] ["vector"] "{" item* "}"
+           | name "=" "reduce" op "over" vars ["vector"] ("of" expr | "{" item* "yield" expr "}")
+           | "scan" op "over" var "<" N ["reverse"] "{" item* store "}"
+           | store
+    store  = name "[" expr "]" "=" expr
+    vars   = var "<" N {"," var "<" N}
+    expr   = sums, products and comparisons of terms, with the usual precedence, left to right
+    term   = number [":" dtype] | "true" | "false" | name | "(" expr ")"
+           | name "[" expr ["if" expr] "]"                             a load; zero where the condition does not hold
+           | "index" "(" expr ["if" expr] "," N "," string ")"         a checked index into an axis of N elements
+           | ("cast" | "bitcast") "(" expr "," dtype ")"
+           | "table" "(" expr "," dtype {"," number} ")"
+           | op "(" expr {"," expr} ")"                                an instruction, or a transcendental
+
+    kernel(b0: f32[12], b1: f32[3] out) lanes 16 {
+      for i0 < 3 parallel {
+        s0 = reduce add over r0 < 4 of b0[i0 * 4 + r0]
+        b1[i0] = s0
+      }
+    }
+
+A number without a dtype is int64. Variables (`i` of loops, `r` of reductions and scans), results (`s`) and names of
+values (`t`) are numbered in the order of their appearance, so equal kernels have equal text. A value is named where the
+code generator computes it: in the outermost loop that knows its variables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, operands
+from .parse import INFIX, parse_kernel
+
+__all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
+
+_LEAVES = ("const", "var", "result")
+_LONG = 8  # operations in one expression before a part of it gets a name: what fits a line, and bounds the recursion
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel's text; `parse_kernel` reads it back as an equal kernel, to the last bit of its constants."""
+    return "\n".join(kernel_lines(kernel)[0]) + "\n"
+
+
+def kernel_lines(kernel: Kernel) -> tuple[list[str], dict[int, int]]:
+    """(lines of the text, line number of each statement by its `id`)."""
+    return _Printer(kernel).lines()
+
+
+# ---------------------------------------------------------------- printing
+
+
+@dataclass(eq=False)
+class _Block:
+    """Lines between two braces, and the names that are defined by them."""
+
+    indent: str
+    lines: list[str] = field(default_factory=list)
+    at: dict[int, int] = field(default_factory=dict)  # statement -> its line
+    names: list[Expr] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def nest(self, inner: _Block, closing: str = "}") -> None:
+        for stmt, line in inner.at.items():
+            self.at[stmt] = line + len(self.lines)
+        self.lines.extend(inner.lines)
+        self.add(closing)
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.named = _named_values(kernel)
+        self.names: dict[Expr, str] = {}
+        self.counts: dict[str, int] = {}
+        self.blocks: list[_Block] = []
+        self.level: dict[Expr, int] = {}  # variables and results in scope -> depth of their block
+
+    def lines(self) -> tuple[list[str], dict[int, int]]:
+        kernel = self.kernel
+        buffers = ", ".join(
+            f"{b.name}: {dtypes.short(b.dtype)}[{b.size}]" + ("" if b.role == "in" else f" {b.role}")
+            for b in kernel.buffers
+        )
+        facts = [f" lanes {kernel.lanes}"] if kernel.lanes != 1 else []
+        facts += [f" granule {kernel.granule}"] if kernel.granule != 1 else []
+        facts += [f" cost {kernel.cost!r}"] if kernel.cost else []
+        whole = _Block("")
+        whole.add(f"kernel({buffers}){''.join(facts)} {{")
+        whole.nest(self.block(kernel.body))
+        return whole.lines, whole.at
+
+    def new(self, kind: str, expr: Expr) -> str:
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        self.names[expr] = f"{kind}{number}"
+        return self.names[expr]
+
+    def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> _Block:
+        block = self.open(variables)
+        for stmt in body:
+            self.statement(stmt)
+        self.close(block)
+        return block
+
+    def open(self, variables: Sequence[Expr]) -> _Block:
+        block = _Block("  " * (len(self.blocks) + 1))
+        self.blocks.append(block)
+        for var in variables:
+            self.level[var] = len(self.blocks) - 1
+        block.names.extend(variables)
+        return block
+
+    def close(self, block: _Block) -> None:
+        for expr in block.names:
+            self.level.pop(expr, None)
+            self.names.pop(expr, None)
+        self.blocks.pop()
+
+    def statement(self, stmt: Stmt) -> None:
+        block = self.blocks[-1]
+        match stmt:
+            case For(var, body, vector):
+                flags = " parallel" * (var is self.kernel.range) + " vector" * vector
+                line = f"for {self.new('i', var)} < {extent(var)}{flags} {{"
+                inner = self.block(body, (var,))
+                block.at[id(stmt)] = len(block.lines)
+                block.add(line)
+                block.nest(inner)
+            case Reduce(result, op, variables, value, vector):
+                over = ", ".join(f"{self.new('r', v)} < {extent(v)}" for v in variables)
+                inner = self.open(variables)
+                shown = self.expression(value)
+                self.close(inner)
+                head = f"{self.new('s', result)} = reduce {op} over {over}{' vector' * vector}"
+                self.level[result] = len(self.blocks) - 1
+                block.names.append(result)
+                block.at[id(stmt)] = len(block.lines)
+                if inner.lines:
+                    inner.add(f"yield {shown}")
+                    block.add(head + " {")
+                    block.nest(inner)
+                else:
+                    block.add(f"{head} of {shown}")
+            case Scan(buffer, index, op, var, value, reverse):
+                line = f"scan {op} over {self.new('r', var)} < {extent(var)}{' reverse' * reverse} {{"
+                inner = self.open((var,))
+                inner.add(self.store(buffer, index, value))
+                self.close(inner)
+                block.at[id(stmt)] = len(block.lines)
+                block.add(line)
+                block.nest(inner)
+            case Store(buffer, index, value):
+                text = self.store(buffer, index, value)
+                block.at[id(stmt)] = len(block.lines)
+                block.add(text)
+
+    def store(self, buffer: Buffer, index: Expr, value: Expr) -> str:
+        target = self.expression(index)
+        return f"{buffer.name}[{target}] = {self.expression(value)}"
+
+    def expression(self, expr: Expr) -> str:
+        """Text of an operand of a statement; what has a name and is not yet defined is defined first."""
+        for part in _below(expr, stop=self.names):
+            if part in self.named and part not in self.names:
+                depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
+                text = self.show(part)
+                self.blocks[depth].add(f"{self.new('t', part)} = {text}")
+                self.blocks[depth].names.append(part)
+        return self.show(expr)
+
+    def show(self, expr: Expr, level: int = 0) -> str:
+        """Text of an expression in a place that binds as tightly as `level`."""
+        if expr in self.names:
+            return self.names[expr]
+        match expr.op:
+            case "const":
+                return _number(expr.attr, expr.dtype)
+            case "var" | "result":
+                return f"?{expr.attr}"  # not in scope: the kernel is broken, and this is part of a message about it
+            case "load":
+                return f"{expr.attr.name}[{self.where(expr.args)}]"
+            case "index":
+                size, what = expr.attr
+                return f"index({self.where(expr.args)}, {size}, {json.dumps(what)})"
+            case "cast" | "bitcast":
+                return f"{expr.op}({self.show(expr.args[0])}, {dtypes.short(expr.dtype)})"
+            case "table":
+                values = "".join(f", {_digits(v, expr.dtype)}" for v in expr.attr)
+                return f"table({self.show(expr.args[0])}, {dtypes.short(expr.dtype)}{values})"
+        if expr.op in INFIX and len(expr.args) == 2:
+            symbol, own = INFIX[expr.op]
+            left, right = self.show(expr.args[0], own + (own == 1)), self.show(expr.args[1], own + 1)
+            text = f"{left} {symbol} {right}"
+            return f"({text})" if own < level else text
+        return f"{expr.op}({', '.join(map(self.show, expr.args))})"
+
+    def where(self, args: Sequence[Expr]) -> str:
+        return " if ".join(map(self.show, args))
+
+
+def _below(expr: Expr, stop: Any = ()) -> list[Expr]:
+    """The expression and its parts, operands first, without what lies under a part in `stop`."""
+    order: dict[Expr, None] = {}
+    stack = [(expr, False)]
+    while stack:
+        part, done = stack.pop()
+        if done:
+            order[part] = None
+        elif part not in order and part not in stop:
+            stack.append((part, True))
+            stack.extend((a, False) for a in reversed(part.args))
+    return list(order)
+
+
+def _named_values(kernel: Kernel) -> set[Expr]:
+    """Values that get a name: those used twice or more, and parts of expressions that would be too long for a line."""
+    uses: dict[Expr, int] = {}
+    order = expressions(kernel.body)
+    for expr in order:
+        for operand in expr.args:
+            uses[operand] = uses.get(operand, 0) + 1
+    stack = list(kernel.body)
+    while stack:
+        stmt = stack.pop()
+        stack.extend(stmt.body if isinstance(stmt, For) else ())
+        for operand in operands(stmt):
+            uses[operand] = uses.get(operand, 0) + 1
+    named: set[Expr] = set()
+    length: dict[Expr, int] = {}
+    for expr in order:
+        if expr.op in _LEAVES:
+            length[expr] = 0
+            continue
+        length[expr] = 1 + sum(length[a] for a in expr.args)
+        if uses[expr] > 1 or length[expr] > _LONG:
+            named.add(expr)
+            length[expr] = 0
+    return named
+
+
+def _number(value: Any, dtype: np.dtype) -> str:
+    text = _digits(value, dtype)
+    return text if dtype is dtypes.int64 or dtype.kind == "b" else f"{text}:{dtypes.short(dtype)}"
+
+
+def _digits(value: Any, dtype: np.dtype) -> str:
+    """The shortest digits that give back this value in its own dtype; the bits of a marked nan."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    number = np.asarray(value).astype(dtype)[()]
+    text = str(number)
+    if np.asarray(text).astype(dtype).tobytes() != number.tobytes():
+        return f"0x{number.view(f'u{dtype.itemsize}'):x}"
+    return text

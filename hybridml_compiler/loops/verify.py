@@ -1,0 +1,236 @@
+"""The rules of the loop dialect, checked before code is generated from a kernel.
+
+What a rule guards against is stated beside it. Ranges are judged only where they are exact: an index that is affine in
+independent loop variables reaches its extremes, any other range is an over-estimate and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .. import dtypes
+from ..errors import LOCATION, CompileError, DTypeError
+from .index import affine_coefficient, is_affine_step, opaque_leaves
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent
+from .scalar import ISA, result_dtype
+from .text import kernel_lines
+from .transcendental import TABLE
+
+REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "argmin", "argmax")
+SCANS = ("add", "mul", "min", "max", "and", "or")
+_CONTEXT = 6  # lines of text shown on either side of the fault
+
+
+def verify_kernel(kernel: Kernel, stage: str = "") -> None:
+    """Raise `CompileError` with the text around the fault unless `kernel` follows the rules of the dialect.
+
+    - buffers have distinct names; only "out" and "inout" are stored to, "out" is not read
+    - a variable or result is defined once, by a statement around or before its uses; extents are 1 or more
+    - operands have the dtypes that the instruction set asks for; indices are int64, masks bool
+    - an index stays inside of its buffer
+    - there is no vector loop in a vector loop, and no argmin, argmax in lanes of its own
+    - iterations of a parallel or vector loop store to different places; the parallel loop is outermost
+
+    `stage` says in the error what made the kernel.
+    """
+    for stmt, message in _faults(kernel):
+        raise _fault(kernel, stmt, message, stage)
+
+
+Fault = tuple[Stmt | None, str]
+
+
+def _faults(kernel: Kernel) -> Iterator[Fault]:
+    buffers = {b.name: b for b in kernel.buffers}
+    if len(buffers) != len(kernel.buffers):
+        yield None, "two buffers have one name"
+    for buffer in kernel.buffers:
+        if buffer.size < 1:
+            yield None, f"buffer {buffer.name} has {buffer.size} elements; extents are 1 or more"
+    if kernel.range is not None and not any(isinstance(s, For) and s.var is kernel.range for s in kernel.body):
+        yield None, f"the parallel variable {kernel.range} is not that of an outermost loop"
+    if kernel.lanes < 1 or kernel.granule < 1:
+        yield None, f"{kernel.lanes} lanes, granule {kernel.granule}; both are 1 or more"
+    for expr in expressions(kernel.body):
+        for message in _expression_faults(expr, buffers):
+            yield _user_of(kernel, expr), message
+    yield from _Walk(kernel, buffers).body(kernel.body, frozenset(), None)
+
+
+class _Walk:
+    """What depends on the place of a statement: scopes, lanes, conflicting stores."""
+
+    def __init__(self, kernel: Kernel, buffers: dict[str, Buffer]) -> None:
+        self.kernel, self.buffers = kernel, buffers
+        self.defined: set[Expr] = set()
+
+    def body(self, body: Sequence[Stmt], scope: frozenset[Expr], vector: Expr | None) -> Iterator[Fault]:
+        for stmt in body:
+            match stmt:
+                case For(var, inner, in_lanes):
+                    yield from self.variables(stmt, (var,))
+                    if in_lanes and vector is not None:
+                        yield stmt, f"a vector loop over {var} inside of one over {vector}"
+                    if not inner:
+                        yield stmt, f"the loop over {var} does nothing"
+                    yield from self.body(inner, scope | {var}, var if in_lanes else vector)
+                case Reduce(result, _, variables, value, in_lanes):
+                    yield from self.variables(stmt, variables)
+                    yield from self.reduction(stmt, vector)
+                    yield from self.uses(stmt, value, scope.union(variables))
+                    if in_lanes and vector is not None:
+                        yield stmt, f"a reduction in lanes inside of the vector loop over {vector}"
+                    if result in self.defined:
+                        yield stmt, f"{result} is defined twice"
+                    self.defined.add(result)
+                    scope |= {result}
+                case Scan(_, _, op, var, value, _):
+                    yield from self.variables(stmt, (var,))
+                    if op not in SCANS or not _combines(op, value):
+                        yield stmt, f"a scan cannot combine {dtypes.short(value.dtype)} by {op!r}"
+                    yield from self.store(stmt, scope | {var}, (var, *self.separate(vector)))
+                case Store():
+                    yield from self.store(stmt, scope, self.separate(vector))
+
+    def separate(self, vector: Expr | None) -> tuple[Expr, ...]:
+        """Variables whose iterations run in any order: stores must move with them."""
+        return tuple(dict.fromkeys(v for v in (self.kernel.range, vector) if v is not None))
+
+    def variables(self, stmt: Stmt, variables: Sequence[Expr]) -> Iterator[Fault]:
+        if not variables:
+            yield stmt, "a loop over no variable"
+        for var in variables:
+            if var.op != "var" or var.low != 0 or var.high is None:
+                yield stmt, f"{var} is not a variable that runs from 0"
+            if var in self.defined:
+                yield stmt, f"{var} is defined twice"
+            self.defined.add(var)
+
+    def uses(self, stmt: Stmt, expr: Expr, scope: frozenset[Expr]) -> Iterator[Fault]:
+        if not expr.depends <= scope:
+            unknown = ", ".join(sorted(str(d) for d in expr.depends - scope))
+            yield stmt, f"{unknown} is used outside of its scope"
+
+    def reduction(self, stmt: Reduce, vector: Expr | None) -> Iterator[Fault]:
+        if stmt.op not in REDUCTIONS or not _combines(stmt.op, stmt.value):
+            yield stmt, f"a reduction cannot combine {dtypes.short(stmt.value.dtype)} by {stmt.op!r}"
+        arg = stmt.op.startswith("arg")
+        if arg and stmt.vector:
+            yield stmt, f"{stmt.op} does not run in lanes: its first extreme is found in order"
+        expected = dtypes.int64 if arg else stmt.value.dtype
+        if stmt.result.op != "result" or stmt.result.dtype is not expected:
+            yield stmt, f"the result of this reduction is {dtypes.short(expected)}, not {stmt.result.dtype}"
+
+    def store(self, stmt: Store | Scan, scope: frozenset[Expr], separate: Sequence[Expr]) -> Iterator[Fault]:
+        buffer, index, value = stmt.buffer, stmt.index, stmt.value
+        known = self.buffers.get(buffer.name)
+        if known is None:
+            yield stmt, f"buffer {buffer.name} is not the kernel's"
+            return
+        if known.role == "in":
+            yield stmt, f"a store to {buffer.name}, which is only read"
+        if value.dtype is not known.dtype:
+            yield stmt, f"a store of {dtypes.short(value.dtype)} to {buffer.name}, which is {dtypes.short(known.dtype)}"
+        if index.dtype is not dtypes.int64:
+            yield stmt, f"an index of {dtypes.short(index.dtype)}; indices are i64"
+        yield from self.uses(stmt, index, scope)
+        yield from self.uses(stmt, value, scope)
+        for var in separate:
+            if var in scope and var not in index.depends:
+                yield stmt, f"every iteration over {var} stores to the same place of {buffer.name}"
+        span = exact_span(index)
+        if span is not None and not (span[0] >= 0 and span[1] < known.size):
+            yield stmt, f"a store to {span[0]}..{span[1]} of {buffer.name}, which has {known.size} elements"
+
+
+def _combines(op: str, value: Expr) -> bool:
+    kind = value.dtype.kind
+    return kind == "b" if op in ("and", "or") else kind != "b" if op in ("add", "mul") else True
+
+
+def _expression_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
+    if expr.op in ("const", "var", "result"):
+        return
+    if expr.op in ("load", "index"):
+        yield from _access_faults(expr, buffers)
+        return
+    operands = tuple(a.dtype for a in expr.args)
+    if expr.op in ISA and expr.op not in ("const", "rarely"):
+        try:
+            expected = result_dtype(expr.op, operands, expr.dtype)
+        except DTypeError as error:
+            yield str(error).partition(LOCATION)[0]
+            return
+        if expected is not expr.dtype:
+            yield f"{expr.op} makes {dtypes.short(expected)}, not {dtypes.short(expr.dtype)}"
+        if expr.op == "table" and not expr.attr:
+            yield "a table without values"
+    elif expr.op not in TABLE:
+        yield f"{expr.op!r} is neither an instruction nor a transcendental function"
+    elif {*operands, expr.dtype} not in ({dtypes.float32}, {dtypes.float64}):
+        yield f"{expr.op} takes one float dtype, got {', '.join(map(dtypes.short, operands))}"
+
+
+def _access_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
+    at, *mask = expr.args
+    if at.dtype is not dtypes.int64:
+        yield f"an index of {dtypes.short(at.dtype)}; indices are i64"
+    if len(mask) > 1 or any(m.dtype is not dtypes.bool_ for m in mask):
+        yield f"a mask of {', '.join(dtypes.short(m.dtype) for m in mask)}; a mask is one bool"
+    if expr.op == "index":
+        return
+    buffer = buffers.get(expr.attr.name)
+    if buffer is None:
+        yield f"buffer {expr.attr.name} is not the kernel's"
+        return
+    if buffer.role == "out":
+        yield f"a load of {buffer.name}, which is only written"
+    if buffer.dtype is not expr.dtype:
+        yield f"a load of {dtypes.short(expr.dtype)} from {buffer.name}, which is {dtypes.short(buffer.dtype)}"
+    span = None if mask else exact_span(at)
+    if span is not None and not (span[0] >= 0 and span[1] < buffer.size):
+        yield f"a load of {span[0]}..{span[1]} of {buffer.name}, which has {buffer.size} elements"
+
+
+def exact_span(index: Expr) -> tuple[int, int] | None:
+    """Least and greatest value of an index that is affine in loop variables; None when it is not."""
+    if index.op == "const":
+        return int(index.attr), int(index.attr)
+    if not is_affine_step(index) or opaque_leaves(index):
+        return None
+    low = high = _constant_part(index)
+    for var in index.depends:
+        reach = affine_coefficient(index, var) * (extent(var) - 1)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high
+
+
+def _constant_part(index: Expr) -> int:
+    """Value of an affine index where every variable is 0."""
+    if index.op == "const":
+        return int(index.attr)
+    if index.op == "var":
+        return 0
+    parts = [_constant_part(a) for a in index.args]
+    return parts[0] * parts[1] if index.op == "mul" else parts[0] + parts[1] * (1 if index.op == "add" else -1)
+
+
+def _user_of(kernel: Kernel, expr: Expr) -> Stmt | None:
+    """The first statement that evaluates the expression."""
+    stack: list[Stmt] = list(reversed(kernel.body))
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For):
+            stack.extend(reversed(stmt.body))
+        elif expr in expressions((stmt,)):
+            return stmt
+    return None
+
+
+def _fault(kernel: Kernel, stmt: Stmt | None, message: str, stage: str) -> CompileError:
+    lines, line_of = kernel_lines(kernel)
+    at = line_of.get(id(stmt), 0)
+    shown = range(max(0, at - _CONTEXT), min(len(lines), at + _CONTEXT + 1))
+    text = "\n".join(f"{'>' if k == at else ' '} {k + 1:4} {lines[k]}" for k in shown)
+    made = f" after {stage}" if stage else ""
+    return CompileError(f"verify: a kernel{made} is broken: {message}\n{text}")

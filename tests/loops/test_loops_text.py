@@ -1,0 +1,138 @@
+"""Every row and sample as kernels: their text reads back, they keep the rules, and they mean what the graph means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from run_plan import plan_of, run_plan
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm.kernel import emit_kernel
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph, apply, graph_of
+from hybridml_compiler.loops.builder import LoopBuilder
+from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
+from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.loops.verify import verify_kernel
+from hybridml_compiler.ops.table import OPS
+
+# Reductions and products run in another order than NumPy's; everything else has the same bits.
+_REORDERED = ("reduction", "contraction", "scan")
+
+
+def llvm(kernel: Kernel) -> str:
+    from llvmlite import ir
+
+    module = ir.Module("kernel")
+    emit_kernel(module, "kernel", kernel)
+    return str(module)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_kernels_of_a_row(name: str) -> None:
+    op = OPS[name]
+    for number, sample in enumerate(op.samples(np.random.default_rng(0))):
+        args = sample.args[0] if op.variadic else sample.args
+        arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in args]
+        nodes = graph_of(arrays)
+        graph = Graph(tuple(nodes), (apply(op, nodes, sample.params),), name)
+        plan = plan_of(graph, blas=False)
+        for launch in plan.launches:
+            if isinstance(launch.work, Kernel):
+                verify_kernel(launch.work)
+                check_round_trip(launch.work, same_code=number == 0)
+        (expected,), got = interpret(graph, arrays), run_plan(plan, arrays, 1, {})
+        assert got is not None
+        label = f"{name} sample {number} {dict(sample.params)}"
+        if op.kind in _REORDERED and expected.dtype.kind == "f":
+            scale = 1e-5 if expected.dtype == dtypes.float32 else 1e-12
+            np.testing.assert_allclose(got[0], expected, rtol=scale, atol=scale, err_msg=label)
+        else:
+            np.testing.assert_array_equal(got[0], expected, err_msg=label)
+
+
+def check_round_trip(kernel: Kernel, *, same_code: bool) -> None:
+    text = print_kernel(kernel)
+    again = parse_kernel(text)
+    assert print_kernel(again) == text
+    verify_kernel(again)
+    assert [b.role for b in again.buffers] == [b.role for b in kernel.buffers]
+    if same_code:
+        assert llvm(again) == llvm(kernel)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL)
+def test_constants_keep_their_bits(dtype: np.dtype) -> None:
+    width = 8 * dtype.itemsize
+    patterns = {0, 1, 2, (1 << width) - 1, 1 << width - 1, (1 << width) // 3, 0x7FC00001 % (1 << width)}
+    values = [np.array(p, f"u{dtype.itemsize}").view(dtype)[()] for p in patterns if dtype.kind != "b"] or [False, True]
+    if dtype.kind == "f":
+        values += [dtype.type(v) for v in (0.1, -0.0, np.inf, -np.inf, np.nan, 1e-40, 123456.789, np.finfo(dtype).max)]
+    for value in values:
+        s, out = LoopBuilder(), Buffer("out", dtype, 1, "out")
+        kernel = Kernel((out,), (Store(out, s.const(0, dtypes.int64), s.const(value, dtype)),))
+        (store,) = parse_kernel(print_kernel(kernel)).body
+        assert isinstance(store, Store)
+        assert np.asarray(store.value.attr).astype(dtype).tobytes() == np.asarray(value, dtype).tobytes(), value
+
+
+def test_equal_kernels_have_equal_text() -> None:
+    """Names follow the order of appearance, not the order in which the builder happened to number variables."""
+
+    def build(skip: int) -> str:
+        s, x, out = LoopBuilder(), Buffer("x", dtypes.float32, 4), Buffer("out", dtypes.float32, 4, "out")
+        for _ in range(skip):
+            s.var("unused", 3)
+        i = s.var("row", 4)
+        return print_kernel(Kernel((x, out), (For(i, (Store(out, i, s.exp(s.load(x, i))),), True),), i, 4))
+
+    assert build(0) == build(5)
+
+
+def test_text_shows_structure() -> None:
+    text = """\
+kernel(b0: f32[12], b1: f32[3], b2: f32[12] out) lanes 16 cost 2.5 {
+  for i0 < 3 parallel {
+    t0 = i0 * 4
+    s0 = reduce add over r0 < 4 vector {
+      t1 = b0[t0 + r0]
+      yield t1 * t1
+    }
+    for i1 < 4 vector {
+      t2 = t0 + i1
+      b2[t2] = b0[t2] / sqrt(s0) - b1[i1 - 1 if i1 >= 1]
+    }
+  }
+}
+"""
+    kernel = parse_kernel(text)
+    verify_kernel(kernel)
+    assert print_kernel(kernel) == text
+    assert kernel.range is kernel.body[0].var
+    assert kernel.lanes == 16 and kernel.cost == 2.5
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("b0[j]", "expected a name that is defined above, got 'j'"),
+        ("b0[i] +", "expected an expression, got '}'"),
+        ("b0[i", "expected ']', got '}'"),
+        ("frobnicate(b0[i])", "expected an instruction, or a transcendental function, got 'frobnicate'"),
+        ("select(true, b0[i])", "expected 3 operands for select"),
+        ("cast(b0[i], f33)", "expected a dtype such as f32, got 'f33'"),
+        ("1.5:i32", "expected a number of i32, got '1.5'"),
+        ("b0[i] $ 2", "expected a kernel, got '$'"),
+    ],
+)
+def test_errors_name_the_place(expression: str, message: str) -> None:
+    text = f"kernel(b0: f32[4], b1: f32[4] out) {{\n  for i < 4 {{\n    b1[i] = {expression} }} }}"
+    with pytest.raises(ArgumentError, match=r"parse_kernel: line 3, column \d+: ") as caught:
+        parse_kernel(text)
+    assert message in str(caught.value)
+
+
+def test_names_are_defined_once() -> None:
+    with pytest.raises(ArgumentError, match="expected a name that is not yet defined, got 'i'"):
+        parse_kernel("kernel(b0: f32[4] out) { for i < 4 { for i < 4 { b0[i] = 0.0:f32 } } }")
