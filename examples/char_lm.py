@@ -80,7 +80,7 @@ class CharLM(nn.Module):
         return self.head(self.norm(x))
 
 
-def run(style: str, steps: int = 200, seed: int = 0) -> Run:
+def run(style: str, steps: int = 120, seed: int = 0) -> Run:
     """Train in one style. The same seed gives the same start, the same windows and the same dropout."""
     hm.manual_seed(seed)
     model = CharLM()
@@ -117,7 +117,7 @@ def write(model: CharLM, start: str, length: int, seed: int = 1) -> str:
     return "".join(ALPHABET[code] for code in codes)
 
 
-def runs(steps: int = 200, seed: int = 0) -> list[Run]:
+def runs(steps: int = 120, seed: int = 0) -> list[Run]:
     """Both styles."""
     return [run(style, steps, seed) for style in STYLES]
 

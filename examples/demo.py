@@ -20,8 +20,8 @@ from .training import Run, compare, print_summary
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the examples, write the report; 0 if all curves agree."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
-    parser.add_argument("--epochs", type=int, default=8, help="passes over the digits (default 8)")
-    parser.add_argument("--steps", type=int, default=200, help="steps of the character model (default 200)")
+    parser.add_argument("--epochs", type=int, default=6, help="passes over the digits (default 6)")
+    parser.add_argument("--steps", type=int, default=120, help="steps of the character model (default 120)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("build/demo.html"))
     options = parser.parse_args(arguments)

@@ -64,7 +64,7 @@ def convnet() -> nn.Module:
 MODELS: dict[str, Callable[[], nn.Module]] = {"digits MLP": mlp, "digits convnet": convnet}
 
 
-def run(name: str, style: str, epochs: int = 8, seed: int = 0) -> Run:
+def run(name: str, style: str, epochs: int = 6, seed: int = 0) -> Run:
     """Train one model in one style. The same seed gives the same start, the same batches and the same dropout."""
     training, test = load()
     hm.manual_seed(seed)
@@ -95,7 +95,7 @@ def accuracy(model: nn.Module, data: hm.data.TensorDataset) -> float:
     return float((predicted == labels).numpy().mean())
 
 
-def runs(epochs: int = 8, seed: int = 0) -> list[Run]:
+def runs(epochs: int = 6, seed: int = 0) -> list[Run]:
     """Both models in both styles."""
     return [run(name, style, epochs, seed) for name in MODELS for style in STYLES]
 

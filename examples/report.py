@@ -133,7 +133,7 @@ def differences(eager: Run, traced: Run) -> str:
     )
     ticks = "".join(_tick((power - low) / (high - low), f"1e{power:.0f}") for power in range(-9, 1, 3))
     line = f'<polyline points="{limit}" fill="none" stroke="var(--bad)" stroke-dasharray="4 3"/>'
-    note = f'<text x="{LEFT + 6}" y="{TOP + 10}">dashed: the largest difference allowed</text>'
+    note = f'<text x="{LEFT + 6}" y="{TOP + 10}">dashed: what is allowed; bottom line: equal bit by bit</text>'
     return _chart("relative difference of the losses", ticks + line + dots + note + _steps(last))
 
 
@@ -181,8 +181,8 @@ def _tick(share: float, label: str) -> str:
 
 def _steps(last: int) -> str:
     return "".join(
-        f'<text x="{_x(step, last):.1f}" y="{HEIGHT - 10}" text-anchor="middle">{step}</text>'
-        for step in (0, last // 2, last)
+        f'<text x="{_x(step, last):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">{step}</text>'
+        for step, anchor in ((0, "start"), (last // 2, "middle"), (last, "end"))
     )
 
 

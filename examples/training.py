@@ -16,8 +16,8 @@ STYLES = ("eager", "traced")
 # The numerics contract between the styles. Elementwise results are bit-equal; sums and matrix products may be added up
 # in another order, so the first loss agrees to a few float32 roundings (2^-23 = 1.2e-7 each). From then on every step
 # starts from slightly different parameters, and training amplifies that: step t may differ by TOLERANCE * (1 + t)^2.
-# Measured on these examples: two eager runs whose parameters differ in their last bit at the start used up to a tenth of
-# that in 300 steps (MLP 0.07, convnet 0.10, character model 0.002), growing faster than linearly once a ReLU flips.
+# Measured on these examples: two eager runs whose parameters differed in the last bit at the start used up to a tenth
+# of that in 300 steps (MLP 0.07, convnet 0.10, character model 0.002), growing faster than linearly after a ReLU flips.
 TOLERANCE = 1e-6
 
 Step = Callable[[hm.Tensor, hm.Tensor], hm.Tensor]
