@@ -6,8 +6,12 @@ polynomial; float64 the series in s = r / (2 + r) of fdlibm's e_log.c (a divisio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from ..dtypes import float32, float64
-from .notation import Value, fast_two_sum, fma, polynomial, two_sum, where
+from .notation import Value, fast_two_sum, fma, polynomial, rarely, two_sum, where
 from .transcendental_exp import LN2
 
 # log2(e), log10(e) and log10(2) as sums of two floats
@@ -73,26 +77,37 @@ def at_the_ends(x: Value, y: Value) -> Value:
     return where(x.equals(0.0), -INF, y)
 
 
+def _logarithm(x: Value, formula: Callable[[Value, Value], Value]) -> Value:
+    """formula(k, r) for positive normal x. All else is one unsigned comparison and a branch away: a third faster than
+    its six selects in every lane."""
+    form = x.format
+    unsigned = np.dtype(f"u{form.bits.itemsize}")
+    smallest, infinite = 1 << form.mantissa, (2 * form.bias + 1) << form.mantissa
+    unusual = (x.bits() - smallest).bitcast(unsigned) >= infinite - smallest
+    k, r, _ = reduce(x)
+    return rarely(unusual, lambda: at_the_ends(x, formula(*normalised(x))), formula(k.cast(x.dtype), r))
+
+
 def log(x: Value) -> Value:
     """Natural logarithm. float32: degree 9; float64: 7 terms in s^2 and a division."""
-    k, r = normalised(x)
-    return at_the_ends(x, combine(k, r, log1p_tail(r)))
+    return _logarithm(x, lambda k, r: combine(k, r, log1p_tail(r)))
 
 
 def log2(x: Value) -> Value:
     """Logarithm to base 2; exact for powers of two."""
-    k, r = normalised(x)
     high, low = _LOG2_E[x.dtype]
-    return at_the_ends(x, k + fma(r, high, fma(log1p_tail(r), high, r * low)))
+    return _logarithm(x, lambda k, r: k + fma(r, high, fma(log1p_tail(r), high, r * low)))
 
 
 def log10(x: Value) -> Value:
     """Logarithm to base 10."""
-    k, r = normalised(x)
-    high, low = _LOG10_E[x.dtype]
-    y = fma(r, high, fma(log1p_tail(r), high, r * low))
-    high, low = _LOG10_2[x.dtype]
-    return at_the_ends(x, fma(k, high, fma(k, low, y)))
+    (e_high, e_low), (octave_high, octave_low) = _LOG10_E[x.dtype], _LOG10_2[x.dtype]
+
+    def formula(k: Value, r: Value) -> Value:
+        y = fma(r, e_high, fma(log1p_tail(r), e_high, r * e_low))
+        return fma(k, octave_high, fma(k, octave_low, y))
+
+    return _logarithm(x, formula)
 
 
 def log1p_sum(x: Value, low: Value | None = None, octaves: Value | None = None) -> Value:

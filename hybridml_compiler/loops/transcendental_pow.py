@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import float32, float64
 from .notation import Value, at_least, at_most, fast_two_sum, fma, polynomial, two_product, two_sum, where
 from .transcendental_exp import EXP, power_of_two, reduce, scale
-from .transcendental_log import normalised
+from .transcendental_log import reduce as reduce_log
 
 INF, NAN = float("inf"), float("nan")
 # log2(1 + r) / r for m = 1 + r in [sqrt(1/2), sqrt(2)): relative error 2^-35.8
@@ -96,8 +96,8 @@ def _power64(a: Value, y: Value) -> Value:
 def _power32(a: Value, y: Value) -> Value:
     """a^y for positive float32 a, zero and infinity included."""
     a, y = a.cast(float64), y.cast(float64)
-    k, r = normalised(a)
-    logarithm = fma(r, polynomial(r, _LOG2), k)
+    k, r, _ = reduce_log(a)  # what is subnormal in float32 is normal here
+    logarithm = fma(r, polynomial(r, _LOG2), k.cast(float64))
     logarithm = where(a.equals(0.0), -INF, where(a < INF, logarithm, a))
     magic = a.format.magic + a.format.bias
     exponent = at_most(at_least(y * logarithm, -200.0), 200.0)
