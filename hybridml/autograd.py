@@ -162,6 +162,10 @@ def _get_requires_grad(self: Tensor) -> bool:
     return _lift(self)._node is not None
 
 
+def _set_requires_grad(self: Tensor, on: bool) -> None:
+    self.requires_grad_(on)
+
+
 @method
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Start (or stop) recording operations on this leaf; returns the tensor itself."""
@@ -183,7 +187,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 Tensor.grad = property(_get_grad, _set_grad)
-Tensor.requires_grad = property(_get_requires_grad, lambda self, on: self.requires_grad_(on) and None)
+Tensor.requires_grad = property(_get_requires_grad, _set_requires_grad)
 Tensor.is_leaf = property(lambda self: type(_lift(self)._node) is not list)
 
 

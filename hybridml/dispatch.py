@@ -256,7 +256,7 @@ def _pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
 
 
 def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
-    name = f"pull_{op.name}_{''.join(map(str, wanting))}"
+    name = f"pull_{op.name}_{_digits(wanting)}"
     names = kept_names(op, wanting)
     at = {kept: f"n[{KEPT + len(wanting) + i}]" for i, kept in enumerate(names)}
     lines = [f"def {name}(g, n):"]
@@ -515,7 +515,11 @@ def _recording(op: Op) -> list[str]:
 
 
 def _pull_name(wanting: tuple[int, ...]) -> str:
-    return f"_pull_{''.join(map(str, wanting))}"
+    return f"_pull_{_digits(wanting)}"
+
+
+def _digits(wanting: tuple[int, ...]) -> str:
+    return "".join(map(str, wanting))
 
 
 def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callable[..., Any]:
@@ -525,6 +529,7 @@ def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callabl
         env[_pull_name(wanting)] = pull = _pull(op, wanting)
         return pull(g, node)
 
+    generate_and_pull.__name__ = f"pull_{op.name}_{_digits(wanting)}"  # what a tensor shows as its grad_fn
     return generate_and_pull
 
 

@@ -171,7 +171,8 @@ def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
 def own(g: Tensor) -> Tensor:
     """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
     array = g._array
-    if type(array) is np.ndarray and (array.base is not None or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 5):
+    # Exclusive: the caller's variable, ours and the argument of getrefcount (for the array: the slot, ours, the argument).
+    if type(array) is np.ndarray and (array.base is not None or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 3):
         array = array.copy()
     t = type(g)()
     t._array, t._node, t._version = array, g._node, 0

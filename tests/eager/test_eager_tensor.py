@@ -1,0 +1,290 @@
+"""Tensor in eager programs: interop, conversion, indexing, promotion, in-place updates, views, display."""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+KEYS = [
+    0, -1, (1, 2), (0, 1, 3), slice(None), (slice(None), slice(1, 3)), (..., 0), (0, ...), (..., slice(None, None, -1)),
+    (slice(None, None, -2), 1), None, (None, 0, ..., None), (slice(5, 0, -2),), (slice(2, 2), 1), ..., (slice(-2, None), -3),
+    (slice(None), [2, 0]), (slice(None), np.array([[0, 1], [2, 2]])), (0, [1, -1]), (slice(1), slice(None), [3]), [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_getitem_is_numpy(key: object, recorded: bool) -> None:
+    x = hm.tensor(X, requires_grad=recorded)
+    expected = X[key] if key != [] else X[np.array([], dtype=int)]
+    assert np.array_equal(np.asarray(x[key]), expected)
+    assert x[key].shape == expected.shape
+    if recorded and expected.size:
+        x[key].sum().backward()
+        counts = np.zeros_like(X)
+        np.add.at(counts, key, 1)
+        assert np.array_equal(x.grad, counts)
+
+
+def test_masks() -> None:
+    x = hm.tensor(X)
+    assert np.array_equal(x[x > 7], X[X > 7])
+    assert np.array_equal(x[np.array([True, False])], X[[True, False]])
+    x[x > 7] = -1
+    assert np.array_equal(x, np.where(X > 7, -1, X))
+    with pytest.raises(hm.ShapeError, match="mask of shape"):
+        x[hm.asarray([True])]
+
+
+@pytest.mark.parametrize("key", KEYS[:16], ids=str)
+def test_setitem_is_numpy(key: object) -> None:
+    x, expected = hm.tensor(X), X.copy()
+    x[key] = 7
+    expected[key] = 7
+    assert np.array_equal(x, expected)
+
+
+def test_setitem_broadcasts_and_checks() -> None:
+    x = hm.zeros((2, 3))
+    x[:, 1:] = hm.tensor([1.0, 2.0])
+    x[0, [0, 2]] = hm.tensor([5.0, 6.0])
+    assert x.tolist() == [[5, 1, 6], [0, 1, 2]]
+    with pytest.raises(hm.ShapeError, match="does not fit"):
+        x[0] = hm.ones((2,))
+    with pytest.raises(hm.DTypeError, match="does not fit"):
+        hm.zeros((2,), dtype=hm.int64)[:] = hm.ones((2,))
+    with pytest.raises(hm.OutOfBoundsError, match="out of bounds for axis 1"):
+        x[0, 3] = 1
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "match"),
+    [
+        (2, hm.OutOfBoundsError, "index: 2 is out of bounds for axis 0 of f32"),
+        ((0, 0, 0, 0), hm.OutOfBoundsError, "4 indices for f32"),
+        ((..., ...), hm.ArgumentError, "one '...'"),
+        ("a", hm.ArgumentError, "cannot index"),
+        (slice(None, None, 0), hm.ArgumentError, "step cannot be 0"),
+        (True, hm.ArgumentError, "Python bool is not an index"),
+        (hm.ones((2,)), hm.ArgumentError, "must hold integers"),
+        ([5], hm.OutOfBoundsError, "out of range"),
+    ],
+)
+def test_index_errors(key: object, error: type[Exception], match: str) -> None:
+    for x in (hm.tensor(X), hm.tensor(X, requires_grad=True)):
+        with pytest.raises(error, match=match):
+            x[key]
+    assert issubclass(hm.OutOfBoundsError, IndexError)
+
+
+def test_numpy_both_ways() -> None:
+    a = np.zeros(3, np.float32)
+    t = hm.asarray(a)
+    t += 1
+    a[0] = 5
+    assert t.tolist() == [5, 1, 1] and t.numpy() is a
+    assert np.array_equal(np.asarray(t) + 1, [6, 2, 2])
+    copied = hm.tensor(a)
+    a[:] = 0
+    assert copied.tolist() == [5, 1, 1]
+    assert type(a * t) is hm.Tensor and type(np.float64(2) * t) is hm.Tensor
+    assert (np.float64(2) * t).dtype is hm.float32
+    assert type(np.sqrt(t)) is hm.Tensor and np.sum(t, axis=0).item() == 0
+    assert np.array_equal(np.from_dlpack(t), a) and np.array_equal(hm.from_dlpack(a), a)
+    assert np.median(hm.tensor([1.0, 2.0, 9.0])) == 2
+    assert hm.from_numpy(a).numpy() is a
+    assert hm.asarray(np.zeros(2, ">f4")).dtype is hm.float32
+    with pytest.raises(hm.GradientError, match="detach"):
+        hm.tensor([1.0], requires_grad=True).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float16", "datetime64[s]", "U3", "object"])
+def test_foreign_dtypes_are_refused(dtype: str) -> None:
+    with pytest.raises(hm.DTypeError):
+        hm.asarray(np.zeros(2, dtype))
+
+
+def test_python_scalars_are_weak() -> None:
+    f, d, i, b = hm.ones((2,)), hm.ones((2,), dtype=hm.float64), hm.ones((2,), dtype=hm.int32), hm.asarray([True, False])
+    assert (f * 2).dtype is hm.float32 and (d * 2.5).dtype is hm.float64
+    assert (i * 2).dtype is hm.int32 and (i * 2.5).dtype is hm.float32 and (b * 2).dtype is hm.int64
+    assert (i / 2).dtype is hm.float32 and (1 - b.astype(hm.int8)).dtype is hm.int8
+    assert (f + d).dtype is hm.float64 and (i + f).dtype is hm.float32
+    assert (-0.0 * f + -0.0).tolist() == [0, 0] and math.copysign(1, (f * -0.0)[0].item()) == -1
+    with pytest.raises(hm.ArgumentError, match="300 does not fit uint8"):
+        hm.ones((2,), dtype=hm.uint8) + 300
+    assert (2**hm.asarray([1.0, 3.0])).tolist() == [2, 8]
+    assert (7 // hm.asarray([2, 3])).tolist() == [3, 2] and (7 % hm.asarray([4, 3])).tolist() == [3, 1]
+
+
+def test_operators_ask_foreign_types() -> None:
+    class Foreign:
+        def __radd__(self, other: object) -> str:
+            return "mine"
+
+    x = hm.ones((2,))
+    assert x + Foreign() == "mine"
+    assert operator.eq(x, None) is False and operator.ne(x, "a") is True
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x + "a"
+    with pytest.raises(hm.DTypeError, match="add: y must be a tensor, an array or a number, got str"):
+        hm.add(x, "a")
+    assert len({x: 1, hm.ones((2,)): 2}) == 2  # by identity
+
+
+def test_conversion_to_python() -> None:
+    assert hm.tensor([[3]]).item() == 3 and float(hm.tensor(2.5)) == 2.5 and int(hm.tensor([4.7])) == 4
+    assert [10, 20, 30][hm.tensor(1)] == 20
+    assert bool(hm.tensor([0.0])) is False and 2.0 in hm.tensor([1.0, 2.0])
+    for call, match in [
+        (lambda: hm.ones((2,)).item(), "exactly one element"), (lambda: bool(hm.ones((2,))), "ambiguous"),
+        (lambda: len(hm.tensor(1.0)), "no length"), (lambda: iter(hm.tensor(1.0)), "0-dimensional"),
+    ]:  # fmt: skip
+        with pytest.raises(hm.ShapeError, match=match):
+            call()
+    with pytest.raises(hm.DTypeError, match="index must be an integer"):
+        [1, 2][hm.tensor(1.0)]
+    assert [t.item() for t in hm.arange(3)] == [0, 1, 2]
+    assert f"{hm.tensor(1.23456):.2f}" == "1.23"
+
+
+def test_float_results_raise_no_warning_in_any_thread() -> None:
+    found: list[object] = []
+
+    def work() -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found.append((hm.ones((2,)) / hm.zeros((2,))).tolist())
+                found.append(hm.log(hm.zeros((1,))).tolist())
+        except Exception as error:
+            found.append(error)
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [[math.inf] * 2, [-math.inf]] * 2
+
+
+def test_in_place() -> None:
+    x = hm.tensor([1.0, 2.0])
+    y = x
+    x += 1
+    x *= hm.tensor([2.0, 3.0])
+    assert y is x and x.tolist() == [4, 9]
+    assert x.add_(1).sub_(2).mul_(3).div_(2).tolist() == [4.5, 12]
+    assert x.copy_(hm.tensor(7.0)).tolist() == [7, 7] and x.zero_().tolist() == [0, 0] and x.fill_(3).tolist() == [3, 3]
+    assert x.clamp_(max=2).tolist() == [2, 2]
+    i = hm.tensor([5, 7])
+    i //= 2
+    assert i.tolist() == [2, 3]
+    with pytest.raises(hm.DTypeError, match="does not fit a int64 tensor"):
+        i += 0.5
+    with pytest.raises(hm.ShapeError, match="does not fit a tensor of shape"):
+        x += hm.ones((3, 2))
+    with pytest.raises(hm.ShapeError, match="read-only"):
+        hm.ones((1,)).broadcast_to((3,)).add_(1)
+
+
+def test_views_share_memory() -> None:
+    x = hm.zeros((2, 3))
+    x[0] += 1
+    x.reshape(3, 2)[2, 1] = 5
+    x.T[1] = 9
+    assert x.tolist() == [[1, 9, 1], [0, 9, 5]]
+
+
+def test_methods() -> None:
+    x = hm.tensor(X)
+    assert x.view(6, 4).shape == (6, 4) and x.reshape((4, 6)).shape == (4, 6) and x.reshape(-1).shape == (24,)
+    assert x.permute(2, 0, 1).shape == (4, 2, 3) and x.transpose(0, 2).shape == (4, 3, 2) and x.T.shape == (4, 3, 2)
+    assert x.mT.shape == (2, 4, 3) and x.flatten(1).shape == (2, 12) and x.flatten().shape == (24,)
+    assert x.unsqueeze(1).squeeze(1).shape == x.shape and x[:1].squeeze().shape == (3, 4)
+    assert x[:1].expand(5, -1, 4).shape == (5, 3, 4) and hm.ones((3,)).expand(2, 3).shape == (2, 3)
+    assert [p.shape for p in x.split(2, 2)] == [(2, 3, 2)] * 2 and [p.shape[1] for p in x.chunk(2, 1)] == [2, 1]
+    assert np.array_equal(x.masked_fill(x > 3, 0.0), np.where(X > 3, 0, X))
+    assert x.numel() == x.size == 24 and x.dim() == x.ndim == 3 and x.nbytes == 96 and x.device == "cpu"
+    assert x.double().dtype is hm.float64 and x.long().dtype is hm.int64 and x.to("cpu") is x and x.to(hm.float32) is x
+    assert np.allclose(x.std(0), X.std(0)) and x.contiguous() is x and x.T.contiguous().shape == (4, 3, 2)
+    assert np.array_equal(x.clip(2, 5), X.clip(2, 5)) and np.array_equal(x.clip(min=3), X.clip(3))
+    with pytest.raises(hm.ShapeError):
+        x.flatten(2, 1)
+    with pytest.raises(hm.ArgumentError, match="not available"):
+        x.to("cuda")
+
+
+def test_array_api_functions() -> None:
+    x = hm.tensor(X)
+    assert hm.stack([x, x], axis=1).shape == (2, 2, 3, 4) and hm.concat([x, x], axis=-1).shape == (2, 3, 8)
+    assert np.array_equal(hm.roll(x, 2, axis=1), np.roll(X, 2, 1)) and np.array_equal(hm.tile(x, (2, 1)), np.tile(X, (2, 1)))
+    assert np.array_equal(hm.repeat(x, 2, axis=1), np.repeat(X, 2, 1))
+    assert np.array_equal(hm.moveaxis(x, 0, -1), np.moveaxis(X, 0, -1))
+    assert np.allclose(hm.tensordot(x, x, axes=([0, 2], [0, 2])), np.tensordot(X, X, ([0, 2], [0, 2])))
+    assert [g.shape for g in hm.meshgrid(hm.arange(3), hm.arange(2))] == [(2, 3)] * 2
+    assert hm.arange(2, 10, 3).tolist() == [2, 5, 8] and hm.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
+    assert hm.eye(2, 3, k=1).tolist() == [[0, 1, 0], [0, 0, 1]] and hm.full((2,), 3).dtype is hm.int64
+    assert hm.zeros_like(x, dtype=hm.int8).dtype is hm.int8 and hm.full_like(x, 2.0).shape == x.shape
+    assert hm.result_type(hm.int32, 1.0) is hm.float32 and hm.isdtype(hm.int8, "integral") and hm.finfo(x).bits == 32
+    assert hm.can_cast(hm.int8, hm.int16) and not hm.can_cast(hm.float64, hm.float32)
+    assert x.__array_namespace__() is hm
+    assert hm.broadcast_shapes((3, 1), (2,)) == (3, 2) and hm.outer(hm.arange(2), hm.arange(3)).shape == (2, 3)
+
+
+def test_asarray() -> None:
+    assert hm.asarray([1, 2]).dtype is hm.int64 and hm.asarray([1, 2.0]).dtype is hm.float32 and hm.asarray([]).dtype is hm.float32
+    assert hm.asarray(True).dtype is hm.bool and hm.asarray([[1], [2]], dtype="float64").dtype is hm.float64
+    assert hm.asarray(np.float64(2)).dtype is hm.float64
+    x = hm.tensor([1.0, 2.0], requires_grad=True)
+    stacked = hm.asarray([x[0], x[1] * 2])
+    stacked.sum().backward()
+    assert x.grad.tolist() == [1, 2]
+    for bad, error in [([[1], [1, 2]], hm.ShapeError), ("abc", hm.DTypeError), (object(), hm.DTypeError)]:
+        with pytest.raises(error):
+            hm.asarray(bad)
+    with pytest.raises(hm.ArgumentError, match="copy=False"):
+        hm.asarray([1], copy=False)
+
+
+def test_display() -> None:
+    assert repr(hm.tensor([1.0, 2.5])) == "Tensor([1.0, 2.5])"
+    assert repr(hm.tensor([1], dtype=hm.int8)) == "Tensor([1], dtype=int8)"
+    x = hm.tensor(2.0, requires_grad=True)
+    assert repr(x) == "Tensor(2., requires_grad=True)" and "grad_fn=<multiply>" in repr(x * x)
+    text = hm.tensor([[1.0, math.nan]])._repr_html_()
+    assert "1 × 2" in text and "float32" in text and "not finite" in text
+    assert "shape=(300,)" in repr(hm.zeros((300,)))
+
+
+def test_copies() -> None:
+    x = hm.tensor([1.0, 2.0], requires_grad=True)
+    for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert y.tolist() == [1, 2] and y.requires_grad and y is not x and y.dtype is hm.float32
+        assert (y + y).tolist() == [2, 4]
+    assert copy.deepcopy([x, x])[0] is not x
+    with pytest.raises(hm.GradientError):
+        copy.deepcopy(x * 2)
+
+
+def test_errors_name_the_users_line() -> None:
+    with pytest.raises(hm.ShapeError, match=r"shapes f32\[3\] and f32\[4\] do not broadcast") as found:
+        hm.ones((3,)) + hm.ones((4,))
+    assert "test_eager_tensor.py" in str(found.value) and "hm.ones((3,)) + hm.ones((4,))" in str(found.value)
+    with pytest.raises(TypeError, match="missing"):
+        hm.reshape(hm.ones((3,)))
+
+
+def test_generated_source_is_readable() -> None:
+    assert hm.add.source.startswith("def add(x, y):") and hm.add.__doc__ == "x + y. Integers wrap; of bools: logical or, as NumPy."
+    assert hm.Tensor.add is hm.add
