@@ -23,8 +23,8 @@ class Adam(Optimizer):
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
     >>> Adam([w], lr=0.5).step()
-    >>> w.tolist()
-    [0.5]
+    >>> round(w.item(), 6)
+    0.5
     """
 
     numbers = ("lr", "betas", "eps", "weight_decay")
