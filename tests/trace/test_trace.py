@@ -1,0 +1,593 @@
+"""Traced programs do what the eager ones do: values, state, gradients, random numbers, errors; and when they compile."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(params=["llvm", "interpret"])
+def trace(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return hm.trace(backend=request.param)
+
+
+def same(a: hm.Tensor, b: hm.Tensor) -> None:
+    assert type(a) is hm.Tensor and a.shape == b.shape and a.dtype is b.dtype
+    np.testing.assert_allclose(np.asarray(a.detach()), np.asarray(b.detach()), rtol=2e-6, atol=1e-6)
+
+
+def gelu(x: hm.Tensor) -> hm.Tensor:
+    return 0.5 * x * (1 + hm.tanh(0.79788456 * (x + 0.044715 * x**3)))
+
+
+PROGRAMS: list[Callable[..., Any]] = [
+    lambda x: x * 2 + 1,
+    lambda x: gelu(x) * hm.exp(-x) - x / 3,
+    lambda x: (x - x.max(-1, keepdims=True)).exp().sum(0) if hasattr(x, "exp") else x,
+    lambda x: hm.where(x > 0, x, 0.1 * x).mean(1),
+    lambda x: (x @ x.T).sum(),
+    lambda x: x[::-1, 1:].T.reshape(-1)[::2],
+    lambda x: hm.concat([x, x * 2], axis=1)[:, [0, 5]],
+    lambda x: hm.stack([x[0], x[1]]).var(1),
+    lambda x: x.argmax(1),
+    lambda x: hm.cumulative_sum(x, axis=1),
+]
+
+
+@pytest.mark.parametrize("k", range(len(PROGRAMS)))
+def test_programs(k: int, trace: Any) -> None:
+    program, x = PROGRAMS[k], hm.asarray(X)
+    traced = trace(program)
+    for _ in range(3):
+        same(traced(x), program(x))
+    assert traced.cache_info().compiles == 1 and traced.cache_info().hits == 2
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Batch:
+    data: Any
+    label: str
+
+
+def test_nested_containers(trace: Any) -> None:
+    @trace
+    def f(p: Point, batch: Batch, more: dict[str, Any], *rest: Any, scale: float = 1.0) -> Any:
+        assert batch.label == "train"
+        return {"sum": p.x + p.y, "batch": Batch(batch.data * scale, "out"), "rest": [r * 2 for r in rest], "n": len(more)}
+
+    x = hm.asarray(X)
+    for scale in (2.0, 3.0):
+        out = f(Point(x, (x * 2)), Batch(X, "train"), {"a": (1, None)}, x, scale=scale)
+        same(out["sum"], x * 3)
+        assert type(out["batch"]) is Batch and out["batch"].label == "out" and out["n"] == 1
+        same(out["batch"].data, x * scale)
+        same(out["rest"][0], x * 2)
+    assert f.cache_info().compiles == 1
+
+
+def test_signatures(trace: Any) -> None:
+    f = trace(lambda x, n=1, flag=None: x * n)
+    x = hm.asarray(X)
+    f(x)
+    f(x + 1)
+    assert f.cache_info() == (type(f.cache_info()))(1, 1, 1)
+    f(x, 2), f(x, 2), f(x, True), f(x[:2]), f(x.astype(hm.float64)), f(x.T), f(x, flag="a")
+    assert (f.cache_info().compiles, f.cache_info().hits) == (7, 2)
+    f(hm.tensor(X, requires_grad=True))
+    with hm.no_grad():
+        f(x)
+    assert f.cache_info().compiles == 9
+    f.clear()
+    assert f.cache_info().entries == 0
+    same(f(x), x)
+
+
+def test_floats_are_inputs(trace: Any) -> None:
+    def program(x: hm.Tensor, lr: float, beta: float) -> Any:
+        return x * lr + (1 - beta**2) / lr, lr * 2, hm.exp(beta)
+
+    f, x = trace(program), hm.asarray(X)
+    for lr, beta in [(0.1, 0.9), (1e-30, 0.5), (0.25, 0.3), (3.0, -0.0)]:
+        got, expected = f(x, lr, beta), program(x, lr, beta)
+        np.testing.assert_array_equal(got[0], expected[0])
+        assert type(got[1]) is float and got[1] == expected[1] and got[2].dtype is hm.float32
+    assert f.cache_info().compiles == 1
+
+
+def test_a_float_that_steers_is_a_guard(trace: Any) -> None:
+    def program(x: hm.Tensor, p: float) -> hm.Tensor:
+        return x * 0 if p > 0.5 else x * int(p * 10)
+
+    f, x = trace(program), hm.asarray(X)
+    for p in (0.1, 0.7, 0.1, 0.7, 0.2):
+        same(f(x, p), program(x, p))
+    assert (f.cache_info().compiles, f.cache_info().hits) == (3, 2)
+
+
+SCALE = 2
+
+
+def helper(x: hm.Tensor) -> hm.Tensor:
+    return x * SCALE
+
+
+def test_globals_and_closures_are_never_stale(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    offset, table, w = 1, {"gain": 3.0, "list": [1]}, hm.tensor([1.0, 2.0])
+
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        return helper(x) * table["gain"] + offset * w + table["list"][0]
+
+    x = hm.tensor([1.0, 10.0])
+    assert f(x).tolist() == [8, 63]
+    monkeypatch.setitem(globals(), "SCALE", 5)
+    assert f(x).tolist() == [17, 153]
+    offset = 0
+    assert f(x).tolist() == [16, 151]
+    table["gain"] = 1.0
+    table["list"][0] = 2
+    assert f(x).tolist() == [7, 52]
+    w = hm.tensor([9.0, 9.0])
+    offset = 1
+    assert f(x).tolist() == [16, 61]
+    with hm.no_grad():
+        w += 1
+    compiles = f.cache_info().compiles
+    assert f(x).tolist() == [17, 62] and f.cache_info().compiles == compiles
+
+
+def test_captured_arrays_are_read_at_each_call(trace: Any) -> None:
+    a = np.ones(2, np.float32)
+    f = trace(lambda x: x * a + hm.asarray(a))
+    x = hm.tensor([1.0, 2.0])
+    assert f(x).tolist() == [2, 3]
+    a[:] = 10
+    assert f(x).tolist() == [20, 30] and f.cache_info().compiles == 1
+
+
+class MLP:
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.w1 = hm.tensor(rng.standard_normal((4, 8)).astype("f4") * 0.3, requires_grad=True)
+        self.w2 = hm.tensor(rng.standard_normal((8, 2)).astype("f4") * 0.3, requires_grad=True)
+        self.b = hm.zeros((2,), requires_grad=True)
+        self.seen = hm.zeros((), dtype=hm.int64)
+        self.momentum = [hm.zeros_like(p) for p in self.parameters()]
+
+    def parameters(self) -> list[hm.Tensor]:
+        return [self.w1, self.w2, self.b]
+
+    def __call__(self, x: hm.Tensor) -> hm.Tensor:
+        return hm.tanh(x @ self.w1) @ self.w2 + self.b
+
+    def step(self, x: hm.Tensor, y: hm.Tensor, lr: float) -> hm.Tensor:
+        for p in self.parameters():
+            p.grad = None
+        loss = ((self(x) - y) ** 2).mean()
+        loss.backward()
+        self.seen += 1
+        with hm.no_grad():
+            for p, m in zip(self.parameters(), self.momentum, strict=True):
+                m.mul_(0.9).add_(p.grad)
+                p -= lr * m
+        return loss
+
+    def state(self) -> list[np.ndarray]:
+        return [np.asarray(t.detach()) for t in [*self.parameters(), *self.momentum, self.seen]]
+
+
+def test_a_whole_training_step(trace: Any) -> None:
+    rng = np.random.default_rng(1)
+    data = [(hm.asarray(rng.standard_normal((6, 4)).astype("f4")), hm.asarray(rng.standard_normal((6, 2)).astype("f4")))
+            for _ in range(5)]  # fmt: skip
+    eager, traced = MLP(), MLP()
+    step = trace(lambda x, y, lr: traced.step(x, y, lr))
+    for k, (x, y) in enumerate(data):
+        assert step(x, y, 0.1 / (k + 1)).item() == pytest.approx(eager.step(x, y, 0.1 / (k + 1)).item(), rel=1e-6)
+    for a, b in zip(eager.state(), traced.state(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-5, atol=1e-6)
+    for p, q in zip(eager.parameters(), traced.parameters(), strict=True):
+        same(q.grad, p.grad)
+        assert q.is_leaf and q.requires_grad
+    assert step.cache_info().compiles == 1 and step.cache_info().hits == 4
+    with pytest.raises(hm.GradientError, match="freed"):
+        step(*data[0], 0.1).backward()
+
+
+def test_methods_and_modules(trace: Any) -> None:
+    class Scaled:
+        def __init__(self, by: float) -> None:
+            self.by, self.w = by, hm.tensor([1.0, 2.0])
+
+        @hm.trace
+        def run(self, x: hm.Tensor) -> hm.Tensor:
+            return x * self.w * self.by
+
+    a, b, x = Scaled(2.0), Scaled(3.0), hm.tensor([1.0, 1.0])
+    assert a.run(x).tolist() == [2, 4] and b.run(x).tolist() == [3, 6] and a.run(x).tolist() == [2, 4]
+    a.by = 10.0
+    assert a.run(x).tolist() == [10, 20]
+    a.w = hm.tensor([0.0, 1.0])
+    assert a.run(x).tolist() == [0, 10]
+    assert a.run.cache_info().entries >= 2
+    model = hm.nn.Sequential(hm.nn.Linear(4, 3), hm.nn.ReLU())
+    expected, keys = model(hm.asarray(X)), list(model.state_dict())
+    assert hm.trace(model) is model and list(model.state_dict()) == keys
+    same(model(hm.asarray(X)), expected)
+    assert model.forward.cache_info().compiles == 1
+
+
+def test_gradients_outside(trace: Any) -> None:
+    w = hm.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=hm.float64, requires_grad=True)
+
+    def program(x: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+        y = hm.sin(x @ w)
+        return (y * y).sum(), y.detach() * x
+
+    f = trace(program)
+
+    def gradients(fn: Callable[..., Any]) -> list[np.ndarray]:
+        x = hm.tensor([[0.5, -1.0]], dtype=hm.float64, requires_grad=True)
+        w.grad = None
+        s, d = fn(x * 1)
+        (s * 3 + d.sum()).backward(create_graph=True)
+        first = [x.grad, w.grad]
+        second = hm.autograd.grad(first[0].sum() * first[1].sum(), [x, w])
+        return [np.asarray(g.detach()) for g in [*first, *second]]
+
+    for got, expected in zip(gradients(f), gradients(program), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    assert f.cache_info().compiles == 1
+
+
+def test_gradients_of_every_order(trace: Any) -> None:
+    f = trace(lambda x: (x**4).sum())
+    x = hm.tensor([1.0, 2.0])
+
+    def derivative(fn: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda t: hm.grad(fn)(t).sum()
+
+    assert hm.grad(f)(x).tolist() == [4, 32]
+    assert hm.grad(derivative(f))(x).tolist() == [12, 48]
+    assert hm.grad(derivative(derivative(f)))(x).tolist() == [24, 48]
+    assert hm.trace(hm.grad(derivative(f)))(x).tolist() == [12, 48]
+    assert trace(hm.grad(lambda t: hm.grad(lambda u: (u**3).sum())(t).sum()))(x).tolist() == [6, 12]
+
+
+def test_custom_functions_keep_their_gradient(trace: Any) -> None:
+    class Through(hm.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: hm.Tensor) -> hm.Tensor:
+            ctx.save_for_backward(x)
+            return hm.round(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: hm.Tensor) -> hm.Tensor:
+            return g * 100
+
+    x = hm.tensor([1.4, 2.6], requires_grad=True)
+    trace(lambda t: Through.apply(t * 1).sum())(x).backward()
+    assert x.grad.tolist() == [100, 100]
+
+
+def test_kept_inputs_that_change_are_noticed(trace: Any) -> None:
+    x = hm.tensor([1.0, 2.0], requires_grad=True)
+    f = trace(lambda t: (t * t).sum())
+    y = x * 1
+    z = f(y)
+    with hm.no_grad():
+        y += 1
+    with pytest.raises(hm.GradientError, match="overwritten in place"):
+        z.backward()
+
+
+def test_arguments_updated_in_place(trace: Any) -> None:
+    @trace
+    def f(x: hm.Tensor, a: np.ndarray) -> hm.Tensor:
+        x[0] = 5
+        row = x.T[1]
+        row += 1
+        x.reshape(-1)[-1] = -1
+        return x
+
+    x = hm.zeros((2, 2))
+    t = hm.zeros((4, 4))[::2, ::2]  # not contiguous
+    for given in (x, t, x):
+        given.zero_()
+        out = f(given, X)
+        assert out is given and given.tolist() == [[5, 6], [0, -1]]
+    w = hm.tensor([3.0], requires_grad=True)
+
+    @trace
+    def store(buffer: hm.Tensor) -> None:
+        buffer[1] = w[0] * 2
+
+    buffer = hm.zeros((2,))
+    store(buffer)
+    (buffer * 5).sum().backward()
+    assert buffer.tolist() == [0, 6] and w.grad.tolist() == [10]
+
+
+def test_random_numbers_are_the_eager_ones(trace: Any) -> None:
+    def program(x: hm.Tensor) -> Any:
+        mask = hm.random.uniform(x.shape) > 0.5
+        noise = hm.random.normal(x.shape, dtype=hm.float64)
+        return hm.where(mask, x, 0.0), noise, hm.random.randint(0, 100, (7,)), hm.random.permutation(9)
+
+    f, x = trace(program), hm.asarray(X)
+    hm.manual_seed(3)
+    eager = [program(x) for _ in range(3)]
+    hm.manual_seed(3)
+    for expected in eager:
+        for got, want in zip(f(x), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+    hm.manual_seed(3)
+    same(f(x)[0], eager[0][0])
+    assert f.cache_info().compiles == 1
+
+
+def test_gradient_of_dropout_sees_the_mask_of_its_call(trace: Any) -> None:
+    def program(x: hm.Tensor) -> hm.Tensor:
+        return hm.where(hm.random.uniform(x.shape) > 0.5, x * x, 0.0).sum()
+
+    results = []
+    for fn in (program, trace(program)):
+        hm.manual_seed(0)
+        x = hm.tensor(X, requires_grad=True)
+        a, b = fn(x), fn(x)
+        (a + 2 * b).backward()
+        results.append(np.asarray(x.grad))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+def test_data_dependent_python_is_an_error_with_advice() -> None:
+    x = hm.asarray(X)
+    for program, what in [
+        (lambda t: t if t.sum() > 0 else -t, "bool"), (lambda t: t * int(t.sum()), "int"),
+        (lambda t: t.numpy(), "numpy"), (lambda t: t[t > 0], "mask"), (lambda t: t.sum().item(), "item"),
+        (lambda t: np.median(t), "median"),
+    ]:  # fmt: skip
+        with pytest.raises(hm.TraceError, match=what) as found:
+            hm.trace(program)(x)
+        assert "test_trace.py" in str(found.value) and ("hm.where" in str(found.value))
+    w = hm.tensor([1.0])
+    with pytest.raises(hm.TraceError):
+        hm.trace(lambda t: t * float(w))(x)
+    assert hm.trace(lambda t: t * int(hm.tensor(3)))(x).tolist() == (x * 3).tolist()  # a literal has a value
+
+
+def test_leaks_are_named() -> None:
+    leaked = []
+
+    @hm.trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        y = x * 2
+        leaked[:] = [y]
+        return y + 1
+
+    x = hm.tensor([1.0])
+    with pytest.warns(UserWarning, match="f changes"):
+        f(x)
+    assert repr(leaked[0]) == "Tensor(traced, shape=(1,), dtype=float32)"
+    for use in (lambda: leaked[0] + 1, lambda: leaked[0].numpy(), lambda: f(leaked[0]), lambda: hm.trace(lambda t: t + leaked[0])(x)):
+        with pytest.raises(hm.TraceError, match="used after the trace") as found:
+            use()
+        assert "y = x * 2" in str(found.value)
+
+
+def test_errors_change_nothing(trace: Any) -> None:
+    w = hm.tensor([1.0, 2.0], requires_grad=True)
+    state = hm.zeros((2,))
+
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        state.add_(x)
+        (w * x).sum().backward()
+        with hm.no_grad():
+            w.sub_(x)
+        hm.random.uniform((3,))
+        return x + hm.ones((3,))
+
+    before = hm.random.default_generator.state.tolist()
+    with pytest.raises(hm.ShapeError, match="do not broadcast"):
+        f(hm.ones((2,)))
+    assert state.tolist() == [0, 0] and w.tolist() == [1, 2] and w.grad is None
+    assert hm.random.default_generator.state.tolist() == before and f.cache_info().entries == 0
+    assert hm.is_grad_enabled() and (w * 2).requires_grad
+
+
+def test_index_errors_at_run_time(trace: Any) -> None:
+    table, counter = hm.asarray(X), hm.zeros(())
+
+    @trace
+    def f(i: hm.Tensor) -> hm.Tensor:
+        counter.add_(1)
+        return hm.take(table, i, axis=0)
+
+    assert f(hm.tensor([0, -1])).shape == (2, 4)
+    with pytest.raises(hm.OutOfBoundsError, match="take: index 3 is out of range for axis 0 of size 3"):
+        f(hm.tensor([0, 3]))
+    assert counter.item() == 1
+
+
+def test_grad_modes(trace: Any) -> None:
+    w = hm.tensor([2.0], requires_grad=True)
+
+    @trace
+    def f(x: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+        with hm.no_grad():
+            frozen = x * w
+        return frozen, x * w
+
+    x = hm.tensor([3.0])
+    for _ in range(3):
+        frozen, live = f(x)
+        assert not frozen.requires_grad and live.requires_grad
+    with hm.no_grad():
+        for _ in range(3):
+            assert not f(x)[1].requires_grad
+    w.requires_grad_(False)
+    for _ in range(3):
+        assert not f(x)[1].requires_grad
+    w.requires_grad_()
+    assert f(x)[1].requires_grad
+
+
+def test_grad_accumulates(trace: Any) -> None:
+    w = hm.tensor([1.0, 2.0], requires_grad=True)
+    f = trace(lambda x: (w * x).sum().backward())
+    x = hm.tensor([1.0, 10.0])
+    for k in range(1, 5):
+        assert f(x) is None
+        assert w.grad.tolist() == [k, 10 * k]
+    assert f.cache_info().compiles == 2  # without and with a gradient to add to
+    w.grad = None
+    f(x)
+    assert w.grad.tolist() == [1, 10] and f.cache_info().compiles == 2
+
+
+def test_gradient_of_an_argument(trace: Any) -> None:
+    f = trace(lambda x: (x * x).sum().backward())
+    for value in (1.0, 2.0, 3.0):
+        x = hm.tensor([value], requires_grad=True)
+        f(x)
+        assert x.grad.item() == 2 * value
+    outside = hm.tensor([1.0], requires_grad=True) * 2
+    with pytest.raises(hm.TraceError, match="computed outside"):
+        f(outside)
+
+
+def test_results_that_are_inputs(trace: Any) -> None:
+    w = hm.tensor([1.0])
+    f = trace(lambda x, n: (x, w, x * 1, x * 1, n, "s", None))
+    x = hm.tensor([2.0])
+    for _ in range(3):
+        a, b, c, d, n, s, none = f(x, 3)
+        assert a is x and b is w and c is not d and c.numpy() is not d.numpy() and (n, s, none) == (3, "s", None)
+        c += 1
+        assert x.item() == 2 and d.item() == 2
+
+
+def test_aliased_arguments(trace: Any) -> None:
+    @trace
+    def f(x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
+        x += 1
+        return x + y
+
+    a, b = hm.tensor([1.0]), hm.tensor([1.0])
+    assert f(a, b).item() == 3 and f(a, a).item() == 6 and f(a, b).item() == 5
+    base = hm.zeros((4,))
+    with pytest.raises(hm.TraceError, match="shares memory"):
+        hm.trace(f)(base[:3], base[1:])
+
+
+def test_nested_functions_inline(trace: Any) -> None:
+    inner = trace(lambda x: x * 2)
+    outer = trace(lambda x: inner(x) + 1)
+    assert outer(hm.tensor([1.0])).tolist() == [3]
+    assert inner.cache_info().compiles == 0
+
+
+def test_numpy_functions_trace(trace: Any) -> None:
+    f = trace(lambda x: np.sum(np.sqrt(np.abs(x)) * np.float32(2), axis=0))
+    same(f(hm.asarray(X)), hm.sum(hm.sqrt(hm.abs(hm.asarray(X))) * 2, axis=0))
+
+
+def test_without_source(trace: Any) -> None:
+    space: dict[str, Any] = {"hm": hm}
+    exec("def f(x):\n    return hm.exp(x) + 1", space)
+    same(trace(space["f"])(hm.asarray(X)), hm.exp(hm.asarray(X)) + 1)
+
+
+def test_threads(trace: Any) -> None:
+    def program(x: hm.Tensor, n: int) -> hm.Tensor:
+        for _ in range(n):
+            x = x * 2 + 1
+        return x
+
+    f, wrong = trace(program), []
+
+    def work(k: int) -> None:
+        try:
+            for n in range(1, 4):
+                for _ in range(20):
+                    x = hm.full((5,), float(k))
+                    if not np.array_equal(f(x, n), program(x, n)):
+                        wrong.append((k, n))
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and f.cache_info().compiles == 3
+
+
+def test_what_it_shows() -> None:
+    @hm.trace
+    def chain(x: hm.Tensor) -> hm.Tensor:
+        "Doc."
+        return x * 2 + 1
+
+    with pytest.raises(hm.ArgumentError, match="has not been called"):
+        _ = chain.ir
+    chain(hm.asarray(X))
+    assert "multiply" in chain.ir and chain.ir.startswith("graph chain(") and "define" in chain.llvm
+    stats = chain.stats
+    assert stats.kernels == 1 and stats.bytes == 96 and stats.codegen_ms > 0 and stats.first_ms > 0
+    assert chain.__doc__ == "Doc." and chain.__name__ == "chain" and "1 compiled" in repr(chain)
+
+
+@hm.trace
+def module_level(x: hm.Tensor) -> hm.Tensor:
+    return x + 1
+
+
+def test_pickling() -> None:
+    assert pickle.loads(pickle.dumps(module_level)) is module_level
+    model = hm.trace(hm.nn.Linear(4, 2))
+    other = copy.deepcopy(model)
+    with hm.no_grad():
+        other.weight.zero_()
+    with hm.no_grad():
+        assert not np.array_equal(model(hm.asarray(X)), other(hm.asarray(X)))
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(hm.ArgumentError, match="backend must be one of"):
+        hm.trace(lambda x: x, backend="tpu")
+    with pytest.raises(hm.ArgumentError, match="takes a function or a module, got int"):
+        hm.trace(3)
+
+
+def test_side_effects_are_named(trace: Any) -> None:
+    log: list[int] = []
+
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        log.append(1)
+        return x + 1
+
+    x = hm.tensor([1.0])
+    with pytest.warns(UserWarning, match="a compiled call does not repeat that"):
+        f(x)
+    f(x)
+    assert f.cache_info().compiles == 1
