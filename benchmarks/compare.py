@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+import hybridml
+
 from .worker import CANDIDATES
 from .workloads import WORKLOADS, Workload
 
@@ -94,8 +96,10 @@ class Process:
         return reply
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
         self.process.wait()
 
     def __enter__(self) -> Process:
@@ -196,30 +200,31 @@ def duration(seconds: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
-def best(entries: dict[str, Entry], ours: bool) -> float | None:
-    medians = [e.median for n, e in entries.items() if n.startswith("hybridml") == ours and e.samples]
-    return min(medians, default=None)
+def best_peer(entries: dict[str, Entry]) -> float | None:
+    """The fastest peer's median, in seconds."""
+    return min((e.median for name, e in entries.items() if name in PEERS and e.samples), default=None)
 
 
-def ratio(entries: dict[str, Entry]) -> float | None:
-    """Best peer's median over our best: above 1, ours is faster."""
-    peer, our = best(entries, ours=False), best(entries, ours=True)
-    return peer / our if peer is not None and our else None
+def ratio(name: str, entries: dict[str, Entry]) -> float | None:
+    """Best peer's median over this candidate's, if it is one of ours: above 1, ours is faster."""
+    peer = best_peer(entries)
+    return None if peer is None or name in PEERS or not entries[name].samples else peer / entries[name].median
 
 
 def lines(workload: Workload, entries: dict[str, Entry]) -> Iterator[str]:
-    fastest = ratio(entries)
-    verdict = "" if fastest is None else f"    best peer / ours: {fastest:.2f}"
-    yield f"{workload.name}: {workload.title}{verdict}"
+    """The table of one workload."""
+    yield f"{workload.name}: {workload.title}"
     for name, entry in entries.items():
         if not entry.samples:
             yield f"  {name:<16} {entry.note}"
             continue
-        low, high = entry.quartiles
-        more = f"  {duration(entry.first)} first call" if workload.kind == "steady" else ""
-        more += f"  loads {', '.join(entry.loaded)}" if entry.loaded else ""
-        more += f"  {entry.note}" if entry.note else ""
-        yield f"  {name:<16} {duration(entry.median):>9}  ({duration(low)} to {duration(high)}){more}"
+        low, high = (duration(q) for q in entry.quartiles)
+        factor = ratio(name, entries)
+        parts = [f"  {name:<16} {duration(entry.median):>9}  {low:>9} to {high:<9}"]
+        parts += [f"best peer / this {factor:5.2f}"] if factor is not None else [" " * 22]
+        parts += [f"first call {duration(entry.first)}"] * (workload.kind == "steady")
+        parts += [f"loads {', '.join(entry.loaded)}"] * bool(entry.loaded) + [entry.note] * bool(entry.note)
+        yield "  ".join(parts).rstrip()
 
 
 def cpu_model() -> str:
@@ -233,11 +238,17 @@ def cpu_model() -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("hybridml", "numpy", "llvmlite", "torch", "jax"):
+    found = {"python": platform.python_version(), "hybridml": hybridml.__version__}
+    for name in ("numpy", "llvmlite", "torch", "jax"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+def without_path(arguments: Sequence[str]) -> list[str]:
+    """Where one machine writes the file means nothing to a reader elsewhere."""
+    kept = [a for k, a in enumerate(arguments) if a != "--json" and (k == 0 or arguments[k - 1] != "--json")]
+    return [a for a in kept if not a.startswith("--json=")]
 
 
 def record(
@@ -245,7 +256,7 @@ def record(
 ) -> dict[str, Any]:
     """What is written as JSON; times are seconds."""
     return {
-        "command": " ".join(["python -m benchmarks.compare", *arguments]),
+        "command": " ".join(["python -m benchmarks.compare", *without_path(arguments)]),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": versions(),
         "cpu": cpu_model(),
@@ -254,20 +265,20 @@ def record(
             name: {
                 "title": WORKLOADS[name].title,
                 "kind": WORKLOADS[name].kind,
-                "best_peer_over_ours": ratio(entries),
-                "candidates": {who: summary(entry) for who, entry in entries.items()},
+                "candidates": {who: summary(entry, ratio(who, entries)) for who, entry in entries.items()},
             }
             for name, entries in results.items()
         },
     }
 
 
-def summary(entry: Entry) -> dict[str, Any]:
+def summary(entry: Entry, factor: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {"note": entry.note}
     if entry.samples:
         low, high = entry.quartiles
         found |= {"median": entry.median, "lower_quartile": low, "upper_quartile": high, "samples": len(entry.samples)}
         found |= {"first_call": entry.first, "difference": entry.difference, "loaded": entry.loaded}
+        found |= {} if factor is None else {"best_peer_over_this": factor}
     return found
 
 

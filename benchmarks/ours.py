@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -70,12 +71,16 @@ def layer_norm(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.layer_norm(x, (1024,), w, b), style, *_tensors(arrays))
 
 
-def _training(model: nn.Module, optimizer: Any, arrays: Arrays, style: str) -> Case:
+def _training(model: nn.Module, optimizer: hm.optim.Optimizer, arrays: Arrays, style: str) -> Case:
     parameters = list(model.parameters())
     names = [f"{kind}{k}" for k in range(len(parameters) // 2) for kind in "wb"]
-    with hm.no_grad():
-        for name, parameter in zip(names, parameters, strict=True):
-            parameter.copy_(hm.asarray(arrays[name]))
+    fresh = copy.deepcopy(optimizer.state_dict())
+
+    def reset() -> None:
+        with hm.no_grad():
+            for name, parameter in zip(names, parameters, strict=True):
+                parameter.copy_(hm.asarray(arrays[name]))
+        optimizer.load_state_dict(fresh)
 
     def step(x: hm.Tensor, labels: hm.Tensor) -> hm.Tensor:
         optimizer.zero_grad()
@@ -84,7 +89,9 @@ def _training(model: nn.Module, optimizer: Any, arrays: Arrays, style: str) -> C
         optimizer.step()
         return loss
 
-    return _case(step, style, hm.asarray(arrays["x"]), hm.asarray(arrays["labels"]))
+    reset()
+    case = _case(step, style, hm.asarray(arrays["x"]), hm.asarray(arrays["labels"]))
+    return Case(case.call, case.read, reset)
 
 
 def mlp_step(arrays: Arrays, style: str) -> Case:

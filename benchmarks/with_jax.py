@@ -60,7 +60,7 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def _training(model: Callable[..., jax.Array], update: Callable[..., Any], slots: int, arrays: Arrays) -> Case:
     """`update(step, parameter, gradient, *slots)` gives the new parameter and its new slots."""
     x, labels = jnp.asarray(arrays["x"]), jnp.asarray(arrays["labels"])
-    parameters = {name: jnp.asarray(array) for name, array in arrays.items() if name not in ("x", "labels")}
+    names = [name for name in arrays if name not in ("x", "labels")]
 
     def step(state: Any, x: jax.Array, labels: jax.Array) -> Any:
         count, parameters, held = state
@@ -69,13 +69,18 @@ def _training(model: Callable[..., jax.Array], update: Callable[..., Any], slots
         return loss, (count + 1, {n: u[0] for n, u in new.items()}, {n: u[1:] for n, u in new.items()})
 
     run = jax.jit(step, donate_argnums=0)
-    held = {name: tuple(jnp.zeros_like(p) for _ in range(slots)) for name, p in parameters.items()}
-    last: list[Any] = [None, (jnp.zeros((), jnp.int32), parameters, held)]
+    last: list[Any] = [None, None]
+
+    def reset() -> None:
+        parameters = {name: jnp.array(arrays[name]) for name in names}
+        held = {name: tuple(jnp.zeros_like(p) for _ in range(slots)) for name, p in parameters.items()}
+        last[1] = jax.block_until_ready((jnp.zeros((), jnp.int32), parameters, held))
 
     def call() -> None:
         last[:] = jax.block_until_ready(run(last[1], x, labels))
 
-    return Case(call, lambda: [np.asarray(last[0])])
+    reset()
+    return Case(call, lambda: [np.asarray(last[0])], reset)
 
 
 def _adam(step: Any, p: jax.Array, g: jax.Array, mean: jax.Array, square: jax.Array) -> tuple[jax.Array, ...]:

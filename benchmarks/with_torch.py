@@ -78,12 +78,18 @@ def layer_norm(arrays: Arrays, style: str) -> Case:
 def _training(model: nn.Module, optimizer: torch.optim.Optimizer, arrays: Arrays, style: str) -> Case:
     parameters = list(model.parameters())
     names = [f"{kind}{k}" for k in range(len(parameters) // 2) for kind in "wb"]
-    with torch.no_grad():
-        for name, parameter in zip(names, parameters, strict=True):
-            parameter.copy_(torch.from_numpy(arrays[name]))
     x, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["labels"])
     loss_of = _styled(lambda x, labels: F.cross_entropy(model(x), labels), style)
     last: list[Any] = [None]
+
+    def reset() -> None:
+        with torch.no_grad():
+            for name, parameter in zip(names, parameters, strict=True):
+                parameter.copy_(torch.from_numpy(arrays[name]))
+        for state in optimizer.state.values():
+            for tensor in state.values():
+                if tensor is not None:
+                    tensor.zero_()
 
     def call() -> None:
         optimizer.zero_grad()
@@ -91,7 +97,8 @@ def _training(model: nn.Module, optimizer: torch.optim.Optimizer, arrays: Arrays
         last[0].backward()
         optimizer.step()
 
-    return Case(call, lambda: [last[0].detach().numpy()])
+    reset()
+    return Case(call, lambda: [last[0].detach().numpy()], reset)
 
 
 def mlp_step(arrays: Arrays, style: str) -> Case:

@@ -38,10 +38,15 @@ class Workload:
 
 @dataclass
 class Case:
-    """A workload made ready in one candidate: `call` runs it once to its end, `read` gives the last results."""
+    """A workload made ready in one candidate: `call` runs it once to its end, `read` gives the last results.
+
+    `reset` goes back to the start, before each round. A model that is trained on one batch for ever has gradients that
+    end as denormal numbers, which are slow on every candidate and are no part of training.
+    """
 
     call: Callable[[], object]
     read: Callable[[], list[np.ndarray]]
+    reset: Callable[[], object] = bool
 
 
 def _normal(**shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Arrays]:
@@ -53,7 +58,7 @@ def _layer_norm(rng: np.random.Generator) -> Arrays:
 
 
 def _mlp(rng: np.random.Generator) -> Arrays:
-    arrays = {"x": rng.standard_normal((128, WIDTHS[0]), np.float32), "labels": rng.integers(0, 10, 128)}
+    arrays: Arrays = {"x": rng.standard_normal((128, WIDTHS[0]), np.float32), "labels": rng.integers(0, 10, 128)}
     for k, (n, m) in enumerate(pairwise(WIDTHS)):
         arrays[f"w{k}"] = rng.standard_normal((m, n), np.float32) / np.float32(np.sqrt(n))
         arrays[f"b{k}"] = np.zeros(m, np.float32)
