@@ -27,6 +27,13 @@ def _infer(x: Aval, y: Aval) -> Aval:
     return Aval((*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ())), x.dtype)
 
 
+def _eager(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """A batch times one matrix is one product: NumPy would call the library once a matrix of the batch."""
+    if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:
+        return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
+    return np.matmul(x, y)
+
+
 def _lower(s: Any, i: Index, x: Load, y: Load) -> Scalar:
     xn, yn = len(x.shape), len(y.shape)
     batch = i[: len(i) - (xn > 1) - (yn > 1)]
@@ -80,7 +87,7 @@ matmul: Op = Op(
     "contraction",
     inputs=("x", "y"),
     infer=_infer,
-    eager=np.matmul,
+    eager=_eager,
     lower=_lower,
     vjp=(_dx, _dy),
     samples=cases(

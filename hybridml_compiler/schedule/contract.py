@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,7 +72,19 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     b = _matrix(right, (k, n), batch, row_vector=False, in_memory=in_memory)
     if a is None or b is None:
         return None
-    return Product(node.dtype, batch, m, n, k, a[1], b[1]), a[0], b[0]
+    product = Product(node.dtype, batch, m, n, k, a[1], b[1])
+    return _fold_batch(product), a[0], b[0]
+
+
+def _fold_batch(product: Product) -> Product:
+    """A batch whose matrices follow each other in memory, times one matrix, is one product with more rows."""
+    a, b = product.a, product.b
+    steps, sizes = (*a.batch, a.row), (*product.batch, product.m)
+    regular = all(steps[j] == steps[j + 1] * sizes[j + 1] for j in range(len(product.batch)))
+    if not product.batch or any(b.batch) or not regular or a.transposed:
+        return product
+    rows = replace(a, batch=())
+    return replace(product, batch=(), m=product.matrices * product.m, a=rows, b=replace(b, batch=()))
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
