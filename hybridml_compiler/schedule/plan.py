@@ -70,12 +70,12 @@ class Plan:
 
 
 def make_plan(
-    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], *, use_blas: bool = True
+    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], has_blas: Callable[[], bool]
 ) -> Plan:
-    """`donate`: output position -> input position whose memory it is written to."""
+    """`donate`: output position -> input position whose memory it is written to; `has_blas` is asked if need be."""
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated)
-    return _Planner(graph, donate, donated, fusion, lanes, use_blas).plan()
+    return _Planner(graph, donate, donated, fusion, lanes, has_blas).plan()
 
 
 def _first_claims(graph: Graph, donate: Mapping[int, int]) -> dict[Node, Node]:
@@ -98,10 +98,10 @@ class _Planner:
         donated: dict[Node, Node],
         fusion: Fusion,
         lanes: Callable[[list[Expr]], int],
-        use_blas: bool,
+        has_blas: Callable[[], bool],
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.lanes, self.use_blas = lanes, use_blas
+        self.lanes, self.has_blas = lanes, has_blas
         self.materialised = fusion.materialised
         self.constants = [n for n in graph.nodes() if n.is_constant and (n.shape or n in graph.outputs)]
 
@@ -152,7 +152,7 @@ class _Planner:
         """Kernels of a group, each with the nodes whose memory it is given."""
         if all(node.aval.size == 0 for node in group.roots):
             return []
-        if group.kind == "contraction" and self.use_blas:
+        if group.kind == "contraction" and self.has_blas():
             product = product_of(group.roots[0], self.in_memory)
             if product is not None:
                 spec, left, right = product
