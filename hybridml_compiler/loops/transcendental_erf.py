@@ -61,7 +61,7 @@ def _erfc_tail32(a: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function. float32: two polynomials and a select, 26 instructions."""
+    """The error function. float32: degree 6 in x^2, degree 12 beyond 1.125; float64: degree 11, 1 - erfc beyond 1."""
     if x.dtype == float32:
         a = at_most(abs(x), 3.9)  # from here on the result is 1
         split, high = 1.125, polynomial(a - 2.25, _HIGH32)

@@ -49,7 +49,7 @@ def _subtract_pi(x: Value, n: Value) -> Value:
 
 
 def sin(x: Value) -> Value:
-    """sin x. float32: degree 9, 18 instructions for |x| <= 2^17; float64: degree 17, for |x| <= 2^24."""
+    """sin x. float32: degree 9, in one branch for |x| <= 2^17; float64: degree 17, for |x| <= 2^24."""
     magic = x.format.magic
     shifted = fma(x, _INV_PI[x.dtype], magic)
     near = _sin_reduced(_subtract_pi(x, shifted - magic), shifted.bits())
