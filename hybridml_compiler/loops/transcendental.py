@@ -3,9 +3,9 @@
 Every backend runs these same instructions, which is why a function has the same bits eager, compiled, and on every
 device. They are straight-line: selects, and `rarely` for what no ordinary argument needs.
 
-Largest error found, in ulp, and float32 instructions without constants (the rare side not counted). float32: every value
-with 2^-6 <= |x| < 2^6 for most functions, every 307th of all 2^32 for each; float64: a million points against 80 bits,
-28,000 against mpmath for erf and erfc; two operands: 1.6 million pairs.
+Largest error found, in ulp, and float32 instructions without constants (the rare side not counted). float32: every
+value with 2^-6 <= |x| < 2^6 for most functions, every 307th of all 2^32 for each; float64: a million points against 80
+bits, 28,000 against mpmath for erf and erfc; two operands: 1.6 million pairs.
 
     function  float32 float64  instr. | function  float32 float64  instr. | function  float32 float64  instr.
     exp          0.90    0.86      23 | log          1.21    0.85      26 | sin          1.72    1.51      21
