@@ -6,7 +6,12 @@ decide between alternatives, they do not predict.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph.ir import Node
+from ..loops.index import coefficient
+from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
+from ..loops.transcendental import TABLE
 
 # A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
 _SIMPLE = 0.02
@@ -31,6 +36,8 @@ PARALLEL_THRESHOLD_NS = 8_000.0
 FLOP_NS = 0.01
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
+# All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
+MAX_KERNEL_NODES = 192
 
 
 def element_cost(node: Node) -> float:
@@ -47,3 +54,61 @@ def memory_cost(nbytes: float) -> float:
 def is_expensive(node: Node) -> bool:
     """Worth keeping rather than computing again for every element of a larger result."""
     return element_cost(node) >= 0.1
+
+
+# ---- kernels
+
+# One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
+_INSTRUCTION = 0.3
+_WEIGHT = {"div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6, **dict.fromkeys(TABLE, 22)}
+
+
+def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Expr | None = None) -> float:
+    """Estimated nanoseconds on one core: instructions of every statement times its iterations, plus memory traffic."""
+    total = 0.0
+    for stmt in body:
+        if isinstance(stmt, For):
+            count = trips * extent(stmt.var) / (lanes if stmt.vector else 1)
+            total += kernel_cost(stmt.body, lanes, count, stmt.var if stmt.vector else vector)
+            continue
+        count, inner = trips, vector
+        if isinstance(stmt, Reduce):
+            for var in stmt.vars:
+                count *= extent(var)
+            if stmt.vector:
+                count, inner = count / lanes, stmt.vars[-1]
+        elif isinstance(stmt, Scan):
+            count *= extent(stmt.var)
+        innermost = _innermost(stmt, inner)
+        width = lanes if inner is not None else 1
+        total += count * sum(_expression_cost(e, innermost, inner, width) for e in _varying(stmt, innermost))
+        if isinstance(stmt, Store | Scan):
+            total += count * memory_cost(1.5 * stmt.buffer.dtype.itemsize * width)
+    return total
+
+
+def _innermost(stmt: Stmt, vector: Expr | None) -> Expr | None:
+    if isinstance(stmt, Reduce):
+        return stmt.vars[-1]
+    return stmt.var if isinstance(stmt, Scan) else vector
+
+
+def _varying(stmt: Stmt, innermost: Expr | None) -> list[Expr]:
+    """Expressions computed again in every innermost iteration (the others are hoisted)."""
+    seen: dict[Expr, None] = {}
+    stack = list(operands(stmt))
+    while stack:
+        expr = stack.pop()
+        if expr not in seen and expr.args and (innermost is None or innermost in expr.depends):
+            seen[expr] = None
+            stack.extend(expr.args)
+    return list(seen)
+
+
+def _expression_cost(expr: Expr, innermost: Expr | None, vector: Expr | None, width: int) -> float:
+    if expr.op == "load":
+        strided = vector is not None and vector in expr.depends and coefficient(expr.args[0], vector) not in (0, 1)
+        return width * 0.5 if strided else _INSTRUCTION + memory_cost(expr.dtype.itemsize * width)
+    if expr.dtype.kind == "i" and expr.op in ("add", "mul", "sub") and vector is not None:
+        return 0.0  # index arithmetic of a vector loop is one scalar addition
+    return _INSTRUCTION * _WEIGHT.get(expr.op, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -159,20 +160,7 @@ class GroupLowering:
 
     def _finish(self, kernel: Kernel) -> Kernel:
         buffers = tuple(self.operands.values())
-        return replace(kernel, buffers=buffers, cost=self._cost())
-
-    def _cost(self) -> float:
-        """Nanoseconds on one core for the whole kernel."""
-        nodes = self.group.inlined | set(self.group.roots)
-        reads = sum(cost.memory_cost(r.aval.nbytes) for r in self.group.reads)
-        writes = sum(cost.memory_cost(1.5 * r.aval.nbytes) for r in self.group.roots)
-        return reads + writes + sum(self._node_cost(n) for n in nodes)
-
-    @staticmethod
-    def _node_cost(node: Node) -> float:
-        if node.op is not None and node.op.kind == "reduction":
-            return 0.05 * node.inputs[0].aval.size
-        return cost.element_cost(node) * node.aval.size
+        return replace(kernel, buffers=buffers, cost=cost.kernel_cost(kernel.body, kernel.lanes))
 
 
 class Load:
