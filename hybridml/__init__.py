@@ -1,8 +1,8 @@
 """hybridml: one program, two execution styles.
 
-A program runs eagerly by default: every line at once, with NumPy underneath. Put `@hybridml.trace` on a function and the
-same program is captured, fused and compiled. Rows of the operation table are functions here (`hm.exp`, `hm.matmul`) and
-methods of `Tensor`; names follow the array API standard, with NumPy's and PyTorch's as aliases.
+A program runs eagerly by default: every line at once, with NumPy underneath. Put `@hybridml.trace` on a function and
+the same program is captured, fused and compiled. Rows of the operation table are functions here (`hm.exp`,
+`hm.matmul`) and methods of `Tensor`; names follow the array API standard, with NumPy's and PyTorch's as aliases.
 """
 
 from __future__ import annotations
@@ -22,8 +22,20 @@ from hybridml_compiler.errors import (
     TraceError,
 )
 
-from . import context, dispatch, indexing, interop, methods, ops
-from . import autograd, creation, manipulation, namespace, random, transforms
+from . import (
+    autograd,
+    context,
+    creation,
+    dispatch,
+    indexing,
+    interop,
+    manipulation,
+    methods,
+    namespace,
+    ops,
+    random,
+    transforms,
+)
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .random import Generator, manual_seed
 from .tensor import Device, Tensor
@@ -34,21 +46,35 @@ from .tree import tree_leaves, tree_map
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_LAZY = {
-    "compare": "compare", "compiler": "", "data": "", "functional": "", "io": "", "load": "io", "nn": "", "optim": "",
-    "save": "io", "testing": "", "set_num_threads": "threads", "get_num_threads": "threads",
-}  # fmt: skip
+_MODULES = ("data", "functional", "io", "nn", "optim")
+_FUNCTIONS = {
+    "compare": "hybridml.compare",
+    "get_num_threads": "hybridml_compiler.runtime.threads",
+    "load": "hybridml.io",
+    "save": "hybridml.io",
+    "set_num_threads": "hybridml_compiler.runtime.threads",
+}
 
 if TYPE_CHECKING:
     from . import data, functional, nn, optim
 
+__all__ = [
+    "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
+    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "compare", "context",
+    "data", "dispatch", "enable_grad", "errors", "functional", "get_num_threads", "grad", "indexing", "interop",
+    "io", "is_grad_enabled", "jvp", "load", "manual_seed", "methods", "nn", "no_grad", "optim", "random", "save",
+    "set_grad_enabled", "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",
+    "vjp",
+]  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
-    home = _LAZY.get(name)
-    if home is None:
+    if name in _MODULES:
+        found: Any = importlib.import_module(f"hybridml.{name}")
+    elif name in _FUNCTIONS:
+        found = getattr(importlib.import_module(_FUNCTIONS[name]), name)
+    else:
         raise AttributeError(f"module 'hybridml' has no attribute {name!r}")
-    module = importlib.import_module(f".{home or name}", __name__)
-    found = getattr(module, name) if home else module
     globals()[name] = found
     return found
 
@@ -62,3 +88,4 @@ def _public() -> dict[str, Any]:
 
 
 globals().update(_public())
+__all__ += list(_public())

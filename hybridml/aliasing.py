@@ -104,7 +104,9 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         except ValueError:
             fits = False
         if not fits:
-            raise ShapeError(f"{name}: a value of shape {value.shape} does not fit a tensor of shape {x.shape} in place")
+            raise ShapeError(
+                f"{name}: a value of shape {value.shape} does not fit a tensor of shape {x.shape} in place"
+            )
         value = OPS["broadcast_to"].fn(value, x.shape)
     eager = type(x._array) is _ndarray
     if eager and not x._array.flags.writeable:
@@ -152,17 +154,16 @@ def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
         t._node = value._node
 
 
-def put_back(op: Op, params: dict[str, Any], parent: Tensor, view: Tensor, value: Tensor, name: str) -> Tensor:
+def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, value: Tensor, name: str) -> Tensor:
     """The parent's values after its view took `value`: elements outside of the view stay."""
     if op.name == "slice":
         return OPS["slice_update"].fn(parent, value, **params)
     if op.name == "getitem":
-        put = getattr(op, "put_back")
-        return put(parent, value, **params)
+        return op.put_back(parent, value, **params)
     if view.size != parent.size or op.name not in VIEWS:
         raise ShapeError(f"{name}: several elements of this {op.name} view are one in memory; clone() it first")
     rule, needs = op.vjp[0], op.needs[0]
-    assert rule is not None and needs is not None, op  # views of full size only move elements: the adjoint moves them back
+    # A view of all elements only moves them, so its adjoint moves them back.
     known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}
     back = rule(value, **{need: known[need] for need in needs})
     return back if back.shape == parent.shape else back.reshape(parent.shape)

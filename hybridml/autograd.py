@@ -120,10 +120,14 @@ def grad(
             raise GradientError(f"grad: input {k} (shape {t.shape}) does not require grad; call requires_grad_() on it")
     seeds = [_seed(_lift(t), c, "grad") for t, c in zip(outs, cotangents, strict=True)]
     wanted = {id(t._node): k for k, t in enumerate(ins)}
-    found = run(seeds, retain=create_graph if retain_graph is None else retain_graph, create=create_graph, wanted=wanted)
+    found = run(
+        seeds, retain=create_graph if retain_graph is None else retain_graph, create=create_graph, wanted=wanted
+    )
     for k, t in enumerate(ins):
         if id(t._node) not in found and not allow_unused:
-            raise GradientError(f"grad: the outputs do not depend on input {k}; pass allow_unused=True to get None for it")
+            raise GradientError(
+                f"grad: the outputs do not depend on input {k}; pass allow_unused=True to get None for it"
+            )
     return tuple(found[id(t._node)][1] if id(t._node) in found else None for t in ins)
 
 
@@ -186,9 +190,17 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     return self
 
 
-Tensor.grad = property(_get_grad, _set_grad)
-Tensor.requires_grad = property(_get_requires_grad, _set_requires_grad)
-Tensor.is_leaf = property(lambda self: type(_lift(self)._node) is not list)
+def _is_leaf(self: Tensor) -> bool:
+    """True for a tensor without recorded history."""
+    return type(_lift(self)._node) is not list
+
+
+for _name, _property in {
+    "grad": property(_get_grad, _set_grad),
+    "requires_grad": property(_get_requires_grad, _set_requires_grad),
+    "is_leaf": property(_is_leaf),
+}.items():
+    setattr(Tensor, _name, _property)
 
 
 def _hooked(t: Tensor) -> Hooked:

@@ -27,7 +27,8 @@ class _Unset:
 UNSET: Final = _Unset()
 
 # None: eager. UNSET sends the first operation of a thread to the slow path, which is how every thread gets its float
-# policy without a test in the hot path (NumPy keeps the policy in a context variable, so a thread starts with warnings).
+# policy without a test in the hot path (NumPy keeps the policy in a context variable, so a thread starts with
+# warnings).
 interpreter_var: ContextVar[Any] = ContextVar("hybridml_interpreter", default=UNSET)
 interpreter = interpreter_var.get
 

@@ -112,9 +112,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return asarray(np.from_dlpack(x), copy=copy)
 
 
-def full(
-    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of `shape` filled with one number."""
     if device is not None:
         Device(device)

@@ -1,18 +1,12 @@
-"""Dispatch: one generated Python function per row of the operation table, which *is* the public function and the method.
+"""Dispatch: what happens between a call of a row and its kernel.
 
-The generated function handles the common case only: eager, tensors of one dtype, parameters seen before. It tests for it
-in one line and leaves everything else (Python scalars, promotion, arrays, tracing, first use of a shape) to `slow`.
-Its text is at `fn.source`. Measured on 16 float32 elements: add 0.8 us, recorded 1.1 us; a second Python frame or an
-`__init__` would add 0.1-0.2 us each, `functools.singledispatch` 0.6 us.
-
-`pull` functions (the reverse step of a row, see tape.py) are generated when first needed, one for each subset of inputs
-that want a gradient, and keep exactly the values that the rules of that subset name.
+`slow` is the general form: operands from anything that stands for a tensor, promotion, checks, the tracing interpreter,
+history. The functions that codegen.py generates do the same for the common case, and call it for all others.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,15 +19,19 @@ from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing
-from .context import clock, current_interpreter, grad_is_off, interpreter
-from .tape import KEPT, stale
+from .context import clock, current_interpreter, grad_is_off
+from .pulls import kept_names, pull_of, pull_variadic
 from .tensor import Tensor, adopt, leaked, wrap
 
 _ndarray = np.ndarray
+_astype = OPS["astype"]
 _SCALARS = (bool, int, float, np.generic)
 _OPERANDS = (Tensor, np.ndarray, *_SCALARS)
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
+
+# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters. Read by the hot path.
+checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 
 # -- operands
 
@@ -69,7 +67,9 @@ def _operand(op: Op, position: int, value: Any, interp: Any) -> Tensor | bool | 
     if isinstance(value, _ndarray):
         return adopt(value) if interp is None else interp.lift(adopt(value), source=value)
     name = op.inputs[0] if op.variadic else op.inputs[position]
-    raise DTypeError(f"{op.name}: {name} must be a tensor, an array or a number, got {type(value).__name__}; use hm.asarray")
+    raise DTypeError(
+        f"{op.name}: {name} must be a tensor, an array or a number, got {type(value).__name__}; use hm.asarray"
+    )
 
 
 def _scalar_aval(value: bool | int | float) -> Aval:
@@ -79,7 +79,7 @@ def _scalar_aval(value: bool | int | float) -> Aval:
 def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = False) -> list[Tensor]:
     """Tensors of the dtypes that the row wants, from anything that stands for one.
 
-    `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay Python floats, as they would eager.
+    `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay floats, as in eager code.
     """
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     avals = [_aval(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
@@ -150,12 +150,23 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
     fits = _weak_fits.get((op, dtype, kind))
     if fits is None:
         avals = [_aval(t), _scalar_aval(value)]
-        fits = _bare(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
+        fits = bare(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
         _weak_fits[op, dtype, kind] = fits
     if not fits:
         return None
     c = constant(value, dtype)
     return (t, c) if t is x else (c, t)
+
+
+def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    for a in args:
+        if not isinstance(a, _OPERANDS):
+            return NotImplemented
+    return slow(op, args, params, arithmetic=True)
+
+
+def bare(op: Op) -> bool:
+    return op.kind == "elementwise" and not op.params and len(op.unify) == len(op.inputs)
 
 
 def _sequence(op: Op, xs: Any) -> Sequence[Any]:
@@ -181,8 +192,8 @@ def _canonical(
         op.infer(avals, **canonical)
         return canonical
     op.infer(*avals, **canonical)
-    if op in _checked and all(v is t for v, t in zip(values, tensors, strict=True)):
-        cache = _checked[op]
+    if op in checked and all(v is t for v, t in zip(values, tensors, strict=True)):
+        cache = checked[op]
         if len(cache) >= _CACHE_LIMIT:
             cache.clear()
         key = tuple(x for a in avals for x in (a.shape, a.dtype))
@@ -221,9 +232,19 @@ def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any
         return
     if op.variadic:
         parents = [tensors[k]._node for k in wanting]
-        out._node = [clock(), _pull_variadic, out._array.shape, *parents, op, wanting, list(tensors), params, out._array]
+        out._node = [
+            clock(),
+            pull_variadic,
+            out._array.shape,
+            *parents,
+            op,
+            wanting,
+            list(tensors),
+            params,
+            out._array,
+        ]
         return
-    node = [clock(), _pull(op, wanting), out._array.shape, *(tensors[k]._node for k in wanting)]
+    node = [clock(), pull_of(op, wanting), out._array.shape, *(tensors[k]._node for k in wanting)]
     for name in kept_names(op, wanting):
         if name == "out":
             if type(out._version) is int:
@@ -238,315 +259,3 @@ def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any
             array = tensors[op.inputs.index(source)]._array
             node.append(array.shape if what == "shape" else array.dtype)
     out._node = node
-
-
-def kept_names(op: Op, wanting: tuple[int, ...]) -> tuple[str, ...]:
-    """What the rules of these inputs keep, each name once, in the order of first use."""
-    return tuple(dict.fromkeys(name for k in wanting for name in op.needs[k] or ()))
-
-
-_pulls: dict[tuple[Op, tuple[int, ...]], Callable[..., Any]] = {}
-
-
-def _pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
-    found = _pulls.get((op, wanting))
-    if found is None:
-        found = _pulls[op, wanting] = _generate_pull(op, wanting)
-    return found
-
-
-def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
-    name = f"pull_{op.name}_{_digits(wanting)}"
-    names = kept_names(op, wanting)
-    at = {kept: f"n[{KEPT + len(wanting) + i}]" for i, kept in enumerate(names)}
-    lines = [f"def {name}(g, n):"]
-    for kept in names:
-        if kept == "out":
-            lines += [f"    out = _rebuild({at[kept]}, n)", f"    _stale({op.name!r}, 'result', out._version, n[0])"]
-        elif kept in op.inputs:
-            message = f"input {kept}"
-            lines += [
-                f"    {kept} = {at[kept]}",
-                f"    if {kept}._version:",
-                f"        _stale({op.name!r}, {message!r}, {kept}._version, n[0])",
-            ]
-        else:
-            lines += [f"    {kept} = {at[kept]}"]
-    calls = [
-        f"(n[{KEPT + i}], _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
-        for i, k in enumerate(wanting)
-    ]
-    lines += [f"    return ({', '.join(calls)},)"]
-    return _compile(op, name, lines, {f"_rule{k}": rule for k, rule in enumerate(op.vjp)} | {"_rebuild": _rebuild, "_stale": stale})
-
-
-def _rebuild(kept: tuple[Any, Any], node: list[Any]) -> Tensor:
-    """The result of a node that keeps its own result (a reference to the tensor would be a cycle)."""
-    array, version = kept
-    if type(array) is _ndarray:
-        t = wrap(array)
-    else:
-        t = current_interpreter().wrap(array)
-    t._version, t._node = version, node
-    return t
-
-
-def _pull_variadic(g: Tensor, node: list[Any]) -> Any:
-    op, wanting, tensors, params, out_array = node[-5:]
-    rule, needs = op.vjp[0], op.needs[0] or ()
-    xs = op.inputs[0]
-    pairs = []
-    for parent, k in zip(node[KEPT:-5], wanting, strict=True):
-        kept: dict[str, Any] = {}
-        for name in needs:
-            if name == "k":
-                kept[name] = k
-            elif name == f"{xs}_shapes":
-                kept[name] = tuple(t.shape for t in tensors)
-            elif name == f"{xs}_dtypes":
-                kept[name] = tuple(t.dtype for t in tensors)
-            else:
-                kept[name] = tensors if name == xs else params[name]
-        pairs.append((parent, rule(g, **kept)))
-    return pairs
-
-
-# -- code generation
-
-
-def _compile(op: Op, name: str, lines: list[str], env: dict[str, Any]) -> Callable[..., Any]:
-    source = "\n".join(lines) + "\n"
-    exec(compile(source, f"<dispatch {op.name}>", "exec"), env)
-    fn: Any = env[name]
-    fn.source = source
-    return fn
-
-
-_checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
-
-
-def generate(op: Op) -> Callable[..., Any]:
-    """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
-    env: dict[str, Any] = {
-        "_op": op, "_kernel": op.eager, "_slow": slow, "_fail": fail, "_mode": interpreter, "_no_grad": grad_is_off,
-        "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray, "_asarray": np.asarray, "_record": record,
-        "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
-        **{f"_default_{p}": v for p, v in op.params.items()},
-    }  # fmt: skip
-    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
-    for wanting in (*((k,) for k in rules), tuple(rules)):
-        env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
-    fn = _compile(op, op.name, _forward(op), env)
-    fn.__doc__ = op.doc
-    fn.__module__ = "hybridml"
-    fn.__qualname__ = op.name
-    op.fn = fn
-    if _uses_cache(op):
-        _checked[op] = env["_checked"]
-    return fn
-
-
-def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The same code as an operator slot: a foreign operand gives NotImplemented, so that its own class is asked."""
-    copy = types.FunctionType(fn.__code__, {**fn.__globals__, "_slow": slow_operator}, fn.__name__, fn.__defaults__)
-    copy.__doc__ = fn.__doc__
-    return copy
-
-
-def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    for a in args:
-        if not isinstance(a, _OPERANDS):
-            return NotImplemented
-    return slow(op, args, params, arithmetic=True)
-
-
-def reflected(op: Op) -> Callable[..., Any]:
-    """`2 - x`: the operand order of the row, from the right operand's method."""
-
-    def reflected_operator(self: Tensor, other: Any) -> Any:
-        return slow_operator(op, (other, self), {})
-
-    return reflected_operator
-
-
-_accepted_by: dict[Any, frozenset[np.dtype]] = {}
-
-
-def _accepted(op: Op) -> frozenset[np.dtype]:
-    """Dtypes that the row takes without a cast, when all its operands have that dtype."""
-    found = _accepted_by.get(op.accepts)
-    if found is None:
-        found = _accepted_by[op.accepts] = frozenset(_try_dtypes(op))
-    return found
-
-
-def _try_dtypes(op: Op) -> list[np.dtype]:
-    fine = []
-    for dtype in dtypes.ALL:
-        try:
-            wanted = input_dtypes(op, [Aval((), dtype)] * max(1, len(op.inputs)))
-        except DTypeError:
-            continue
-        if all(w is dtype for w in wanted):
-            fine.append(dtype)
-    return fine
-
-
-def _uses_cache(op: Op) -> bool:
-    """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
-    return bool(op.inputs) and not op.variadic and not _bare(op)
-
-
-def _bare(op: Op) -> bool:
-    return op.kind == "elementwise" and not op.params and len(op.unify) == len(op.inputs)
-
-
-def _forward(op: Op) -> list[str]:
-    """Source of the public function. The names of inputs and parameters are the user's; everything else has a `_`."""
-    inputs, params = list(op.inputs), list(op.params)
-    signature = [*inputs]
-    for p, default in op.params.items():
-        required = default is REQUIRED and len(signature) == len(inputs) + params.index(p)
-        signature.append(p if required and _only_required_before(op, p) else f"{p}=_default_{p}")
-    again = f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})"
-    lines = [f"def {op.name}({', '.join(signature)}):"]
-    if op.variadic or not inputs:
-        return [*lines, f"    return {again}"]
-    foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
-    lines += [f"    if _mode() is not None{foreign}:", f"        return {again}"]
-    lines += [f"    _{v} = {v}._array" for v in inputs]
-    call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
-    if _bare(op):
-        lines += [f"    _dtype = _{inputs[0]}.dtype"]
-        differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
-        if len(_accepted(op)) < len(dtypes.ALL) or differ:
-            allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
-            lines += [f"    if {allowed}:", f"        return {again}"]
-        lines += [
-            "    try:",
-            f"        _o = _kernel({call})",
-            "    except Exception as _error:",
-            f"        _fail(_op, _error, {_tuple(inputs)}, {{}})",
-        ]
-    else:
-        key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
-        found = "".join(f"{p}, " for p in params)
-        lines += [
-            "    try:",
-            f"        {f'{found}= ' if params else ''}_checked[{key}]",
-            "    except (KeyError, TypeError):",
-            f"        return {again}",
-        ]
-        if op.kind == "gather" or op.kind == "scatter" or "indices" in inputs:
-            lines += [
-                "    try:",
-                f"        _o = _kernel({call})",
-                "    except IndexError as _error:",
-                f"        _fail(_op, _error, {_tuple(inputs)}, {_dict(params)})",
-            ]
-        else:
-            lines += [f"    _o = _kernel({call})"]
-    lines += [
-        "    if type(_o) is not _ndarray:",
-        "        _o = _asarray(_o)",
-        "    _t = _Tensor()",
-        "    _t._array = _o",
-        "    _t._version = 0",
-    ]
-    lines += _recording(op)
-    if op.kind == "movement":
-        lines += [f"    _link({inputs[0]}, _t, _op, {_dict(params)})"]
-    return [*lines, "    return _t"]
-
-
-def _dict(params: Sequence[str]) -> str:
-    return "{" + ", ".join(f"{p!r}: {p}" for p in params) + "}"
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return "(" + "".join(f"{v}, " for v in names).rstrip(" " if len(names) == 1 else ", ") + ")"
-
-
-def _only_required_before(op: Op, name: str) -> bool:
-    for p, default in op.params.items():
-        if default is not REQUIRED:
-            return False
-        if p == name:
-            return True
-    return False
-
-
-def _recording(op: Op) -> list[str]:
-    """Inline history for rows with one or two differentiable inputs; `_record` does it for the few that have more."""
-    rules = [k for k, rule in enumerate(op.vjp) if rule is not None]
-    if not rules:
-        return ["    _t._node = None"]
-    if len(rules) > 2 or (len(rules) == 2 and "dtype" in op.params):
-        some = " or ".join(f"{op.inputs[k]}._node is not None" for k in rules)
-        return [
-            "    _t._node = None",
-            f"    if {some}:",
-            f"        _record(_op, _t, {_tuple(op.inputs)}, {_dict(list(op.params))})",
-        ]
-    if len(rules) == 1:
-        (k,) = rules
-        cast = " or _o.dtype.kind != 'f'" if "dtype" in op.params else ""
-        return [
-            f"    if {op.inputs[k]}._node is None or _no_grad(){cast}:",
-            "        _t._node = None",
-            "    else:",
-            *_node(op, (k,), "        "),
-        ]
-    a, b = rules
-    x, y = op.inputs[a], op.inputs[b]
-    return [
-        f"    if {x}._node is None:",
-        f"        if {y}._node is None or _no_grad():",
-        "            _t._node = None",
-        "        else:",
-        *_node(op, (b,), "            "),
-        "    elif _no_grad():",
-        "        _t._node = None",
-        f"    elif {y}._node is None:",
-        *_node(op, (a,), "        "),
-        "    else:",
-        *_node(op, (a, b), "        "),
-    ]
-
-
-def _pull_name(wanting: tuple[int, ...]) -> str:
-    return f"_pull_{_digits(wanting)}"
-
-
-def _digits(wanting: tuple[int, ...]) -> str:
-    return "".join(map(str, wanting))
-
-
-def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callable[..., Any]:
-    """Stands in the function's globals until the first backward through this subset generates the real one."""
-
-    def generate_and_pull(g: Tensor, node: list[Any]) -> Any:
-        env[_pull_name(wanting)] = pull = _pull(op, wanting)
-        return pull(g, node)
-
-    generate_and_pull.__name__ = f"pull_{op.name}_{_digits(wanting)}"  # what a tensor shows as its grad_fn
-    return generate_and_pull
-
-
-def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
-    names = kept_names(op, wanting)
-    lines = [f"{indent}_c = _t._version = [0]"] if "out" in names else []
-    kept = []
-    for name in names:
-        if name == "out":
-            kept.append("(_o, _c)")
-        elif name in op.inputs or name in op.params:
-            kept.append(name)
-        else:
-            source, _, what = name.rpartition("_")
-            kept.append(f"_{source}.{what}")
-    parts = ["_clock()", _pull_name(wanting), "_o.shape", *(f"{op.inputs[k]}._node" for k in wanting), *kept]
-    return [*lines, f"{indent}_t._node = [{', '.join(parts)}]"]
-
-
-_astype = OPS["astype"]

@@ -32,7 +32,9 @@ def text(t: Tensor) -> str:
     array = t._array
     if type(array) is not np.ndarray:
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
-    body = np.array2string(array, separator=", ", prefix="Tensor(", precision=4, floatmode="maxprec_equal", threshold=200)
+    body = np.array2string(
+        array, separator=", ", prefix="Tensor(", precision=4, floatmode="maxprec_equal", threshold=200
+    )
     shown = (dtypes.default_float(), dtypes.int64, dtypes.bool_)
     dtype = "" if t.dtype in shown and t.size else f", dtype={t.dtype.name}"
     shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
@@ -60,5 +62,7 @@ def html(t: Tensor) -> str:
         f"<tr><th style='text-align:left'>{_html.escape(k)}</th><td style='text-align:left'>{_html.escape(v)}</td></tr>"
         for k, v in rows
     )
-    body = _html.escape(np.array2string(array, precision=4, threshold=60) if type(array) is np.ndarray else "traced value")
+    body = _html.escape(
+        np.array2string(array, precision=4, threshold=60) if type(array) is np.ndarray else "traced value"
+    )
     return f"<div><b>Tensor</b><table>{cells}</table><pre>{body}</pre></div>"

@@ -1,7 +1,7 @@
 """Indexing: `x[key]` and `x[key] = value`.
 
-Keys: integers, slices with any step, None, Ellipsis (a view of the same memory), one integer array or list (`take`), and,
-when a program runs eagerly, a boolean mask, whose result has a shape that depends on data.
+Keys: integers, slices with any step, None, Ellipsis (a view of the same memory), one integer array or list (`take`),
+and, when a program runs eagerly, a boolean mask, whose result has a shape that depends on data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def _is_basic(key: Any) -> bool:
 
 
 def plan(key: Any, aval: Aval) -> Plan:
-    """Rows for a key; `OutOfBoundsError` for an index that does not exist, `ArgumentError` for a key of another kind."""
+    """Rows for a key; `OutOfBoundsError` for an index that does not exist, `ArgumentError` for a key of another
+    kind.
+    """
     parts = list(key) if isinstance(key, tuple) else [key]
     taken = sum(1 for k in parts if k is not None and k is not Ellipsis)
     if taken > aval.ndim:
@@ -81,7 +83,9 @@ def plan(key: Any, aval: Aval) -> Plan:
             shape.append(size)
         else:
             what = "two index arrays" if index is not None and isinstance(k, Tensor | _ndarray | list) else repr(k)
-            raise ArgumentError(f"index: {what} cannot index {aval}; use integers, slices, None, ... and one integer array")
+            raise ArgumentError(
+                f"index: {what} cannot index {aval}; use integers, slices, None, ... and one integer array"
+            )
     return Plan(
         tuple(r.start for r in ranges), tuple(r.stop for r in ranges), tuple(r.step for r in ranges),
         tuple(shape), where, index,
@@ -215,7 +219,9 @@ def _value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
     if isinstance(value, bool | int | float | np.generic):
         number = value.item() if isinstance(value, np.generic) else value
         if dtype.kind in "iu" and isinstance(number, float) and not number.is_integer():
-            raise ArgumentError(f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first")
+            raise ArgumentError(
+                f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first"
+            )
         t = constant(int(number) if dtype.kind in "iu" else number, dtype)
         return t if interp is None else interp.constant(t)
     return asarray(value)
@@ -256,8 +262,8 @@ def _masked(x: Tensor, mask: Any, value: Tensor) -> Tensor:
 def _scatter(x: Tensor, key: Any, p: Plan, value: Tensor) -> None:
     if current_interpreter() is not None or ((x._node is not None or value._node is not None) and not grad_is_off()):
         raise TraceError(
-            "x[indices] = value: only basic keys (integers, slices, None, ...) and masks can be written to in a traced or "
-            "recorded program; use hm.scatter_add or hm.where"
+            "x[indices] = value: only basic keys (integers, slices, None, ...) and masks can be written to in a "
+            "traced or recorded program; use hm.scatter_add or hm.where"
         )
     index = _integers(p.index)
     parts = key if isinstance(key, tuple) else (key,)

@@ -1,13 +1,12 @@
 """NumPy functions on tensors: `np.sin(t)`, `array * t` and `np.concatenate([t, u])` run the row of the same meaning.
 
-So a function written for NumPy arrays traces and differentiates unchanged. A NumPy function without a row converts eager
-tensors to arrays, and is an error inside a traced function.
+So a function written for NumPy arrays traces and differentiates unchanged. A NumPy function without a row converts
+eager tensors to arrays, and is an error inside a traced function.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
 
 from hybridml_compiler.errors import DTypeError, GradientError
 from hybridml_compiler.ops.table import ALIASES, OPS
@@ -18,9 +17,10 @@ _UFUNCS: dict[str, str] = {name: name for name in OPS} | ALIASES
 # NumPy's name -> ours, where the arguments mean the same; `axis=` and `keepdims=` are the only keywords passed on.
 _FUNCTIONS = {
     name: name
-    for name in ("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "where", "reshape",
-                 "concatenate", "stack", "squeeze", "expand_dims", "moveaxis", "swapaxes", "transpose", "broadcast_to",
-                 "flip", "tril", "triu", "take", "zeros_like", "ones_like", "full_like", "roll", "tile", "repeat", "clip",
+    for name in ("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "where",
+                 "reshape", "concatenate", "stack", "squeeze", "expand_dims", "moveaxis", "swapaxes", "transpose",
+                 "broadcast_to", "flip", "tril", "triu", "take", "zeros_like", "ones_like", "full_like", "roll", "tile",
+                 "repeat", "clip",
                  "take_along_axis", "cumsum", "amax", "amin", "tensordot", "outer")
 }  # fmt: skip
 
@@ -59,5 +59,3 @@ def _array(x: Any, what: str) -> Any:
     if x.requires_grad:
         raise GradientError(f"{what}: has no counterpart that records gradients; use .detach() if none is wanted")
     return values(x, what)
-
-

@@ -234,6 +234,6 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
 
 
 __all__ = [
-    "astype", "broadcast_arrays", "broadcast_shapes", "chunk", "clip", "expand_dims", "matrix_transpose", "moveaxis", "outer",
-    "repeat", "roll", "split", "squeeze", "stack", "std", "swapaxes", "tensordot", "tile", "unstack", "vecdot",
+    "astype", "broadcast_arrays", "broadcast_shapes", "chunk", "clip", "expand_dims", "matrix_transpose", "moveaxis",
+    "outer", "repeat", "roll", "split", "squeeze", "stack", "std", "swapaxes", "tensordot", "tile", "unstack", "vecdot",
 ]  # fmt: skip

@@ -10,12 +10,13 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 
-from . import aliasing, manipulation
+from . import aliasing, manipulation, ops
 from .context import clock, current_interpreter, grad_is_off, interpreter
-from .ops import OPS  # after the rows: what is defined here replaces methods that rows have made
 from .tensor import Device, Tensor, method
 
+assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
 _ndarray = np.ndarray
 _reshape, _permute, _astype, _broadcast = (OPS[n] for n in ("reshape", "permute_dims", "astype", "broadcast_to"))
 
@@ -66,9 +67,10 @@ def _cast(name: str, dtype: np.dtype) -> Callable[[Tensor], Tensor]:
     return method(cast)
 
 
-for _name, _dtype in {
+_CASTS: dict[str, np.dtype] = {
     "float": dtypes.float32, "double": dtypes.float64, "int": dtypes.int32, "long": dtypes.int64, "bool": dtypes.bool_,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _dtype in _CASTS.items():
     _cast(_name, _dtype)
 
 
@@ -97,9 +99,6 @@ def contiguous(self: Tensor) -> Tensor:
 def reshape(self: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`."""
     return _reshape.fn(self, _sizes("reshape", sizes, shape))
-
-
-Tensor.view = reshape  # a traced program has no strides: both share memory where they can
 
 
 @method
@@ -203,9 +202,15 @@ def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool 
 for _name in ("expand_dims", "moveaxis", "swapaxes", "repeat", "tile", "roll", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
-Tensor.clip = Tensor.clamp = manipulation.clip
-Tensor.T = property(lambda self: _permute.fn(self, None), doc="All axes in reversed order.")
-Tensor.mT = property(manipulation.matrix_transpose, doc="The last two axes exchanged.")
+_MORE: dict[str, Any] = {
+    "view": reshape,  # a traced program has no strides: both share memory where they can
+    "clip": manipulation.clip,
+    "clamp": manipulation.clip,
+    "T": property(lambda self: _permute.fn(self, None), doc="All axes in reversed order."),
+    "mT": property(manipulation.matrix_transpose, doc="The last two axes exchanged."),
+}
+for _name, _value in _MORE.items():
+    setattr(Tensor, _name, _value)
 
 
 # -- in place

@@ -40,7 +40,9 @@ def iinfo(type: Any, /) -> Any:
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether a dtype is one of `kind`: a dtype, "bool", "integral", "real floating", "numeric", ..., or a tuple of them."""
+    """Whether a dtype is one of `kind`: a dtype, "bool", "integral", "real floating", "numeric", ..., or a tuple of
+    them.
+    """
     return np.isdtype(dtypes.canonical(dtype), kind)
 
 
@@ -79,7 +81,7 @@ def device(type: Any = "cpu") -> Device:
 
 
 __all__ = [
-    "bool", "can_cast", "device", "e", "finfo", "float32", "float64", "get_default_dtype", "iinfo", "inf", "int8", "int16",
-    "int32", "int64", "isdtype", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16", "uint32",
-    "uint64",
+    "bool", "can_cast", "device", "e", "finfo", "float32", "float64", "get_default_dtype", "iinfo", "inf", "int8",
+    "int16", "int32", "int64", "isdtype", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16",
+    "uint32", "uint64",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.ops.table import ALIASES, OPS
 
-from .dispatch import as_operator, generate, reflected
+from .codegen import as_operator, generate, reflected
 from .tensor import Tensor
 
 _UNARY = {"neg": "__neg__", "pos": "__pos__", "abs": "__abs__", "invert": "__invert__"}
@@ -32,7 +32,6 @@ def _install() -> None:
         method = OPS[name].method
         if method and not hasattr(Tensor, alias):
             setattr(Tensor, alias, names[name])
-    Tensor.__hash__ = object.__hash__  # identity: `==` is elementwise
     globals().update(names)
 
 

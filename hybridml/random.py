@@ -1,8 +1,9 @@
-"""Random numbers that are equal in every style: distributions over the bits of a counter-based generator (Philox4x32-10).
+"""Random numbers that are equal in every style: distributions over the bits of a counter-based generator
+(Philox4x32-10).
 
 A generator is a tensor of two uint64, (key, counter). A draw reads the state and advances the counter in place by the
-blocks it used, so inside a traced function the generator is state like any other. Distributions are compositions of rows:
-the same bits eager and traced. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+blocks it used, so inside a traced function the generator is state like any other. Distributions are compositions of
+rows: the same bits eager and traced. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an integer (taken modulo 2**64)."""
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-            raise ArgumentError(f"manual_seed: the seed must be an integer, got {seed!r}")
+        given: Any = seed
+        if not isinstance(given, int | np.integer) or isinstance(given, bool):
+            raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
         with no_grad():
             self.state.copy_(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
         return self
@@ -168,6 +170,8 @@ def permutation(n: int, *, generator: Generator | None = None) -> Tensor:
     if n > _MOST_RANKED:
         raise TraceError(f"permutation: {n} numbers inside a traced function (at most {_MOST_RANKED}); draw it outside")
     position = arange(n)
-    earlier = (keys[None, :] < keys[:, None]) | ((keys[None, :] == keys[:, None]) & (position[None, :] < position[:, None]))
+    earlier = (keys[None, :] < keys[:, None]) | (
+        (keys[None, :] == keys[:, None]) & (position[None, :] < position[:, None])
+    )
     rank = earlier.sum(1)
     return OPS["scatter_add"].fn(zeros((n,), dtype=dtypes.int64), rank, position, axis=0)

@@ -4,12 +4,12 @@ A tape node is a plain list (cheapest object to make: 99 ns, against 174 for a s
 
     [stamp, pull, shape of the result, input node..., kept value...]
 
-`pull(g, node)` gives `(input node, cotangent)` pairs; it is generated for each row and each subset of inputs that want
-gradients (dispatch.py), so a node keeps exactly what its rules name. Input *nodes* and not tensors: `a + b` keeps no data.
-Leaves are `Leaf` objects. A node of several
-results has shape None; each of its results is a small node that hands it `(position, cotangent)`. The stamp comes from one clock, so "newest first" is a topological order, and a heap walks it
-without recursion. Broadcasting is undone here, once, for every rule. Source of the design: the vector-Jacobian tape of
-Griewank & Walther, "Evaluating Derivatives" (2008), chapter 6; version stamps as in PyTorch.
+`pull(g, node)` gives `(input node, cotangent)` pairs; it is generated for each row and each subset of inputs that
+want gradients (dispatch.py), so a node keeps exactly what its rules name. Input *nodes* and not tensors: `a + b`
+keeps no data. Leaves are `Leaf` objects. A node of several results has shape None; each of its results is a small
+node that hands it `(position, cotangent)`. The stamp comes from one clock, so "newest first" is a topological order,
+and a heap walks it without recursion. Broadcasting is undone here, once, for every rule. Source of the design: the
+vector-Jacobian tape of Griewank & Walther, "Evaluating Derivatives" (2008), chapter 6; version stamps as in PyTorch.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) ->
     for hook in tuple(hooks.values()):
         changed = hook(g)
         if changed is not None:
-            if not isinstance(changed, Tensor) or changed.shape != g.shape:
-                got = f"shape {changed.shape}" if isinstance(changed, Tensor) else type(changed).__name__
+            given: Any = changed  # a hook is the user's: it may return anything
+            if not isinstance(given, Tensor) or given.shape != g.shape:
+                got = f"shape {given.shape}" if isinstance(given, Tensor) else type(given).__name__
                 raise ShapeError(f"register_hook: a hook must return None or a tensor of shape {g.shape}, got {got}")
             g = changed
     return g
@@ -171,7 +172,8 @@ def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
 def own(g: Tensor) -> Tensor:
     """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
     array = g._array
-    # Exclusive: the caller's variable, ours and the argument of getrefcount (for the array: the slot, ours, the argument).
+    # Exclusive: the caller's variable, ours and the argument of getrefcount (for the array: the slot, ours, the
+    # argument).
     if type(array) is np.ndarray and (array.base is not None or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 3):
         array = array.copy()
     t = type(g)()

@@ -2,7 +2,8 @@
 
 The class is bare on purpose: four slots and no `__init__`, which is what makes an eager operation cost about a
 microsecond (`Tensor()` and three stores take 0.10 us, a Python `__init__` 0.22 us). Rows of the operation table become
-its methods in `ops.py`; other rooms add theirs with the `method` decorator. Make tensors with `hm.tensor` or `hm.asarray`.
+its methods in `ops.py`; other rooms add theirs with the `method` decorator. Make tensors with `hm.tensor` or
+`hm.asarray`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ CPU = Device()
 class Tensor:
     """A multi-dimensional array that can record how it was computed.
 
-    Supported dtypes: bool, int8..int64, uint8..uint64, float32, float64. Operators broadcast and promote as in the array
-    API standard (Python scalars take the tensor's dtype). Never call the class: `hm.tensor(data)` copies data,
+    Supported dtypes: bool, int8..int64, uint8..uint64, float32, float64. Operators broadcast and promote as in the
+    array API standard (Python scalars take the tensor's dtype). Never call the class: `hm.tensor(data)` copies data,
     `hm.asarray(array)` shares the memory of a NumPy array.
 
     >>> import hybridml as hm
@@ -295,8 +296,8 @@ def values(t: Tensor, what: str) -> np.ndarray:
 def leaked(t: Tensor) -> TraceError:
     made = getattr(t._array, "where", "") or "an unknown line"
     return TraceError(
-        "a tensor that was made while a function was traced is used after the trace: it has no value. Return it from the "
-        f"traced function instead of storing it elsewhere. It was made at {made}"
+        "a tensor that was made while a function was traced is used after the trace: it has no value. Return it from "
+        f"the traced function instead of storing it elsewhere. It was made at {made}"
     )
 
 
@@ -309,7 +310,8 @@ def _single(t: Tensor, what: str) -> Any:
     array = values(t, what)
     if array.size != 1:
         raise ShapeError(
-            f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; reduce it first (any, all, sum)"
+            f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
+            "reduce it first (any, all, sum)"
         )
     return array.item()
 

@@ -62,7 +62,9 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
             value, aux = result if has_aux else (result, None)
             if not isinstance(value, Tensor) or value.size != 1:
                 got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
-                raise GradientError(f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean")
+                raise GradientError(
+                    f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean"
+                )
             wanted = [x for n in positions for x in tree.tree_leaves(inner[n]) if isinstance(x, Tensor)]
             # The backward is recorded where something outside may want to differentiate it again.
             create = not grad_off and (outer or _reaches_outside(value, {id(x._node) for x in wanted}, start))
@@ -90,7 +92,9 @@ def _reaches_outside(value: Tensor, own: set[int], start: int) -> bool:
         seen.add(id(node))
         if type(node) is not list or node[0] < start:
             return True
-        pending += [p for p in node[KEPT:] if isinstance(p, Leaf) or (type(p) is list and len(p) >= KEPT and callable(p[1]))]
+        pending += [
+            p for p in node[KEPT:] if isinstance(p, Leaf) or (type(p) is list and len(p) >= KEPT and callable(p[1]))
+        ]
     return False
 
 

@@ -1,14 +1,13 @@
 """The tracing interpreter: a function runs once with tensors that hold graph nodes instead of arrays.
 
-Everything that the function reaches from outside becomes an input of the graph: arguments, and tensors and arrays found in
-closures, modules, optimizers and generators ("captured", by identity). Each is represented by a *shadow*, a traced tensor
-that takes every in-place update and every `.grad`; the real tensor is not touched until the compiled call. So a trace that
-raises has changed nothing, and what a shadow holds at the end says what must be written back.
+Everything that the function reaches from outside becomes an input of the graph: arguments, and tensors and arrays found
+in closures, modules, optimizers and generators ("captured", by identity). Each is represented by a *shadow*, a traced
+tensor that takes every in-place update and every `.grad`; the real tensor is not touched until the compiled call. So a
+trace that raises has changed nothing, and what a shadow holds at the end says what must be written back.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +30,9 @@ _ndarray = np.ndarray
 
 
 class Traced(Tensor):
-    """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is noticed."""
+    """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is
+    noticed.
+    """
 
     __slots__ = ()
 
@@ -52,7 +53,9 @@ class Input:
 
 
 class ShadowLeaf(Leaf):
-    """The leaf of a shadow: `.grad` and hooks start as those of the real leaf, read only when the program reads them."""
+    """The leaf of a shadow: `.grad` and hooks start as those of the real leaf, read only when the program reads
+    them.
+    """
 
     __slots__ = ("_grad", "changed", "input", "known", "tracer")
 
@@ -182,8 +185,9 @@ class Tracer:
         known = self._known(node)
         if known is None:
             raise TraceError(
-                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; use hm.where instead "
-                "of `if`, tensor operations instead of Python numbers, or do this step outside of the traced function"
+                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; use hm.where "
+                "instead of `if`, tensor operations instead of Python numbers, or do this step outside of the traced "
+                "function"
             )
         for n in known:
             index, value = self.floats[n]
@@ -211,7 +215,7 @@ class Tracer:
 
 def same_float(a: float, b: float) -> bool:
     """Equal bits: 0.0 is not -0.0, nan is nan."""
-    return a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b)) or struct.pack("d", a) == struct.pack("d", b)
+    return struct.pack("d", a) == struct.pack("d", b)
 
 
 def is_tracing() -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 from hybridml_compiler.errors import TraceError
 
 from .. import aliasing, tree
-from ..autograd import part
 from ..context import grad_is_off
 from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
@@ -30,7 +29,9 @@ class TraceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Result:
-    """A leaf of the returned container: "output" k, "float" k (of lifted floats), "input" (the tensor given), "value"."""
+    """A leaf of the returned container: "output" k, "float" k (of lifted floats), "input" (the tensor given),
+    "value".
+    """
 
     kind: str
     index: int
@@ -65,9 +66,7 @@ class Entry:
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
             {k: position[id(i)] for k, i in self.writes},
         )  # fmt: skip
-        self.held = [
-            (i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"
-        ]
+        self.held = [(i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"]
         self.special = list(tracer.special.items())
         self.grad_guards = [(i, none) for i, none in tracer.grad_guards]
         written = {position[id(i)] for _, i in self.writes}
@@ -150,7 +149,7 @@ class Entry:
                 kept[k] = copy
         outputs = self.program.executable(arrays)
         fresh: dict[int, Tensor] = {}
-        for k, source in self.writes:
+        for k, _ in self.writes:
             i = self.program.donate[k]
             if given[i] is not arrays[i]:
                 np.copyto(given[i], arrays[i])
@@ -172,7 +171,7 @@ class Entry:
 
     def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
         results = dict(fresh)
-        for k, source in self.writes:
+        for k, _ in self.writes:
             real = reals[self.program.donate[k]]
             node = self.program.outputs[k]._node
             if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
@@ -209,10 +208,10 @@ def _check_writable(source: Input, inputs: Sequence[Input]) -> None:
     for other in inputs:
         if other is source or other.real is None:
             continue
-        if np.may_share_memory(array, _array(other.real)) and np.shares_memory(array, _array(other.real), max_work=10000):
+        if np.may_share_memory(array, _array(other.real)) and np.shares_memory(array, _array(other.real)):
             raise TraceError(
-                f"in-place update of {source.node.name}, which shares memory with {other.node.name}: a compiled program "
-                "cannot see the one through the other; pass only one of them, or clone() one"
+                f"in-place update of {source.node.name}, which shares memory with {other.node.name}: a compiled "
+                "program cannot see the one through the other; pass only one of them, or clone() one"
             )
 
 
@@ -238,8 +237,8 @@ def capture(
     changed = watch.drop_changed()
     if changed:
         warnings.warn(
-            f"{name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not repeat that; "
-            "keep such values in tensors, or do it outside of the traced function",
+            f"{name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not repeat "
+            "that; keep such values in tensors, or do it outside of the traced function",
             TraceWarning, stacklevel=4,
         )  # fmt: skip
     return entry

@@ -1,4 +1,5 @@
-"""The short way into a compiled program: one native call that checks the arguments, runs the step and makes the results.
+"""The short way into a compiled program: one native call that checks the arguments, runs the step and makes the
+results.
 
 Measured for `x * 2 + 1` on 16 floats: 15 us through `Entry.run` (signature, lists of arrays, ctypes), about 1 us here.
 What the native entry does not do is left to Python after it: stamps of updated tensors, `.grad`, containers. Calls that
@@ -40,9 +41,7 @@ class Fast:
 
     def holds(self) -> bool:
         """The guards that do not look at the arguments."""
-        return (
-            switches.value == self.switches and grad_is_off() is self.grad_off and self.watch.holds()
-        )
+        return switches.value == self.switches and grad_is_off() is self.grad_off and self.watch.holds()
 
     def refresh(self) -> None:
         """All guards have been checked: remember where the counters stand."""
@@ -115,7 +114,9 @@ def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
         return False
     if any(i.kind not in ("argument", "held", "array") for i in entry.inputs):
         return False
-    if any(source.kind != "held" for source, _ in entry.grads) or any(r.kind in ("float", "input") for r in entry.results):
+    if any(source.kind != "held" for source, _ in entry.grads) or any(
+        r.kind in ("float", "input") for r in entry.results
+    ):
         return False
     for i in entry.inputs:
         if i.kind != "argument":

@@ -32,7 +32,9 @@ BACKENDS = ("llvm", "interpret")
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept (`entries`)."""
+    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept
+    (`entries`).
+    """
 
     compiles: int
     hits: int
@@ -54,6 +56,8 @@ class Stats:
 
 class TracedFunction:
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
+
+    __qualname__: str
 
     def __init__(self, fn: Callable[..., Any], backend: str = "llvm") -> None:
         if backend not in BACKENDS:
@@ -216,10 +220,11 @@ def trace(fn: None = None, *, backend: str = ...) -> Callable[[Callable[..., Any
 def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm") -> Any:
     """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
 
-    Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in other ways
-    (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random numbers are as in eager
-    code. A new shape, dtype or Python value is compiled anew; a float argument is not. `backend="interpret"` runs the graph
-    without the compiler. A module is returned itself, with its `forward` traced.
+    Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
+    other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
+    numbers are as in eager code. A new shape, dtype or Python value is compiled anew; a float argument is not.
+    `backend="interpret"` runs the graph without the compiler. A module is returned itself, with its `forward`
+    traced.
 
     >>> import hybridml as hm
     >>> @hm.trace
@@ -231,6 +236,7 @@ def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm") -> Any
     if fn is None:
         return functools.partial(trace, backend=backend)
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
-        object.__setattr__(fn, "forward", TracedFunction(getattr(fn, "forward"), backend))
-        return fn
+        module: Any = fn
+        object.__setattr__(module, "forward", TracedFunction(module.forward, backend))
+        return module
     return TracedFunction(fn, backend)

@@ -122,7 +122,17 @@ class Watch:
 
 
 _OURS = ("hybridml", "hybridml_compiler")
-_FOREIGN = ("hybridml_compiler", "numpy", "builtins", "threading", "_thread", "weakref", "logging", "typing", "contextvars")
+_FOREIGN = (
+    "hybridml_compiler",
+    "numpy",
+    "builtins",
+    "threading",
+    "_thread",
+    "weakref",
+    "logging",
+    "typing",
+    "contextvars",
+)
 
 
 def _managed_classes() -> tuple[type, ...]:
@@ -163,7 +173,9 @@ def _same(entry: Entry) -> bool:
         now = container[key]
     if now is value:
         return True
-    return type(now) is type(value) and isinstance(value, _SCALARS) and (now == value or (now != now and value != value))
+    return (
+        type(now) is type(value) and isinstance(value, _SCALARS) and (now == value or (now != now and value != value))
+    )
 
 
 def _describe(entry: Entry) -> str:

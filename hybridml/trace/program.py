@@ -2,8 +2,8 @@
 
 The gradient of a program is another program: the history that was recorded while the function was traced is walked back
 *inside the same trace*, so it follows exactly what an eager backward would do (custom functions, `detach`, `no_grad`,
-hooks), and it is itself recorded: gradients of gradients are made the same way. It computes what it needs of the forward
-pass again, together with the gradient, in one graph.
+hooks), and it is itself recorded: gradients of gradients are made the same way. It computes what it needs of the
+forward pass again, together with the gradient, in one graph.
 """
 
 from __future__ import annotations

@@ -1,0 +1,238 @@
+"""Code generation: the Python text of the function of a row.
+
+The generated function handles the common case only: eager, tensors of one dtype, parameters seen before. It tests for
+it in one line and leaves everything else (Python scalars, promotion, arrays, tracing, first use of a shape) to
+`dispatch.slow`. Its text is at `fn.source`. Measured on 16 float32 elements: add 0.6 us, recorded 0.75 us (PyTorch 1.15
+and 1.7 on the same machine); a second Python frame or an `__init__` would add 0.1-0.2 us each.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.ops.op import REQUIRED, Op
+from hybridml_compiler.ops.promotion import input_dtypes
+
+from . import aliasing
+from .context import clock, grad_is_off, interpreter
+from .dispatch import bare, checked, fail, record, slow, slow_operator
+from .pulls import compile_function, digits, kept_names, pull_of
+from .tensor import Tensor
+
+_ndarray = np.ndarray
+
+
+def generate(op: Op) -> Callable[..., Any]:
+    """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
+    env: dict[str, Any] = {
+        "_op": op, "_kernel": op.eager, "_slow": slow, "_fail": fail, "_mode": interpreter, "_no_grad": grad_is_off,
+        "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray, "_asarray": np.asarray, "_record": record,
+        "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
+        **{f"_default_{p}": v for p, v in op.params.items()},
+    }  # fmt: skip
+    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
+    for wanting in (*((k,) for k in rules), tuple(rules)):
+        env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
+    fn = compile_function(op, op.name, _forward(op), env)
+    fn.__doc__ = op.doc
+    fn.__module__ = "hybridml"
+    fn.__qualname__ = op.name
+    op.fn = fn
+    if _uses_cache(op):
+        checked[op] = env["_checked"]
+    return fn
+
+
+def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The same code as an operator slot: a foreign operand gives NotImplemented, so that its own class is asked."""
+    copy = types.FunctionType(fn.__code__, {**fn.__globals__, "_slow": slow_operator}, fn.__name__, fn.__defaults__)
+    copy.__doc__ = fn.__doc__
+    return copy
+
+
+_accepted_by: dict[Any, frozenset[np.dtype]] = {}
+
+
+def _accepted(op: Op) -> frozenset[np.dtype]:
+    """Dtypes that the row takes without a cast, when all its operands have that dtype."""
+    found = _accepted_by.get(op.accepts)
+    if found is None:
+        found = _accepted_by[op.accepts] = frozenset(_try_dtypes(op))
+    return found
+
+
+def _try_dtypes(op: Op) -> list[np.dtype]:
+    fine = []
+    for dtype in dtypes.ALL:
+        try:
+            wanted = input_dtypes(op, [Aval((), dtype)] * max(1, len(op.inputs)))
+        except DTypeError:
+            continue
+        if all(w is dtype for w in wanted):
+            fine.append(dtype)
+    return fine
+
+
+def _uses_cache(op: Op) -> bool:
+    """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
+    return bool(op.inputs) and not op.variadic and not bare(op)
+
+
+def _forward(op: Op) -> list[str]:
+    """Source of the public function. The names of inputs and parameters are the user's; everything else has a `_`."""
+    inputs, params = list(op.inputs), list(op.params)
+    signature = [*inputs]
+    for p, default in op.params.items():
+        required = default is REQUIRED and len(signature) == len(inputs) + params.index(p)
+        signature.append(p if required and _only_required_before(op, p) else f"{p}=_default_{p}")
+    again = f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})"
+    lines = [f"def {op.name}({', '.join(signature)}):"]
+    if op.variadic or not inputs:
+        return [*lines, f"    return {again}"]
+    foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
+    lines += [f"    if _mode() is not None{foreign}:", f"        return {again}"]
+    lines += [f"    _{v} = {v}._array" for v in inputs]
+    call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
+    if bare(op):
+        lines += [f"    _dtype = _{inputs[0]}.dtype"]
+        differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
+        if len(_accepted(op)) < len(dtypes.ALL) or differ:
+            allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
+            lines += [f"    if {allowed}:", f"        return {again}"]
+        lines += [
+            "    try:",
+            f"        _o = _kernel({call})",
+            "    except Exception as _error:",
+            f"        _fail(_op, _error, {_tuple(inputs)}, {{}})",
+        ]
+    else:
+        key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
+        found = "".join(f"{p}, " for p in params)
+        lines += [
+            "    try:",
+            f"        {f'{found}= ' if params else ''}_checked[{key}]",
+            "    except (KeyError, TypeError):",
+            f"        return {again}",
+        ]
+        if op.kind == "gather" or op.kind == "scatter" or "indices" in inputs:
+            lines += [
+                "    try:",
+                f"        _o = _kernel({call})",
+                "    except IndexError as _error:",
+                f"        _fail(_op, _error, {_tuple(inputs)}, {_dict(params)})",
+            ]
+        else:
+            lines += [f"    _o = _kernel({call})"]
+    lines += [
+        "    if type(_o) is not _ndarray:",
+        "        _o = _asarray(_o)",
+        "    _t = _Tensor()",
+        "    _t._array = _o",
+        "    _t._version = 0",
+    ]
+    lines += _recording(op)
+    if op.kind == "movement":
+        lines += [f"    _link({inputs[0]}, _t, _op, {_dict(params)})"]
+    return [*lines, "    return _t"]
+
+
+def _dict(params: Sequence[str]) -> str:
+    return "{" + ", ".join(f"{p!r}: {p}" for p in params) + "}"
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return "(" + "".join(f"{v}, " for v in names).rstrip(" " if len(names) == 1 else ", ") + ")"
+
+
+def _only_required_before(op: Op, name: str) -> bool:
+    for p, default in op.params.items():
+        if default is not REQUIRED:
+            return False
+        if p == name:
+            return True
+    return False
+
+
+def _recording(op: Op) -> list[str]:
+    """Inline history for rows with one or two differentiable inputs; `_record` does it for the few that have more."""
+    rules = [k for k, rule in enumerate(op.vjp) if rule is not None]
+    if not rules:
+        return ["    _t._node = None"]
+    if len(rules) > 2 or (len(rules) == 2 and "dtype" in op.params):
+        some = " or ".join(f"{op.inputs[k]}._node is not None" for k in rules)
+        return [
+            "    _t._node = None",
+            f"    if {some}:",
+            f"        _record(_op, _t, {_tuple(op.inputs)}, {_dict(list(op.params))})",
+        ]
+    if len(rules) == 1:
+        (k,) = rules
+        cast = " or _o.dtype.kind != 'f'" if "dtype" in op.params else ""
+        return [
+            f"    if {op.inputs[k]}._node is None or _no_grad(){cast}:",
+            "        _t._node = None",
+            "    else:",
+            *_node(op, (k,), "        "),
+        ]
+    a, b = rules
+    x, y = op.inputs[a], op.inputs[b]
+    return [
+        f"    if {x}._node is None:",
+        f"        if {y}._node is None or _no_grad():",
+        "            _t._node = None",
+        "        else:",
+        *_node(op, (b,), "            "),
+        "    elif _no_grad():",
+        "        _t._node = None",
+        f"    elif {y}._node is None:",
+        *_node(op, (a,), "        "),
+        "    else:",
+        *_node(op, (a, b), "        "),
+    ]
+
+
+def _pull_name(wanting: tuple[int, ...]) -> str:
+    return f"_pull_{digits(wanting)}"
+
+
+def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callable[..., Any]:
+    """Stands in the function's globals until the first backward through this subset generates the real one."""
+
+    def generate_and_pull(g: Tensor, node: list[Any]) -> Any:
+        env[_pull_name(wanting)] = pull = pull_of(op, wanting)
+        return pull(g, node)
+
+    generate_and_pull.__name__ = f"pull_{op.name}_{digits(wanting)}"  # what a tensor shows as its grad_fn
+    return generate_and_pull
+
+
+def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
+    names = kept_names(op, wanting)
+    lines = [f"{indent}_c = _t._version = [0]"] if "out" in names else []
+    kept = []
+    for name in names:
+        if name == "out":
+            kept.append("(_o, _c)")
+        elif name in op.inputs or name in op.params:
+            kept.append(name)
+        else:
+            source, _, what = name.rpartition("_")
+            kept.append(f"_{source}.{what}")
+    parts = ["_clock()", _pull_name(wanting), "_o.shape", *(f"{op.inputs[k]}._node" for k in wanting), *kept]
+    return [*lines, f"{indent}_t._node = [{', '.join(parts)}]"]
+
+
+def reflected(op: Op) -> Callable[..., Any]:
+    """`2 - x`: the operand order of the row, from the right operand's method."""
+
+    def reflected_operator(self: Tensor, other: Any) -> Any:
+        return slow_operator(op, (other, self), {})
+
+    return reflected_operator
