@@ -1,4 +1,5 @@
-"""Every row of the operation table with a gradient: its rules against differences, order 1 and 2, by random projection."""
+"""Every row of the operation table with a gradient: its rules against differences, order 1 and 2, by random
+projection."""
 
 from __future__ import annotations
 
@@ -62,9 +63,7 @@ def check(function: object, points: list[np.ndarray], floats: list[int], rng: np
         assert g.shape == t.shape and g.dtype is t.dtype
     analytic = sum(float((np.asarray(g.detach()) * u).sum()) for g, u in zip(gradients, directions, strict=True))
     high, low = value(STEP), value(-STEP)
-    numeric = sum(
-        float(((high[j] - low[j]) / (2 * STEP) * w).sum()) for j, w in zip(kept, weights, strict=True)
-    )
+    numeric = sum(float(((high[j] - low[j]) / (2 * STEP) * w).sum()) for j, w in zip(kept, weights, strict=True))
     assert analytic == pytest.approx(numeric, rel=2e-5, abs=2e-6), f"order {order}"
     if order == 1:
         check(lambda ts: pulled([t if t.requires_grad or k not in floats else t.requires_grad_()

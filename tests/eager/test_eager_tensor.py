@@ -18,7 +18,8 @@ X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 KEYS = [
     0, -1, (1, 2), (0, 1, 3), slice(None), (slice(None), slice(1, 3)), (..., 0), (0, ...), (..., slice(None, None, -1)),
-    (slice(None, None, -2), 1), None, (None, 0, ..., None), (slice(5, 0, -2),), (slice(2, 2), 1), ..., (slice(-2, None), -3),
+    (slice(None, None, -2), 1), None, (None, 0, ..., None), (slice(5, 0, -2),), (slice(2, 2), 1), ...,
+    (slice(-2, None), -3),
     (slice(None), [2, 0]), (slice(None), np.array([[0, 1], [2, 2]])), (0, [1, -1]), (slice(1), slice(None), [3]), [],
 ]  # fmt: skip
 
@@ -116,7 +117,12 @@ def test_foreign_dtypes_are_refused(dtype: str) -> None:
 
 
 def test_python_scalars_are_weak() -> None:
-    f, d, i, b = hm.ones((2,)), hm.ones((2,), dtype=hm.float64), hm.ones((2,), dtype=hm.int32), hm.asarray([True, False])
+    f, d, i, b = (
+        hm.ones((2,)),
+        hm.ones((2,), dtype=hm.float64),
+        hm.ones((2,), dtype=hm.int32),
+        hm.asarray([True, False]),
+    )
     assert (f * 2).dtype is hm.float32 and (d * 2.5).dtype is hm.float64
     assert (i * 2).dtype is hm.int32 and (i * 2.5).dtype is hm.float32 and (b * 2).dtype is hm.int64
     assert (i / 2).dtype is hm.float32 and (1 - b.astype(hm.int8)).dtype is hm.int8
@@ -124,7 +130,7 @@ def test_python_scalars_are_weak() -> None:
     assert (-0.0 * f + -0.0).tolist() == [0, 0] and math.copysign(1, (f * -0.0)[0].item()) == -1
     with pytest.raises(hm.ArgumentError, match="300 does not fit uint8"):
         hm.ones((2,), dtype=hm.uint8) + 300
-    assert (2**hm.asarray([1.0, 3.0])).tolist() == [2, 8]
+    assert (2 ** hm.asarray([1.0, 3.0])).tolist() == [2, 8]
     assert (7 // hm.asarray([2, 3])).tolist() == [3, 2] and (7 % hm.asarray([4, 3])).tolist() == [3, 1]
 
 
@@ -228,7 +234,9 @@ def test_methods() -> None:
 def test_array_api_functions() -> None:
     x = hm.tensor(X)
     assert hm.stack([x, x], axis=1).shape == (2, 2, 3, 4) and hm.concat([x, x], axis=-1).shape == (2, 3, 8)
-    assert np.array_equal(hm.roll(x, 2, axis=1), np.roll(X, 2, 1)) and np.array_equal(hm.tile(x, (2, 1)), np.tile(X, (2, 1)))
+    assert np.array_equal(hm.roll(x, 2, axis=1), np.roll(X, 2, 1)) and np.array_equal(
+        hm.tile(x, (2, 1)), np.tile(X, (2, 1))
+    )
     assert np.array_equal(hm.repeat(x, 2, axis=1), np.repeat(X, 2, 1))
     assert np.array_equal(hm.moveaxis(x, 0, -1), np.moveaxis(X, 0, -1))
     assert np.allclose(hm.tensordot(x, x, axes=([0, 2], [0, 2])), np.tensordot(X, X, ([0, 2], [0, 2])))
@@ -243,7 +251,11 @@ def test_array_api_functions() -> None:
 
 
 def test_asarray() -> None:
-    assert hm.asarray([1, 2]).dtype is hm.int64 and hm.asarray([1, 2.0]).dtype is hm.float32 and hm.asarray([]).dtype is hm.float32
+    assert (
+        hm.asarray([1, 2]).dtype is hm.int64
+        and hm.asarray([1, 2.0]).dtype is hm.float32
+        and hm.asarray([]).dtype is hm.float32
+    )
     assert hm.asarray(True).dtype is hm.bool and hm.asarray([[1], [2]], dtype="float64").dtype is hm.float64
     assert hm.asarray(np.float64(2)).dtype is hm.float64
     x = hm.tensor([1.0, 2.0], requires_grad=True)
@@ -286,5 +298,8 @@ def test_errors_name_the_users_line() -> None:
 
 
 def test_generated_source_is_readable() -> None:
-    assert hm.add.source.startswith("def add(x, y):") and hm.add.__doc__ == "x + y. Integers wrap; of bools: logical or, as NumPy."
+    assert (
+        hm.add.source.startswith("def add(x, y):")
+        and hm.add.__doc__ == "x + y. Integers wrap; of bools: logical or, as NumPy."
+    )
     assert hm.Tensor.add is hm.add

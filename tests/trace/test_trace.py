@@ -1,4 +1,5 @@
-"""Traced programs do what the eager ones do: values, state, gradients, random numbers, errors; and when they compile."""
+"""Traced programs do what the eager ones do: values, state, gradients, random numbers, errors; and when they
+compile."""
 
 from __future__ import annotations
 
@@ -69,7 +70,12 @@ def test_nested_containers(trace: Any) -> None:
     @trace
     def f(p: Point, batch: Batch, more: dict[str, Any], *rest: Any, scale: float = 1.0) -> Any:
         assert batch.label == "train"
-        return {"sum": p.x + p.y, "batch": Batch(batch.data * scale, "out"), "rest": [r * 2 for r in rest], "n": len(more)}
+        return {
+            "sum": p.x + p.y,
+            "batch": Batch(batch.data * scale, "out"),
+            "rest": [r * 2 for r in rest],
+            "n": len(more),
+        }
 
     x = hm.asarray(X)
     for scale in (2.0, 3.0):
@@ -385,7 +391,12 @@ def test_leaks_are_named() -> None:
     with pytest.warns(UserWarning, match="f changes"):
         f(x)
     assert repr(leaked[0]) == "Tensor(traced, shape=(1,), dtype=float32)"
-    for use in (lambda: leaked[0] + 1, lambda: leaked[0].numpy(), lambda: f(leaked[0]), lambda: hm.trace(lambda t: t + leaked[0])(x)):
+    for use in (
+        lambda: leaked[0] + 1,
+        lambda: leaked[0].numpy(),
+        lambda: f(leaked[0]),
+        lambda: hm.trace(lambda t: t + leaked[0])(x),
+    ):
         with pytest.raises(hm.TraceError, match="used after the trace") as found:
             use()
         assert "y = x * 2" in str(found.value)
