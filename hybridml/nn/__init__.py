@@ -1,5 +1,6 @@
 """Neural network modules with PyTorch's names, arguments, defaults, initial values and state-dict keys."""
 
+from .. import functional
 from . import init, utils
 from .activations import (
     ELU,
@@ -79,6 +80,7 @@ __all__ = [
     "Softplus",
     "Tanh",
     "TransformerEncoderLayer",
+    "functional",
     "init",
     "utils",
 ]

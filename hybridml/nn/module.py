@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
-from ..tensor import Tensor
+from ..tensor import Device, Tensor
 from ..trace.state import attributes_changed
+from .commit import commit
 from .parameter import is_parameter
 
 Kind = Literal["parameter", "buffer", "transient", "module"]  # a transient buffer stays out of the state dict
@@ -249,9 +250,8 @@ class Module:
 
     def to(self, dtype: Any) -> Self:
         """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted."""
-        if isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda"):
-            if dtype != "cpu":
-                raise ArgumentError(f"Module.to: device {dtype!r} is not available; this version computes on 'cpu'")
+        if isinstance(dtype, Device) or (isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda")):
+            Device(str(dtype))
             return self
         for module in self.modules():
             for name, tensor in module._own("parameter", "buffer", "transient"):
@@ -281,7 +281,7 @@ class Module:
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
-        """Copy values into the parameters and buffers, in place. Nothing is written unless everything fits.
+        """Copy values into the parameters and buffers, in place and all at once; nothing unless everything fits.
 
         Raises ArgumentError for missing or unexpected keys (unless `strict=False`), ShapeError or DTypeError listing
         each key whose tensor has another shape or kind of dtype.
@@ -308,8 +308,7 @@ class Module:
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
         with hm.no_grad():
-            for name, value in found.items():
-                own[name].copy_(hm.astype(value.detach(), own[name].dtype))
+            commit([(own[name], hm.astype(value.detach(), own[name].dtype)) for name, value in found.items()])
         return IncompatibleKeys(missing, unexpected)
 
     def _state_targets(self, prefix: str) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ import hybridml as hm
 from hybridml_compiler.errors import GradientError, ShapeError
 
 from ..tensor import Tensor
+from .commit import commit
 
 
 def clip_grad_norm_(
@@ -28,16 +29,14 @@ def clip_grad_norm_(
             raise GradientError(f"clip_grad_norm_: the norm of the gradients is {float(total)}; nothing was scaled")
         # The 1e-6 is PyTorch's: it keeps a norm of zero from dividing.
         scale = hm.minimum(max_norm / (total + 1e-6), 1)
-        for grad in grads:
-            grad.copy_(grad * hm.astype(scale, grad.dtype))
+        commit([(grad, grad * hm.astype(scale, grad.dtype)) for grad in grads])
     return total
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Hold every gradient between ``-clip_value`` and ``clip_value``, in place."""
     with hm.no_grad():
-        for grad in _grads(parameters):
-            grad.copy_(hm.maximum(hm.minimum(grad, clip_value), -clip_value))
+        commit([(grad, hm.clip(grad, -clip_value, clip_value)) for grad in _grads(parameters)])
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

@@ -10,10 +10,10 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
 from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
-from .commit import Writes, commit
 from .group import ParameterGroup
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import hybridml as hm
 
+from ..nn.commit import Writes
 from ..tensor import Tensor
-from .commit import Writes
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .scalars import Scalars

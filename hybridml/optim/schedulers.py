@@ -16,8 +16,8 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from ..nn.commit import commit
 from ..tensor import Tensor, adopt
-from .commit import commit
 from .optimizer import Optimizer
 
 

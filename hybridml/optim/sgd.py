@@ -8,8 +8,8 @@ from typing import Any
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from ..nn.commit import Writes
 from ..tensor import Tensor
-from .commit import Writes
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .scalars import Scalars

@@ -14,7 +14,7 @@ from torch_cases import EPOCHS, OPTIMIZERS, SCHEDULES, gradients, recorded, star
 
 import hybridml as hm
 from hybridml import nn, optim
-from hybridml.optim.commit import commit
+from hybridml.nn.commit import commit
 
 
 @pytest.fixture(scope="module")

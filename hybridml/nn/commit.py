@@ -24,12 +24,12 @@ def commit(writes: Writes) -> None:
     """
     if current_interpreter() is not None:
         for target, value in writes:
-            assign(target, value, "step")
+            assign(target, value, "update")
         return
     for target, value in writes:
         if target.shape != value.shape or target.dtype != value.dtype or not target._array.flags.writeable:
             raise ShapeError(
-                f"step: cannot write {value.dtype} {value.shape} into {target.dtype} {target.shape} in place"
+                f"update: cannot write {value.dtype} {value.shape} into {target.dtype} {target.shape} in place"
                 + ("" if target._array.flags.writeable else ": its memory is read-only, clone() the tensor first")
             )
     for target, _ in writes:
