@@ -6,6 +6,7 @@ ever set: that is what makes compiled results bit-equal to the NumPy builder's.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -299,7 +300,7 @@ class LaneBuilder:
         element = memory_type(dtype)
         text = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
         kind = ir.ArrayType(element, len(values))
-        name = f"table.{abs(hash((text, str(dtype)))):x}"
+        name = f"table.{hashlib.blake2b(f'{dtype}{text}'.encode(), digest_size=8).hexdigest()}"
         found = self.module.globals.get(name)
         if found is None:
             found = ir.GlobalVariable(self.module, kind, name)
