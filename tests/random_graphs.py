@@ -60,11 +60,12 @@ BINARY = {
     "b": ("logical_and", "logical_or", "add", "multiply"),
 }
 Pick = Callable[[Sequence[object]], int]
+Step = Callable[[Node, Sequence[Node], Pick], Node]  # (a value, all values, how to choose) -> a new value
 
 
 @st.composite
-def graphs(draw: st.DrawFn, size: int = 12) -> Graph:
-    """A graph of a few inputs and up to `size` further operations, with several outputs."""
+def graphs(draw: st.DrawFn, size: int = 12, more: Sequence[Step] = ()) -> Graph:
+    """A graph of a few inputs and up to `size` further operations (of STEPS and `more`), with several outputs."""
 
     def pick(items: Sequence[object]) -> int:
         return draw(st.integers(0, len(items) - 1))
@@ -78,7 +79,8 @@ def graphs(draw: st.DrawFn, size: int = 12) -> Graph:
     values: list[Node] = list(inputs)
     for _ in range(draw(st.integers(1, size))):
         x = values[-1 - min(pick(values), 3)] if pick(range(2)) else values[pick(values)]
-        values.append(STEPS[pick(STEPS)](x, values, pick))
+        steps = (*STEPS, *more)
+        values.append(steps[pick(steps)](x, values, pick))
     outputs = [values[-1]] + [values[pick(values)] for _ in range(pick(range(3)))]
     return Graph(tuple(inputs), tuple(outputs))
 

@@ -94,13 +94,17 @@ class LoopBuilder:
         return self._recombine(x, y) or self._recombine(y, x) or self.emit("add", x, y)
 
     def _recombine(self, x: Expr, y: Expr) -> Expr | None:
-        """(z // c) * c + z % c  ->  z, for a constant c: the left side is 0 where c is 0"""
-        if x.op != "mul" or y.op != "mod" or y.args[1].op != "const" or not y.args[1].attr:
+        """(p + z // c) * c + z % c  ->  p * c + z, p may be absent; for a constant c: the left side is 0 where c is 0.
+
+        This is what makes `reshape` after `permute_dims` a plain stride where the merged axes lie side by side.
+        """
+        if x.op != "mul" or y.op != "mod" or x.args[1] is not y.args[1] or y.args[1].op != "const" or not y.args[1].attr:
             return None
-        if x.args[0].op == "floordiv" and x.args[1] is y.args[1]:
-            quotient = x.args[0]
-            if quotient.args[0] is y.args[0] and quotient.args[1] is y.args[1]:
-                return y.args[0]
+        z, c = y.args
+        left = x.args[0]
+        for rest, quotient in ((None, left), left.args, left.args[::-1]) if left.op == "add" else ((None, left),):
+            if quotient.op == "floordiv" and quotient.args[0] is z and quotient.args[1] is c:
+                return z if rest is None else self.add(self.mul(rest, c), z)
         return None
 
     def sub(self, a: Scalar, b: Scalar) -> Expr:

@@ -1,8 +1,8 @@
 """The living definition of the loop dialect: a kernel is what NumPy makes of its statements, in order.
 
-A loop is one axis of NumPy where its iterations are independent of each other (no buffer is both loaded and stored
-under it), and a Python loop otherwise. A scan is a Python loop over its own variable. A value is the array of its
-values over the axes of the loops around, inner ones in front, so that a value of an outer loop broadcasts inward.
+A loop is one axis of NumPy where its iterations are independent of each other, and a Python loop otherwise. A scan is a
+Python loop over its own variable. A value is the array of its values over the axes of the loops around, inner ones in
+front, so that a value of an outer loop broadcasts into an inner one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import CompileError
 from .builder import identity
+from .index import coefficient
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements
 from .scalar import Array, NumpyBuilder
 from .transcendental import TABLE
@@ -186,7 +187,15 @@ class _Run:
 
 
 def _independent(stmt: For) -> bool:
-    """May the iterations run side by side? So when no buffer is both loaded and stored under the loop."""
-    stored = {s.buffer.name for s in statements(stmt.body) if isinstance(s, Store | Scan)}
-    loaded = {e.attr.name for e in expressions(stmt.body) if e.op == "load"}
-    return not stored & loaded
+    """May the iterations run side by side? So when none loads what another one stores: a buffer that is both loaded and
+    stored under the loop is so at one index alone, which moves with the loop."""
+    stores = [s for s in statements(stmt.body) if isinstance(s, Store | Scan)]
+    places: dict[str, set[Expr]] = {s.buffer.name: set() for s in stores}
+    for expr in expressions(stmt.body):
+        if expr.op == "load" and expr.attr.name in places:
+            places[expr.attr.name].add(expr.args[0])
+    for store in stores:
+        if places[store.buffer.name]:
+            places[store.buffer.name].add(store.index)
+    both = [found for found in places.values() if found]
+    return all(len(found) == 1 and (stmt.vector or coefficient(*found, stmt.var)) for found in both)

@@ -111,10 +111,23 @@ class _Printer:
 
     def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> _Block:
         block = self.open(variables)
+        stores: list[tuple[Store, str]] = []  # side by side they are one step: the names they need come before all of them
         for stmt in body:
+            if isinstance(stmt, Store):
+                stores.append((stmt, self.store(stmt.buffer, stmt.index, stmt.value)))
+                continue
+            self.add_stores(block, stores)
             self.statement(stmt)
+        self.add_stores(block, stores)
         self.close(block)
         return block
+
+    @staticmethod
+    def add_stores(block: _Block, stores: list[tuple[Store, str]]) -> None:
+        for stmt, text in stores:
+            block.at[id(stmt)] = len(block.lines)
+            block.add(text)
+        stores.clear()
 
     def open(self, variables: Sequence[Expr]) -> _Block:
         block = _Block("  " * (len(self.blocks) + 1))
@@ -163,10 +176,6 @@ class _Printer:
                 block.at[id(stmt)] = len(block.lines)
                 block.add(line)
                 block.nest(inner)
-            case Store(buffer, index, value):
-                text = self.store(buffer, index, value)
-                block.at[id(stmt)] = len(block.lines)
-                block.add(text)
 
     def store(self, buffer: Buffer, index: Expr, value: Expr) -> str:
         target = self.expression(index)

@@ -47,10 +47,12 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
     leaves: dict[Node, float] = {}  # bytes loaded for one element
     size: dict[Node, int] = {}
     for node in order:
-        inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP]
+        inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP and i not in chosen]
         weight[node] = cost.element_cost(node) + sum(weight[i] for i in inline_inputs)
         leaves[node] = sum(leaves[i] if i in inline_inputs else i.dtype.itemsize for i in node.inputs if i.shape)
         size[node] = 1 + sum(size[i] for i in inline_inputs)
+        if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
+            chosen.setdefault(node, "the expression is long enough")
     for node in reversed(order):
         if node.op is None:
             continue
@@ -59,14 +61,14 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
             if base.op is not None:
                 chosen.setdefault(base, "operand of a matrix product")
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
-        reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node], size[node])
+        reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node])
         if reason:
             chosen[node] = reason
     return {node: chosen[node] for node in order if node in chosen}
 
 
 def _reason(
-    node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float, size: int
+    node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float
 ) -> str | None:
     assert node.op is not None
     if node.op.kind in OWN_LOOP:
@@ -78,8 +80,6 @@ def _reason(
     grows = max((r.aval.size / max(node.aval.size, 1) for r in readers), default=1.0)
     if grows >= 2 and cost.is_expensive(node):
         return f"read {grows:.0f} times an element, and not cheap"
-    if size > cost.MAX_INLINE_NODES:
-        return "the expression is long enough"
     if len(homes) > 1:
         nbytes = node.dtype.itemsize
         again = len(homes) * (weight + cost.memory_cost(leaves))
@@ -173,7 +173,9 @@ def _find_group(
     for group in reversed(groups[-64:]):
         if group.kind not in ("map", "reduction") or not _same_space(node, group):
             continue
-        if not (group.reads & reads or group in needs or group.inlined & inlined):
+        if not (group in needs or _share_data(node, group.reads & reads) or _share_data(node, group.inlined & inlined)):
+            continue
+        if len(group.roots) + len(group.inlined | inlined) > cost.MAX_KERNEL_NODES:
             continue
         if any(group in ancestors[other] for other in needs if other is not group):
             continue
@@ -181,6 +183,11 @@ def _find_group(
         if all(reads_in_place(node, r, owner) for r in inside):
             return group
     return None
+
+
+def _share_data(node: Node, common: set[Node]) -> bool:
+    """Is there something worth loading or computing once? A number beside arrays is not: kernels of one text are."""
+    return any(c.aval.size > 1 or node.aval.size == 1 for c in common)
 
 
 def _same_space(node: Node, group: Group) -> bool:

@@ -103,7 +103,8 @@ class _Planner:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.lanes, self.has_blas = lanes, has_blas
         self.materialised = fusion.materialised
-        self.constants = [n for n in graph.nodes() if n.is_constant and (n.shape or n in graph.outputs)]
+        self.position = {n: k for k, n in enumerate(graph.nodes())}
+        self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
 
     def in_memory(self, node: Node) -> bool:
         return node.op is None and (node.is_input or bool(node.shape)) or node in self.materialised
@@ -191,7 +192,8 @@ class _Planner:
         places = [home[n] for n in operands]
         if isinstance(work, Kernel) and work.checked:
             places.append(Place("arena"))
-        where = tuple(dict.fromkeys(n.where for n in (*group.roots, *group.inlined) if n.where))
+        nodes = sorted((n for n in group.inlined | set(group.roots) if n.where), key=self.position.__getitem__)
+        where = tuple(dict.fromkeys(n.where for n in nodes))
         nbytes = sum(n.aval.nbytes for n in operands)
         return Launch(work, tuple(places), tuple(group.reasons), where, nbytes)
 

@@ -1,0 +1,49 @@
+"""The plan of a graph as text: what is launched, why, on which memory. For people, golden tests and HYBRIDML_DEBUG=3.
+
+    launch 0: kernel, 96 bytes of traffic             a loop nest, a matrix product or a copy
+      divide: an output                               why it exists, and why each further root joined it
+      b0 = input 0, b1 = output 0                     its operands and where they live
+      kernel(b0: f32[12], b1: f32[12] out) ...        the loop dialect (see loops/text.py)
+"""
+
+from __future__ import annotations
+
+from ..loops.ir import Kernel
+from ..loops.text import print_kernel
+from .contract import Product
+from .plan import Copy, Launch, Place, Plan
+
+
+def describe_plan(plan: Plan) -> str:
+    """The launches in order with reasons, operands and loop nests; inputs, outputs, constants and arena before them."""
+    lines = [f"plan: {len(plan.launches)} launches, {plan.arena_bytes} bytes of arena"]
+    for what, items in (("inputs", plan.inputs), ("outputs", plan.outputs), ("constants", plan.constants)):
+        if items:
+            shown = (f"{k}: {getattr(v, 'dtype', v)}[{','.join(map(str, v.shape))}]" for k, v in enumerate(items))
+            lines.append(f"{what} {', '.join(shown)}")
+    for number, launch in enumerate(plan.launches):
+        lines.append("")
+        lines.extend(_launch_lines(number, launch))
+    return "\n".join(lines) + "\n"
+
+
+def describe_place(place: Place) -> str:
+    """`input 0`, `arena`, `arena + 64`."""
+    where = place.base if place.base == "arena" else f"{place.base} {place.number}"
+    return f"{where} + {place.offset}" if place.offset else where
+
+
+def _launch_lines(number: int, launch: Launch) -> list[str]:
+    work, places = launch.work, list(map(describe_place, launch.operands))
+    traffic = f"{launch.nbytes} bytes of traffic"
+    if isinstance(work, Copy):
+        return [f"launch {number}: copy {work.nbytes} bytes, {places[0]} -> {places[1]}"]
+    if isinstance(work, Product):
+        names, what = ("a", "b", "out"), str(work)
+    else:
+        names, what = (*(b.name for b in work.buffers), "status"), "kernel"
+    operands = ", ".join(f"{name} = {place}" for name, place in zip(names, places, strict=False))
+    lines = [f"launch {number}: {what}, {traffic}", *(f"  {reason}" for reason in launch.reasons), f"  {operands}"]
+    if isinstance(work, Kernel):
+        lines.extend(f"  {line}" for line in print_kernel(work).splitlines())
+    return lines

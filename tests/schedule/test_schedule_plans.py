@@ -1,0 +1,137 @@
+"""Plans of typical graphs: their text is golden, their kernels are counted, and they compute what the graph means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from run_plan import plan_of, run_plan
+from typical_graphs import GRAPHS, array, gelu_chain, graph, op
+
+from hybridml_compiler import pipeline
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.passes import run_passes
+from hybridml_compiler.schedule.contract import Product
+from hybridml_compiler.schedule.plan import make_plan
+from hybridml_compiler.schedule.text import describe_plan
+
+# kernels and copies, matrix products
+COUNTS = {
+    "gelu_chain": (1, 0),
+    "softmax": (4, 0),
+    "layer_norm": (3, 0),
+    "mlp_step": (12, 5),
+    "adam_update": (1, 0),
+    "embedding": (1, 0),
+    "scatter": (2, 0),
+    "convolution": (2, 1),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) -> None:
+    """Structure is pinned; the estimate that decides about threads is left free to be tuned."""
+    build, donate = GRAPHS[name]
+    plan = make_plan(run_passes(build())[0], donate, lambda _: 16, lambda: True)  # not the lanes of this machine
+    golden(f"plan_{name}", re.sub(r" cost [\d.]+", "", describe_plan(plan)))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_kernels_are_counted(name: str) -> None:
+    build, donate = GRAPHS[name]
+    launches = plan_of(run_passes(build())[0], donate).launches
+    products = sum(isinstance(launch.work, Product) for launch in launches)
+    assert (len(launches) - products, products) == COUNTS[name]
+
+
+def inputs(graph: Graph) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [
+        np.asarray(rng.integers(0, 5, n.shape) if n.dtype.kind == "i" else rng.uniform(0.1, 2, n.shape), n.dtype)
+        for n in graph.inputs
+    ]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_plans_mean_what_the_graph_means(name: str) -> None:
+    build, donate = GRAPHS[name]
+    before = build()
+    expected = interpret(before, inputs(before))
+    plan = plan_of(run_passes(before)[0], donate)
+    interpreted = run_plan(plan, inputs(before), len(expected), donate)
+    compiled = pipeline.compile(before, donate)(inputs(before))
+    assert interpreted is not None
+    for e, p, c in zip(expected, interpreted, compiled, strict=True):
+        np.testing.assert_allclose(p, e, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(c, e, rtol=2e-5, atol=1e-6)
+
+
+def test_every_launch_has_a_reason() -> None:
+    for build, donate in GRAPHS.values():
+        for launch in plan_of(run_passes(build())[0], donate).launches:
+            assert launch.reasons
+
+
+def test_a_chain_of_many_operations_is_cut_into_kernels_of_bounded_size() -> None:
+    """Compile time and recursion stay bounded, and the cuts are few."""
+    x = array(64)
+    y = x
+    for _ in range(500):
+        y = y * 0.5 + x
+    long = graph("long", [x], [y])
+    plan = plan_of(long)
+    assert 500 * 2 / 96 / 2 <= len(plan.launches) <= 500 * 2 / 96 * 2
+    data = [np.linspace(-1, 1, 64, dtype="f4")]
+    np.testing.assert_array_equal(pipeline.compile(long)(data)[0], interpret(long, data)[0])
+
+
+def test_a_value_used_twice_at_every_step_does_not_explode() -> None:
+    """y + y doubles the tree at every step; the graph stays a chain."""
+    x = array(8)
+    y = x
+    for _ in range(100):
+        y = y + y * 0.25
+    plan = plan_of(graph("doubling", [x], [y]))
+    assert len(plan.launches) <= 6
+
+
+def test_ten_thousand_nodes_are_scheduled() -> None:
+    x, w = array(4), array(4)
+    y = x
+    for k in range(2500):
+        y = op("sum", y * w, axis=0) + x * float(k)
+    plan = plan_of(graph("deep", [x, w], [y]))
+    assert len(plan.launches) > 2000
+
+
+def test_many_arrays_are_joined() -> None:
+    xs = [array(3) for _ in range(300)]
+    joined = op("concat", *xs, axis=0)
+    big = graph("concat", xs, [joined * 2.0])
+    data = [np.full(3, float(k), "f4") for k in range(300)]
+    np.testing.assert_array_equal(pipeline.compile(big)(data)[0], interpret(big, data)[0])
+
+
+def test_repeated_blocks_share_kernels() -> None:
+    """Kernels are keyed by their text: ten equal layers compile once."""
+    x, ws = array(8, 8), [array(8, 8) for _ in range(10)]
+    y = x
+    for w in ws:
+        y = op("tanh", y @ w)
+    plan = plan_of(graph("layers", [x, *ws], [y]))
+    assert len(plan.launches) == 20
+    modules = pipeline.emit(plan)
+    assert len(modules) - 1 == 2
+
+
+def test_the_plan_names_the_launches_kernels() -> None:
+    plan = plan_of(gelu_chain())
+    (launch,) = plan.launches
+    assert isinstance(launch.work, Kernel)
+    text = describe_plan(plan)
+    assert "b0 = input 0, b1 = input 1, b2 = output 0" in text
+    assert "tanh(" in text and "parallel vector" in text
