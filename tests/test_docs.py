@@ -1,0 +1,70 @@
+"""The documentation is true: python blocks run, links lead somewhere, docstring examples give what they say.
+
+The blocks of a page share one namespace, top to bottom, as a reader would type them.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import hybridml
+import hybridml_compiler
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+# What blocks of these pages use without having made it.
+GIVEN = """
+import numpy as np
+import hybridml as hm
+rng = np.random.default_rng(0)
+images, labels = hm.asarray(rng.standard_normal((32, 64), np.float32)), hm.asarray(rng.integers(0, 10, 32))
+"""
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "__main__"}
+    if path.parent == ROOT:
+        exec(GIVEN, space)
+    for block in BLOCK.finditer(text):
+        above = "\n" * (text.count("\n", 0, block.start()) + 1)  # errors then name the line of the page
+        exec(compile(above + block[1], str(path), "exec"), space)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_lead_to_files(path: Path) -> None:
+    targets = [match[1] for match in LINK.finditer(path.read_text(encoding="utf-8")) if "://" not in match[1]]
+    missing = [target for target in targets if not (path.parent / target).exists()]
+    assert not missing, f"{name(path)} links to files that are not there: {missing}"
+
+
+def modules(package: ModuleType) -> list[str]:
+    return [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
+
+
+@pytest.mark.parametrize("module", [*modules(hybridml_compiler), *modules(hybridml)])
+def test_docstring_examples(module: str) -> None:
+    found = importlib.import_module(module)
+    space = {**vars(found), "hm": hybridml}
+    tests = doctest.DocTestFinder(exclude_empty=True).find(found, module, globs=space)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    for test in tests:
+        runner.run(test, out=report.append)
+    assert not runner.failures, "".join(report)
