@@ -48,7 +48,7 @@ __version__ = "0.1.0"
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = ("data", "functional", "io", "nn", "optim")
 _FUNCTIONS = {
-    "compare": "hybridml.compare",
+    "compare": "hybridml.side_by_side",
     "get_num_threads": "hybridml_compiler.runtime.threads",
     "load": "hybridml.io",
     "save": "hybridml.io",

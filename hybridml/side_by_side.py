@@ -1,4 +1,4 @@
-"""compare: one function in both styles from the same start: times, kernels, bytes, memory, and how results differ."""
+"""`hybridml.compare`: one function in both styles from the same start: times, kernels, memory, and how results differ."""
 
 from __future__ import annotations
 
