@@ -91,8 +91,9 @@ def _check_leaf(x: Tensor, name: str) -> None:
 
 def write(x: Tensor, value: Tensor, name: str) -> None:
     """Store `value` into `x` (both lifted); broadcasts, never changes x's shape or dtype."""
-    if value.dtype is not x.dtype:
-        if dtypes.result_type([(x.dtype, False), (value.dtype, _is_weak(value))], name) is not x.dtype:
+    weak = is_python_float(value)
+    if weak or value.dtype is not x.dtype:
+        if dtypes.result_type([(x.dtype, False), (value.dtype, weak)], name) is not x.dtype:
             raise DTypeError(
                 f"{name}: a {value.dtype.name} result does not fit a {x.dtype.name} tensor; "
                 "cast it with astype, or write the update out of place"
@@ -119,7 +120,8 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     stamp(x)
 
 
-def _is_weak(t: Tensor) -> bool:
+def is_python_float(t: Tensor) -> bool:
+    """Whether a traced tensor stands for a Python float (an argument, or arithmetic of such arguments)."""
     return type(t._array) is not _ndarray and t._array.aval.weak
 
 

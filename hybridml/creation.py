@@ -10,6 +10,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
+from .aliasing import is_python_float
 from .context import current_interpreter
 from .tensor import Device, Tensor, adopt
 
@@ -35,6 +36,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     interp = current_interpreter()
     if isinstance(obj, Tensor):
         t = obj if interp is None else interp.lift(obj)
+        if interp is not None and is_python_float(t):
+            return _astype.fn(t, dtypes.default_float() if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
         t = adopt(obj) if interp is None else interp.lift(adopt(obj), source=obj)
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):

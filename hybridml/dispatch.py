@@ -116,11 +116,12 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
     tensors = operands(op, values, interp, arithmetic and interp is not None)
-    avals = [_aval(t) for t in tensors]
-    params = _canonical(op, avals, values, tensors, params)
+    _plain_params(op, params)
     if interp is not None:
-        out = interp.apply(op, tensors, params)
+        out = interp.apply(op, tensors, params)  # checks as `_canonical` does
+        params = out._array.params
     else:
+        params = _canonical(op, [_aval(t) for t in tensors], values, tensors, params)
         arrays = [t._array for t in tensors]
         try:
             result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
@@ -178,15 +179,19 @@ def _sequence(op: Op, xs: Any) -> Sequence[Any]:
         raise DTypeError(f"{op.name}: takes a sequence of tensors, got {type(xs).__name__}") from None
 
 
-def _canonical(
-    op: Op, avals: list[Aval], values: Sequence[Any], tensors: list[Tensor], params: dict[str, Any]
-) -> dict[str, Any]:
-    """Checked, canonical parameters; remembered for the hot path when the operands came as the row wants them."""
+def _plain_params(op: Op, params: dict[str, Any]) -> None:
+    """Parameters are Python values: a tensor given as one (`reshape(x, t)`) is read."""
     for name, value in params.items():
         if value is REQUIRED:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
         if isinstance(value, Tensor):
             params[name] = value.item() if not value.shape else value.tolist()
+
+
+def _canonical(
+    op: Op, avals: list[Aval], values: Sequence[Any], tensors: list[Tensor], params: dict[str, Any]
+) -> dict[str, Any]:
+    """Checked, canonical parameters; remembered for the hot path when the operands came as the row wants them."""
     canonical = op.canonical_params(avals, params)
     if op.variadic:
         op.infer(avals, **canonical)

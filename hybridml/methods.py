@@ -13,7 +13,9 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, manipulation, ops
+from .aliasing import is_python_float
 from .context import clock, current_interpreter, grad_is_off, interpreter
+from .dispatch import slow_operator
 from .tensor import Device, Tensor, method
 
 assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
@@ -231,6 +233,8 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
                     else:
                         self._version = clock()
                     return self
+        if type(self) is not Tensor and is_python_float(self):
+            return slow_operator(op, (self, other), {})  # `lr *= 0.5` of a lifted float makes a new one, as in Python
         return aliasing.update(self, op.fn, (other,), name)
 
     update.__name__ = name

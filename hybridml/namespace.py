@@ -24,6 +24,7 @@ from hybridml_compiler.dtypes import (
     uint64,
 )
 
+from .context import switches
 from .tensor import Device, Tensor
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
@@ -73,6 +74,7 @@ def get_default_dtype() -> np.dtype:
 def set_default_dtype(dtype: Any) -> None:
     """Make float32 or float64 the dtype of float literals."""
     dtypes.set_default_float(dtype)
+    switches.value += 1
 
 
 def device(type: Any = "cpu") -> Device:

@@ -22,7 +22,7 @@ def _install() -> None:
         if op.method:
             setattr(Tensor, op.method, fn)
         if op.operator in _UNARY:
-            setattr(Tensor, _UNARY[op.operator], fn)
+            setattr(Tensor, _UNARY[op.operator], as_operator(fn))
         elif op.operator:
             setattr(Tensor, f"__{op.operator}__", as_operator(fn))
             if op.operator not in _COMPARISONS:

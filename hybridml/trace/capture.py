@@ -94,6 +94,7 @@ class Tracer:
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.floats: dict[ir.Node, tuple[int, float]] = {}  # lifted Python floats: node -> (leaf, value)
         self.special: dict[int, float] = {}  # leaves whose float value the program has looked at
+        self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
 
     def run(self, fn: Callable[[], Any]) -> Any:
@@ -131,6 +132,7 @@ class Tracer:
             raise leaked(t)
         found = self.shadows.get(id(t if source is None else source))
         if found is not None:
+            self.reached.add(id(t if source is None else source))
             return found
         if source is not None:
             return self._add("array", -1, source, t, f"captured{len(self.inputs)}")

@@ -68,6 +68,13 @@ class Entry:
         )  # fmt: skip
         self.held = [(i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"]
         self.special = list(tracer.special.items())
+        # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
+        self.aliased = [(i.index, i.real) for i in self.inputs if i.kind == "argument" and id(i.real) in tracer.reached]
+        # An argument must not share memory with a tensor that is updated; NumPy's views know the array that owns it.
+        self.owners: dict[int, list[np.ndarray]] = {}
+        for _, i in self.writes:
+            if i.kind != "argument":
+                self.owners.setdefault(id(_owner(_array(i.real))), []).append(_array(i.real))
         self.grad_guards = [(i, none) for i, none in tracer.grad_guards]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
@@ -101,6 +108,11 @@ class Entry:
         for index, value in self.special:
             if not same_float(leaves[index], value):
                 return False
+        for index, real in self.aliased:
+            if leaves[index] is not real:
+                return False
+        if self.owners and self.overlaps(leaves):
+            return False
         for t, array, wants, recorded in self.held:
             if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
                 return False
@@ -116,6 +128,16 @@ class Entry:
                 if grad is None or grad.shape != source.node.shape or grad.dtype is not source.node.dtype:
                     return False
         return self.watch.holds()
+
+    def overlaps(self, leaves: Sequence[Any]) -> bool:
+        """Whether an argument shares memory with a captured tensor that the program updates."""
+        for leaf in leaves:
+            if isinstance(leaf, Tensor | _ndarray):
+                array = _array(leaf)
+                for other in self.owners.get(id(_owner(array)), ()):
+                    if np.may_share_memory(array, other):
+                        return True
+        return False
 
     def _grad(self, source: Input, leaves: Sequence[Any]) -> Tensor | None:
         node = self._real(source, leaves)._node
@@ -192,6 +214,10 @@ class Entry:
             self.first_ms = elapsed
         elif self.calls < 64:
             self.steady_ms.append(elapsed)
+
+
+def _owner(array: np.ndarray) -> Any:
+    return array if array.base is None else array.base
 
 
 def _array(real: Any) -> np.ndarray:

@@ -49,6 +49,8 @@ class Fast:
 
     def call(self, args: Sequence[Any]) -> Any:
         """`MISS`, or the result."""
+        if self.entry.owners and self.entry.overlaps(args):
+            return MISS
         if self.left:
             start = time.perf_counter()
             out = self.native(*args)
@@ -63,7 +65,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     """The fast form of an entry for calls like this one, or None."""
     program = entry.program
     executable = program.executable
-    if isinstance(executable, Interpreted) or entry.grad_guards or not _plain(entry, leaves):
+    if isinstance(executable, Interpreted) or entry.grad_guards or entry.aliased or not _plain(entry, leaves):
         return None
     from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, build_entry
 

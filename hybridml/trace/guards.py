@@ -7,6 +7,7 @@ Entries below a `Module` or `Optimizer` are looked at only when `state.epoch` ha
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +19,7 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OPAQUE = (Tensor, types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _MAX_ENTRIES = 20000
 _MAX_DEPTH = 12
+_MAX_ITEMS = 100  # of a longer list or dict only the length is watched: a check must take microseconds
 _MISSING = object()
 
 Entry = tuple[Any, Any, Any]  # (dict or list or cell, key, value seen)
@@ -32,7 +34,7 @@ class Watch:
         self._seen: set[int] = set()
         self._keep: list[Any] = []
         self._managed = _managed_classes()
-        self._code(fn, set())
+        self._follow(fn, set())
         for obj in objects:
             self._value(obj, False, 0)
         self.epoch = state.epoch.value
@@ -64,11 +66,12 @@ class Watch:
     def _code(self, fn: Any, visited: set[int]) -> None:
         """Globals and cells that a Python function reads, through the functions that it names."""
         fn = getattr(fn, "__func__", fn)
-        fn = getattr(fn, "__wrapped__", fn)
         code = getattr(fn, "__code__", None)
         if code is None or id(code) in visited or fn.__globals__.get("__name__", "").split(".")[0] in _OURS:
             return
         visited.add(id(code))
+        for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
+            self._value(value, False, 0)
         for cell in fn.__closure__ or ():
             try:
                 value = cell.cell_contents
@@ -83,14 +86,21 @@ class Watch:
                 self._follow(value, visited)
 
     def _follow(self, value: Any, visited: set[int]) -> None:
+        """What a value that the program may call or read depends on."""
         if isinstance(value, types.FunctionType | types.MethodType):
             if isinstance(value, types.MethodType):
                 self._value(value.__self__, False, 0)
             self._code(value, visited)
         elif hasattr(value, "__wrapped__") and callable(value) and not isinstance(value, type):
-            self._code(value, visited)
+            self._follow(value.__wrapped__, visited)
+        elif isinstance(value, functools.partial):
+            self._follow(value.func, visited)
+            self._value([value.args, value.keywords], False, 0)
         else:
             self._value(value, False, 0)
+            call = getattr(type(value), "__call__", None)
+            if isinstance(call, types.FunctionType):
+                self._code(call, visited)
 
     def _value(self, obj: Any, quiet: bool, depth: int) -> None:
         """Entries of a container or object, to any reasonable depth."""
@@ -115,6 +125,8 @@ class Watch:
             entries.append((container, len, len(container)))
         self._seen.add(id(obj))
         self._keep.append(obj)
+        if not quiet and len(container) > _MAX_ITEMS:
+            return
         for key, value in items:
             if not isinstance(obj, tuple):
                 entries.append((container, key, value))

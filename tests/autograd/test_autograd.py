@@ -238,7 +238,10 @@ def test_gradients_of_gradients() -> None:
 
 def test_transforms() -> None:
     x = hm.tensor([1.0, 2.0])
-    f = lambda t: (t * t * t).sum()  # noqa: E731
+
+    def f(t: hm.Tensor) -> hm.Tensor:
+        return (t * t * t).sum()
+
     assert hm.grad(f)(x).tolist() == [3, 12] and not hm.grad(f)(x).requires_grad
     value, gradient = hm.value_and_grad(f)(x)
     assert value.item() == 9 and gradient.tolist() == [3, 12] and not value.requires_grad

@@ -4,6 +4,7 @@ compile."""
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import threading
 from collections.abc import Callable
@@ -506,6 +507,91 @@ def test_aliased_arguments(trace: Any) -> None:
     base = hm.zeros((4,))
     with pytest.raises(hm.TraceError, match="shares memory"):
         hm.trace(f)(base[:3], base[1:])
+
+
+def test_captured_tensors_passed_as_arguments(trace: Any) -> None:
+    w = hm.tensor([1.0, 2.0])
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        w.add_(1)
+        return x * w
+
+    f, other = trace(program), hm.tensor([1.0, 1.0])
+    expected = w.clone()
+    for x in (other, w, other, w, w):
+        got = f(x)
+        expected += 1
+        same(got, (expected if x is w else x) * expected)
+        same(w, expected)
+    assert f.cache_info().compiles == 2
+    with pytest.raises(hm.TraceError, match="shares memory"):
+        f(w.detach())
+
+
+def test_everything_callable(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        gain = 2.0
+
+        def __init__(self) -> None:
+            self.bias = 1.0
+
+        def __call__(self, x: hm.Tensor) -> hm.Tensor:
+            return helper(x) * self.gain + self.bias
+
+    table = {"a": 2.0}
+
+    def with_default(x: hm.Tensor, table: dict[str, float] = table) -> hm.Tensor:
+        return x * table["a"]
+
+    model, x = Model(), hm.tensor([1.0])
+    f, g, h = trace(model), trace(functools.partial(helper)), trace(model.__call__)
+    assert (f(x).item(), g(x).item(), h(x).item()) == (5, 2, 5)
+    model.bias = 0.0
+    assert (f(x).item(), h(x).item()) == (4, 4)
+    monkeypatch.setitem(globals(), "SCALE", 3)
+    assert (f(x).item(), g(x).item(), h(x).item()) == (6, 3, 6)
+    d = trace(with_default)
+    assert d(x).item() == 2
+    table["a"] = 7.0
+    assert d(x).item() == 7
+
+
+def test_python_float_arithmetic(trace: Any) -> None:
+    def program(x: hm.Tensor, lr: float) -> Any:
+        scaled = -lr
+        scaled *= 3
+        scaled = abs(scaled) ** 0.5 // 0.01 % 7
+        return (
+            x * scaled,
+            scaled,
+            hm.asarray(lr),
+            hm.full((2,), lr),
+            lr > 0.5,
+            x.clone().fill_(lr),
+            hm.tensor([lr, 1.0]),
+        )
+
+    f, x = trace(program), hm.asarray(X.astype(np.float64))
+    for lr in (0.1, 0.7, 1e-9):
+        for got, want in zip(f(x, lr), program(x, lr), strict=True):
+            assert type(got) is type(want)
+            np.testing.assert_array_equal(got, want)
+            if isinstance(want, hm.Tensor):
+                assert got.dtype is want.dtype
+    assert f.cache_info().compiles == 1
+
+
+def test_default_dtype_is_part_of_the_signature(trace: Any) -> None:
+    f, x = trace(lambda x: hm.zeros((2,)) + x), hm.tensor([1, 2])
+    for _ in range(3):
+        assert f(x).dtype is hm.float32
+    hm.set_default_dtype(hm.float64)
+    try:
+        for _ in range(3):
+            assert f(x).dtype is hm.float64
+    finally:
+        hm.set_default_dtype(hm.float32)
+    assert f(x).dtype is hm.float32 and f.cache_info().compiles == 2
 
 
 def test_nested_functions_inline(trace: Any) -> None:
