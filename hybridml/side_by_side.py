@@ -1,4 +1,4 @@
-"""`hybridml.compare`: one function in both styles from the same start: times, kernels, memory, and how results differ."""
+"""`hybridml.compare`: one function in both styles from the same start: times, kernels, memory, differences."""
 
 from __future__ import annotations
 
