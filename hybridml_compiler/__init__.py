@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .ops import polynomial
+from .eager import products
+from .ops import contraction, polynomial, random
 
 
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     """Eager transcendentals: rows know no loops, so the two meet here. The compiler is loaded at the first use."""
     try:
-        from .eager import elementary, transcendental
+        from .eager.elementary import elementary, transcendental
 
         elementary("exp", "f", 1)
     except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
@@ -36,4 +37,19 @@ def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     return transcendental(name, *arrays)
 
 
+def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Eager random bits, the same way."""
+    try:
+        from .eager.elementary import bits
+
+        found = bits(state, shape)
+    except ImportError:
+        random.set_bits(random.numpy_bits)
+        return random.numpy_bits(state, shape)
+    random.set_bits(bits)
+    return found
+
+
 polynomial.set_evaluator(_evaluate)
+random.set_bits(_bits)
+contraction.set_product(products.matmul)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,17 @@ def _infer(x: Aval, y: Aval) -> Aval:
     return Aval((*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ())), x.dtype)
 
 
+_product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+
+
+def set_product(fn: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+    """What computes eager products from now on; `hybridml_compiler/__init__.py` registers the compiled form."""
+    global _product
+    _product = fn
+
+
 def _eager(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """A batch times one matrix is one product: NumPy would call the library once a matrix of the batch."""
-    if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:
-        return np.matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
-    return np.matmul(x, y)
+    return _product(x, y)
 
 
 def _lower(s: Any, i: Index, x: Load, y: Load) -> Scalar:

@@ -8,6 +8,7 @@ words are (low, high) of the key. Distributions are composites over the bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..errors import DTypeError, ShapeError
 from .indexing import Index, Load, Scalar, flatten
 from .op import REQUIRED, Op
 from .samples import cases, fails
-from .shapes import shape_tuple
+from .shapes import Shape, shape_tuple
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)  # golden ratio, sqrt(3) - 1
@@ -39,15 +40,28 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
     return c
 
 
-def _eager(state: np.ndarray, shape: Any) -> np.ndarray:
-    wanted = shape_tuple("random_bits", shape)
-    n = math.prod(wanted)
+def numpy_bits(state: np.ndarray, shape: Shape) -> np.ndarray:
+    """The row in NumPy: its reference meaning, and what runs where there is no compiler."""
+    n = math.prod(shape)
     mask, half = np.uint64(_MASK), np.uint64(32)
     key, first = state[0], state[1]
     block = np.arange((n + 3) // 4, dtype=np.uint64) + first
     zero = np.zeros_like(block)
     words = philox((block & mask, block >> half, zero, zero), (key & mask, key >> half))
-    return np.stack(words, -1).astype(np.uint32).ravel()[:n].reshape(wanted)
+    return np.stack(words, -1).astype(np.uint32).ravel()[:n].reshape(shape)
+
+
+_bits: Callable[[np.ndarray, Shape], np.ndarray] = numpy_bits
+
+
+def set_bits(fn: Callable[[np.ndarray, Shape], np.ndarray]) -> None:
+    """What computes eager bits from now on; `hybridml_compiler/__init__.py` registers the compiled form."""
+    global _bits
+    _bits = fn
+
+
+def _eager(state: np.ndarray, shape: Any) -> np.ndarray:
+    return _bits(state, shape_tuple("random_bits", shape))
 
 
 def _lower(s: Any, i: Index, state: Load, shape: tuple[int, ...]) -> Scalar:
