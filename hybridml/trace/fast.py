@@ -109,7 +109,7 @@ def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
     if not grad_is_off() and any(k < entry.n_own for k in entry.program.differentiable()):
         if any(i.leaf is not None for i in entry.inputs):
             return False
-    if any(o._node is not None and type(o._node) is not list for o in entry.program.outputs[: entry.n_own]):
+    if any(o._node is not None and type(o._node) is not list for o in entry.program.outputs[: entry.n_results]):
         return False
     arguments = [i.index for i in entry.inputs if i.kind == "argument"]
     if len(set(arguments)) != len(arguments) or any(i.kind == "argument" for _, i in entry.writes):

@@ -98,7 +98,7 @@ class Watch:
             self._value([value.args, value.keywords], False, 0)
         else:
             self._value(value, False, 0)
-            call = getattr(type(value), "__call__", None)
+            call = type(value).__call__ if callable(value) else None
             if isinstance(call, types.FunctionType):
                 self._code(call, visited)
 
