@@ -98,9 +98,11 @@ class LoopBuilder:
 
         This is what makes `reshape` after `permute_dims` a plain stride where the merged axes lie side by side.
         """
-        if x.op != "mul" or y.op != "mod" or x.args[1] is not y.args[1] or y.args[1].op != "const" or not y.args[1].attr:
+        if x.op != "mul" or y.op != "mod" or x.args[1] is not y.args[1]:
             return None
         z, c = y.args
+        if c.op != "const" or not c.attr:
+            return None
         left = x.args[0]
         for rest, quotient in ((None, left), left.args, left.args[::-1]) if left.op == "add" else ((None, left),):
             if quotient.op == "floordiv" and quotient.args[0] is z and quotient.args[1] is c:
@@ -310,14 +312,28 @@ class LoopBuilder:
     def substitute(self, expr: Expr, mapping: Mapping[Expr, Expr], memo: dict[Expr, Expr] | None = None) -> Expr:
         """The expression with variables replaced, simplified again."""
         memo = {} if memo is None else memo
-        if expr in mapping:
-            return mapping[expr]
-        if not expr.args or not any(key in expr.depends for key in mapping):
-            return expr
-        if expr not in memo:
-            args = [self.substitute(a, mapping, memo) for a in expr.args]
-            memo[expr] = self._rebuild(expr, args)
-        return memo[expr]
+
+        def replaced(part: Expr) -> Expr | None:
+            if part in mapping:
+                return mapping[part]
+            if not part.args or not any(key in part.depends for key in mapping):
+                return part
+            return memo.get(part)
+
+        stack = [expr]
+        while stack:  # not by recursion: an expression may be hundreds of operations deep
+            part = stack[-1]
+            if replaced(part) is not None:
+                stack.pop()
+                continue
+            args = [replaced(a) for a in part.args]
+            if None in args:
+                stack.extend(a for a, new in zip(part.args, args, strict=True) if new is None)
+            else:
+                memo[part] = self._rebuild(part, [a for a in args if a is not None])
+        result = replaced(expr)
+        assert result is not None
+        return result
 
     def _rebuild(self, expr: Expr, args: list[Expr]) -> Expr:
         if expr.op == "load":
@@ -387,3 +403,8 @@ def identity(op: str, dtype: np.dtype) -> bool | int | float:
         return op == "min"
     info = np.iinfo(dtype)
     return int(info.min if op == "max" else info.max)
+
+
+def scan_start(op: str, dtype: np.dtype) -> bool | int | float:
+    """What a running combination starts from: the first element comes out as it is, the sign of a zero included."""
+    return -0.0 if op == "add" and dtype.kind == "f" else identity(op, dtype)

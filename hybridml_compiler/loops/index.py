@@ -58,23 +58,35 @@ def is_affine_step(expr: Expr) -> bool:
 
 def opaque_leaves(expr: Expr) -> list[Expr]:
     """Maximal parts of an affine expression that are neither variables nor constants: loads, divisions, selections."""
-    if expr.op == "var" or expr.op == "const":
-        return []
-    if is_affine_step(expr):
-        return [leaf for a in expr.args for leaf in opaque_leaves(a)]
-    return [expr]
+    leaves: dict[Expr, None] = {}
+    seen, stack = {expr}, [expr]
+    while stack:  # each part once: `y + y` repeated makes a tree of 2^n paths out of n parts
+        part = stack.pop()
+        if part.op == "const" or part.op == "var":
+            continue
+        if not is_affine_step(part):
+            leaves[part] = None
+            continue
+        fresh = [a for a in part.args if a not in seen]
+        seen.update(fresh)
+        stack.extend(reversed(fresh))
+    return list(leaves)
 
 
-def affine_coefficient(expr: Expr, var: Expr) -> int:
+def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, int] | None = None) -> int:
     """Coefficient of `var` outside of the opaque leaves."""
     if var not in expr.depends or not is_affine_step(expr):
         return 0
     if expr.op == "var":
         return 1
-    if expr.op == "mul":
-        return affine_coefficient(expr.args[0], var) * int(expr.args[1].attr)
-    left, right = (affine_coefficient(a, var) for a in expr.args)
-    return left + right if expr.op == "add" else left - right
+    memo = {} if memo is None else memo
+    if expr not in memo:
+        parts = [affine_coefficient(a, var, memo) for a in expr.args]
+        if expr.op == "mul":
+            memo[expr] = parts[0] * int(expr.args[1].attr)
+        else:
+            memo[expr] = parts[0] + parts[1] if expr.op == "add" else parts[0] - parts[1]
+    return memo[expr]
 
 
 def coefficient(expr: Expr, var: Expr) -> int | None:
@@ -84,11 +96,19 @@ def coefficient(expr: Expr, var: Expr) -> int | None:
     return affine_coefficient(expr, var)
 
 
-def terms(expr: Expr) -> list[Expr]:
-    """Summands of a sum, left to right."""
-    if expr.op == "add":
-        return terms(expr.args[0]) + terms(expr.args[1])
-    return [expr]
+def terms(expr: Expr, most: int = 64) -> list[Expr]:
+    """Summands of a sum, left to right; the sum itself if there are more than `most`."""
+    found: list[Expr] = []
+    stack = [expr]
+    while stack:
+        part = stack.pop()
+        if part.op == "add":
+            stack.extend(reversed(part.args))
+        else:
+            found.append(part)
+        if len(found) + len(stack) > most:
+            return [expr]
+    return found
 
 
 def constant_factor(expr: Expr) -> int:

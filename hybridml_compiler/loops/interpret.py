@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CompileError
-from .builder import identity
+from .builder import scan_start
 from .index import coefficient
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements
 from .scalar import Array, NumpyBuilder
@@ -116,7 +116,7 @@ class _Run:
 
     def scan(self, stmt: Scan) -> None:
         outer = self.enter()
-        total: Array = np.asarray(identity(stmt.op, stmt.value.dtype), stmt.value.dtype)
+        total: Array = np.asarray(scan_start(stmt.op, stmt.value.dtype), stmt.value.dtype)
         order = range(extent(stmt.var))
         for iteration in reversed(order) if stmt.reverse else order:
             self.values[stmt.var] = np.asarray(iteration)

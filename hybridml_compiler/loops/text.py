@@ -111,7 +111,7 @@ class _Printer:
 
     def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> _Block:
         block = self.open(variables)
-        stores: list[tuple[Store, str]] = []  # side by side they are one step: the names they need come before all of them
+        stores: list[tuple[Store, str]] = []  # side by side they are one step: what they need comes before all of them
         for stmt in body:
             if isinstance(stmt, Store):
                 stores.append((stmt, self.store(stmt.buffer, stmt.index, stmt.value)))

@@ -198,21 +198,23 @@ def exact_span(index: Expr) -> tuple[int, int] | None:
         return int(index.attr), int(index.attr)
     if not is_affine_step(index) or opaque_leaves(index):
         return None
-    low = high = _constant_part(index)
+    low = high = _constant_part(index, {})
     for var in index.depends:
         reach = affine_coefficient(index, var) * (extent(var) - 1)
         low, high = low + min(reach, 0), high + max(reach, 0)
     return low, high
 
 
-def _constant_part(index: Expr) -> int:
+def _constant_part(index: Expr, memo: dict[Expr, int]) -> int:
     """Value of an affine index where every variable is 0."""
     if index.op == "const":
         return int(index.attr)
     if index.op == "var":
         return 0
-    parts = [_constant_part(a) for a in index.args]
-    return parts[0] * parts[1] if index.op == "mul" else parts[0] + parts[1] * (1 if index.op == "add" else -1)
+    if index not in memo:
+        left, right = (_constant_part(a, memo) for a in index.args)
+        memo[index] = left * right if index.op == "mul" else left + right if index.op == "add" else left - right
+    return memo[index]
 
 
 def _user_of(kernel: Kernel, expr: Expr) -> Stmt | None:

@@ -127,7 +127,7 @@ class _Planner:
                 place = home[self.graph.inputs[source]]
             if node not in home and source is None:
                 home[node] = place
-            elif home.get(node) != place:
+            elif home.get(node) != place and node.aval.size:
                 (early if node.is_input and source is None else late).append((node, place))
         checked = any(isinstance(work, Kernel) and work.checked for work, _, _ in works)
         start = STATUS_BYTES if checked else 0

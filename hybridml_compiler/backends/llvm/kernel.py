@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from ... import dtypes
 from ...errors import CompileError
-from ...loops.builder import identity
+from ...loops.builder import identity, scan_start
 from ...loops.index import coefficient
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
 from .scalars import LaneBuilder, Lanes
@@ -272,7 +272,7 @@ class KernelEmitter:
     def scan(self, stmt: Scan) -> None:
         width = self.width if self.vector is not None and self.vector in stmt.index.depends else 1
         dtype = stmt.value.dtype
-        start = Lanes(constant(identity(stmt.op, dtype), dtype, width), dtype, width)
+        start = Lanes(constant(scan_start(stmt.op, dtype), dtype, width), dtype, width)
         size = extent(stmt.var)
 
         def step(carried: list[Lanes]) -> list[Lanes]:
@@ -289,7 +289,23 @@ class KernelEmitter:
 
     def value(self, expr: Expr) -> Lanes:
         """The value for the current iteration: lanes if it varies with the vector variable, else a scalar."""
+        for part in self._arithmetic(expr):  # operands first and not by recursion: an expression may be hundreds deep
+            self.emit_expr(part, self.vector is not None and self.vector in part.depends)
         return self.emit_expr(expr, self.vector is not None and self.vector in expr.depends)
+
+    @staticmethod
+    def _arithmetic(expr: Expr) -> list[Expr]:
+        """The parts of an expression, operands first, down to loads and checked indices."""
+        order: dict[Expr, None] = {}
+        stack = [(expr, False)]
+        while stack:
+            part, done = stack.pop()
+            if done or part.op in ("load", "index", "var"):
+                order[part] = None
+            elif part.args and part not in order:
+                stack.append((part, True))
+                stack.extend((a, False) for a in reversed(part.args))
+        return list(order)
 
     def emit_expr(self, expr: Expr, in_lanes: bool) -> Lanes:
         if expr.op == "const":
