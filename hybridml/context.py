@@ -9,8 +9,10 @@ import ctypes
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
@@ -74,31 +76,31 @@ class set_grad_enabled:
     False
     """
 
-    __slots__ = ("_off", "_outer")
+    __slots__ = ("__weakref__", "_off", "_outer", "_undo")
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise ArgumentError(f"set_grad_enabled: needs True or False, got {mode!r}")
         self._off = not mode
         self._outer: list[bool] = []  # what to go back to, innermost last
+        self._undo: Any = None
 
     def __enter__(self) -> None:
         outer = grad_is_off()
         self._outer.append(outer)
+        # Ctrl-C can strike on entry to `__exit__`, which then never runs: the mode ends with this object at the latest.
+        # The callback is C code only (`next` of a `map` calls `set`), so no second Ctrl-C gets lost in it.
+        self._undo = ref(self, partial(next, map(_no_grad.set, (outer,))))
         try:
             _no_grad.set(self._off)
-        except BaseException:  # Ctrl-C arrives right after the call
+        except BaseException:
             _no_grad.set(outer)
             raise
 
     def __exit__(self, *exc: object) -> None:
         _no_grad.set(self._outer[-1])
         self._outer.pop()
-
-    def __del__(self) -> None:
-        # Ctrl-C can strike on entry to `__exit__`, which then never runs: the mode ends with the object at the latest.
-        if self._outer:
-            _no_grad.set(self._outer[0])
+        self._undo = None
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         off = self._off
