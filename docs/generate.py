@@ -1,4 +1,4 @@
-"""Write the pages that come from the operation table (``make docs``), or say if one is out of date (``--check``)."""
+"""Write the pages that come from tables of the code (``make docs``), or say if one is out of date (``--check``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from hybridml_compiler.config import FLAGS
 from hybridml_compiler.ops.op import REQUIRED
 from hybridml_compiler.ops.table import OPS
 
@@ -17,6 +18,17 @@ HEADER = """\
 # Operations
 
 Generated from the operation table by `make docs`; do not edit. [Adding an op](adding_an_op.md) says how to write a row.
+"""
+
+
+CONFIGURATION = """\
+# Configuration
+
+Generated from `hybridml_compiler/config.py` by `make docs`; do not edit. The environment is read when a setting is needed;
+a value that a variable does not take is reported once and ignored.
+
+| variable | takes | default | meaning |
+|---|---|---|---|
 """
 
 
@@ -62,9 +74,14 @@ def ops_page(table: Mapping[str, Row]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def configuration_page() -> str:
+    rows = (f"| `{f.variable}` | {f.takes} | {f.shown} | {cell(f.meaning)} |" for f in FLAGS)
+    return CONFIGURATION + "\n".join(rows) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page, by its path."""
-    return {DOCS / "ops.md": ops_page(OPS)}
+    return {DOCS / "ops.md": ops_page(OPS), DOCS / "configuration.md": configuration_page()}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,6 +3,7 @@
     verify       the graph obeys its dialect
     passes       graph -> graph (see passes/)
     plan         fusion, lowering to loop nests, memory plan (see schedule/)
+    check        every loop nest obeys its dialect; 0.05 ms a kernel, a fraction of its emission (HYBRIDML_VERIFY=0 skips)
     emit         loop nests -> LLVM IR, one module a distinct kernel
     codegen      LLVM IR -> object code, from the cache or in parallel
     link         object code -> one native entry
@@ -11,24 +12,27 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import dtypes
+from . import config, dtypes
 from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph
 from .graph.text import print_graph
 from .graph.verify import verify
-from .loops.ir import Expr
+from .loops.ir import Expr, Kernel
+from .loops.verify import verify_kernel
 from .passes import run_passes
 from .schedule.contract import Product
 from .schedule.plan import Copy, Launch, Plan, make_plan
+from .schedule.text import describe_launch, describe_plan
 
 if TYPE_CHECKING:
     from .runtime.executable import Executable
@@ -67,13 +71,23 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
     from .runtime import jit
     from .runtime.executable import Executable
 
-    stats = Stats()
+    stats, settings, name = Stats(), config.read(), name or graph.name
+    say = _Reporter(settings.debug, name)
     with stats.stage("verify"):
-        verify(graph)
+        if settings.verify:
+            verify(graph)
+    say(5, lambda: f"captured\n{print_graph(graph)}")
     with stats.stage("passes"):
-        graph, _ = run_passes(graph)
+        graph, _ = run_passes(
+            graph, verify=settings.verify, watch=lambda made, after: say(5, lambda: f"{made}\n{print_graph(after)}")
+        )
     with stats.stage("plan"):
         plan = make_plan(graph, donate or {}, lanes_for_host(), has_blas=_has_blas)
+    with stats.stage("check"):
+        for launch in plan.launches if settings.verify else ():
+            if isinstance(launch.work, Kernel):
+                verify_kernel(launch.work, "the plan")
+    say(3, lambda: describe_plan(plan))
     with stats.stage("emit"):
         modules = emit(plan)
     with stats.stage("codegen"):
@@ -85,8 +99,11 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
     stats.distinct_kernels = len(modules) - 1
     stats.nbytes = sum(launch.nbytes for launch in plan.launches)
     stats.arena_bytes = plan.arena_bytes
+    say(4, lambda: "LLVM IR\n" + "\n".join(modules.values()))
+    say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
+    say(1, lambda: _summary(stats))
     return Executable(
-        name or graph.name,
+        name,
         library.address(STEP),
         plan.inputs,
         plan.outputs,
@@ -100,6 +117,28 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
         plan.launches,
         (library,),
     )
+
+
+class _Reporter:
+    """HYBRIDML_DEBUG: `say(level, text)` writes to stderr what the level asks for."""
+
+    def __init__(self, level: int, name: str) -> None:
+        self.level, self.name = level, name
+
+    def __call__(self, level: int, text: Callable[[], str]) -> None:
+        if level <= self.level:
+            sys.stderr.write(f"hybridml: {self.name}: {text().rstrip()}\n")
+
+
+def _summary(stats: Stats) -> str:
+    return (
+        f"{stats.nodes} nodes, {stats.kernels} launches, {stats.distinct_kernels} kernels, {stats.nbytes} bytes of "
+        f"traffic, {stats.arena_bytes} bytes of arena, compiled in {stats.total_ms:.1f} ms"
+    )
+
+
+def _times(stats: Stats) -> str:
+    return ", ".join(f"{stage} {ms:.2f} ms" for stage, ms in stats.milliseconds.items())
 
 
 def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:

@@ -27,8 +27,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "loops": BASE,  # a loop nest can be built, printed and run without any op or graph
     "schedule": (*BASE, "ops", "graph", "loops"),
     "runtime": BASE,
-    "backends": (*BASE, "loops", "runtime"),  # emitted code calls the runtime's symbols
+    "backends": (*BASE, "loops", "schedule", "runtime"),  # a plan becomes code that calls the runtime's symbols
 }
+ARROWS["eager"] = tuple(ARROWS)  # kernels of one call: a small pipeline of its own
 ARROWS["pipeline"] = ARROWS["__init__"] = (*ARROWS, "pipeline")
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.

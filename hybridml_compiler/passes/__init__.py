@@ -40,11 +40,16 @@ class Step(NamedTuple):
 
 
 def run_passes(
-    graph: Graph, *, verify: bool = True, passes: Sequence[tuple[str, Pass, str]] = PASSES
+    graph: Graph,
+    *,
+    verify: bool = True,
+    passes: Sequence[tuple[str, Pass, str]] = PASSES,
+    watch: Callable[[str, Graph], object] = lambda name, graph: None,
 ) -> tuple[Graph, list[Step]]:
     """`passes` in order, again and again until none of them changes the graph.
 
     With `verify` the graph is checked before and after each; `CompileError` names the pass that broke it.
+    `watch` is called with every pass that changed the graph, and what it made.
     """
     if verify:
         verify_graph(graph, "capture")
@@ -62,6 +67,7 @@ def run_passes(
             if verify:
                 _check(graph, after, name)
             count = len(after.nodes())
+            watch(name, after)
         steps.append(Step(name, seconds, before, count))
         graph = after
     return graph, steps

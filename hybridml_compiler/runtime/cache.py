@@ -22,13 +22,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import config
+
 ENVIRONMENT = "HYBRIDML_CACHE_DIR"
 MAGIC = b"hybridml object 1\n"
 DIGEST = hashlib.sha256().digest_size
 DISK_LIMIT = 1 << 30
 MEMORY_LIMIT = 256 << 20
 PRUNE_EVERY = 24 * 3600.0  # seconds between looks at the whole directory (10 ms for a few thousand entries)
-OFF = frozenset({"0", "off", "none", "no", "false"})
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ def key(*parts: str | bytes) -> str:
 
 def default_directory() -> Path | None:
     """The directory that the environment asks for, or the platform's cache directory; None means memory only."""
-    asked = os.environ.get(ENVIRONMENT, "").strip()
-    if asked:
-        return None if asked.lower() in OFF else Path(asked).expanduser()
+    asked = config.read().cache_dir
+    if asked is not None:
+        return None if asked.lower() in config.OFF else Path(asked).expanduser()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":

@@ -17,8 +17,10 @@ from __future__ import annotations
 import platform
 import sys
 
+from ..config import MAX_THREADS
+
 LINE = 64
-MAX_RANGES = 512
+MAX_RANGES = MAX_THREADS
 
 # Byte offsets in the control block. A line that one side writes while another polls is written by that side only.
 EPOCH, SLEEPERS, BUSY = 0, 64, 128

@@ -21,10 +21,10 @@ import warnings
 from contextlib import suppress
 from functools import cache as once
 
-from hybridml_compiler.runtime import jit, pool_ir
+from .. import config
+from ..config import MAX_THREADS
+from . import jit, pool_ir
 
-ENVIRONMENT = "HYBRIDML_NUM_THREADS"
-MAX_THREADS = pool_ir.MAX_RANGES
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
 
 _POOL, _FN, _INT = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
@@ -96,15 +96,9 @@ def _requested() -> int:
 def _default_count() -> int:
     if not pool_ir.PARALLEL:
         return 1
-    asked = os.environ.get(ENVIRONMENT, "").strip()
-    if asked:
-        if asked.isdecimal() and 1 <= int(asked) <= MAX_THREADS:
-            return int(asked)
-        warnings.warn(
-            f"hybridml: {ENVIRONMENT}={asked!r} is ignored; it takes a whole number from 1 to {MAX_THREADS}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    asked = config.read().num_threads
+    if asked is not None:
+        return asked
     return max(1, min(len(os.sched_getaffinity(0)), _quota(), MAX_THREADS))
 
 

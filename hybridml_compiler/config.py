@@ -1,0 +1,109 @@
+"""What a user may set through the environment: one table of flags, read in one place.
+
+A value that a flag does not take is reported once and ignored. `docs/configuration.md` is generated from the table.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_THREADS = 512  # of one process: the pool has a cache line for each
+OFF = frozenset({"0", "off", "none", "no", "false"})
+ON = frozenset({"1", "on", "yes", "true"})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An environment variable. `field` is its name in `Config`; `read` raises ValueError for a text it does not take."""
+
+    field: str
+    variable: str
+    default: Any
+    shown: str  # the default, for people
+    takes: str
+    read: Callable[[str], Any]
+    meaning: str
+
+
+def _level(text: str) -> int:
+    return _whole(text, 0, 5)
+
+
+def _threads(text: str) -> int:
+    return _whole(text, 1, MAX_THREADS)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ValueError(text)
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ON | OFF:
+        raise ValueError(text)
+    return text.lower() in ON
+
+
+FLAGS: tuple[Flag, ...] = (
+    Flag(
+        "debug", "HYBRIDML_DEBUG", 0, "0", "a whole number from 0 to 5", _level,
+        "What compiling writes to stderr, each level with all below it. 0: nothing. 1: a line for each compiled graph. "
+        "2: the milliseconds of every stage, and a line for each launch. 3: the plan, launch by launch, with the reason for each, its loops and its "
+        "operands. 4: the generated LLVM IR. 5: the graph as captured and after every pass that changed it.",
+    ),
+    Flag(
+        "cache_dir", "HYBRIDML_CACHE_DIR", None, "the platform's cache directory", "a path, or off", str,
+        "Where compiled object code is kept between processes; `off` keeps it in memory only. Damaged entries are "
+        "reported, removed and compiled again.",
+    ),
+    Flag(
+        "num_threads", "HYBRIDML_NUM_THREADS", None, "the CPUs that the process may use",
+        f"a whole number from 1 to {MAX_THREADS}", _threads,
+        "Threads that share a parallel loop; `hm.set_num_threads` changes it later. Results do not depend on it.",
+    ),
+    Flag(
+        "verify", "HYBRIDML_VERIFY", True, "1", "0 or 1", _switch,
+        "Check the rules of each internal language between the stages of the compiler (about 3 % of a compilation). A "
+        "defect of hybridml is then reported where it arises.",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """The flags' values; the fields are described in `FLAGS`."""
+
+    debug: int = 0
+    cache_dir: str | None = None
+    num_threads: int | None = None
+    verify: bool = True
+
+
+_reported: set[tuple[str, str]] = set()
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings of this moment. Reading takes microseconds, so nobody keeps a copy that could become stale.
+
+    >>> read({"HYBRIDML_DEBUG": "3", "HYBRIDML_CACHE_DIR": "off"})
+    Config(debug=3, cache_dir='off', num_threads=None, verify=True)
+    """
+    found = {}
+    for flag in FLAGS:
+        text = environment.get(flag.variable, "").strip()
+        if not text:
+            continue
+        try:
+            found[flag.field] = flag.read(text)
+        except ValueError:
+            if (flag.variable, text) not in _reported:
+                _reported.add((flag.variable, text))
+                warnings.warn(
+                    f"hybridml: {flag.variable}={text!r} is ignored; it takes {flag.takes}", RuntimeWarning, stacklevel=2
+                )
+    return Config(**found)
