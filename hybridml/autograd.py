@@ -223,6 +223,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
         hooks = node.hooks = {} if node.hooks is None else node.hooks
     key = clock()
     hooks[key] = hook
+    switches.value += 1
     return Handle(hooks, key)
 
 

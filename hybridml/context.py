@@ -41,7 +41,7 @@ grad_is_off = _no_grad.get
 # last write is younger than the node that kept it.
 clock: Callable[[], int] = count(1).__next__
 
-# Moves when `requires_grad` of a tensor or the default dtype is switched: compiled calls then check all they rely on.
+# Moves when `requires_grad`, a hook or the default dtype is switched: compiled calls then check all they rely on.
 switches = ctypes.c_int64(0)
 
 

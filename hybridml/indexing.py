@@ -16,8 +16,9 @@ from hybridml_compiler.errors import ArgumentError, OutOfBoundsError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing
-from .context import current_interpreter, grad_is_off, interpreter
+from .context import clock, current_interpreter, grad_is_off, interpreter
 from .dispatch import constant
+from .tape import KEPT
 from .tensor import Tensor, adopt, method, values, wrap
 
 _ndarray = np.ndarray
@@ -141,17 +142,25 @@ class _Getitem:
 _GETITEM: Any = _Getitem()
 
 
+def pull_getitem(g: Tensor, node: list[Any]) -> Any:
+    """The reverse step of an eager `x[key]` (see tape.py): zeros with the cotangent at `key`."""
+    key, shape, dtype = node[KEPT + 1 :]
+    return ((node[KEPT], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
+
+
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ArgumentError; TraceError for a traced mask."""
     eager = interpreter() is None and type(self) is Tensor
-    if eager and (self._node is None or grad_is_off()) and _is_basic(key):
+    if eager and _is_basic(key):
         try:
             array = self._array[_keep_array(key)]
         except (IndexError, TypeError, ValueError):
             plan(key, Aval(self.shape, self.dtype))
             raise
         t = wrap(array)
+        if self._node is not None and not grad_is_off():
+            t._node = [clock(), pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype]
         aliasing.link(self, t, _GETITEM, {"key": key})
         return t
     x = self

@@ -24,7 +24,7 @@ import numpy as np
 from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad, grad_is_off
+from .context import _no_grad, grad_is_off, switches
 from .tensor import Tensor
 
 Node = list[Any]
@@ -83,6 +83,7 @@ class Handle:
 
     def remove(self) -> None:
         self._hooks.pop(self._key, None)
+        switches.value += 1
 
 
 def stale(op: str, what: str, version: Any, stamp: int) -> None:

@@ -67,6 +67,7 @@ class Entry:
             {k: position[id(i)] for k, i in self.writes},
         )  # fmt: skip
         self.held = [(i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"]
+        self.hooks = [(i, _hooks(i.real._node)) for i in self.inputs if i.leaf is not None and not i.recorded]
         self.special = list(tracer.special.items())
         # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
         self.aliased = [(i.index, i.real) for i in self.inputs if i.kind == "argument" and id(i.real) in tracer.reached]
@@ -118,6 +119,9 @@ class Entry:
                 return False
             node = t._node
             if (node is not None) is not wants or (wants and (type(node) is list) is not recorded):
+                return False
+        for source, hooks in self.hooks:
+            if _hooks(self._real(source, leaves)._node) != hooks:
                 return False
         for source, none in self.grad_guards:
             if (self._grad(source, leaves) is None) is not none:
@@ -214,6 +218,11 @@ class Entry:
             self.first_ms = elapsed
         elif self.calls < 64:
             self.steady_ms.append(elapsed)
+
+
+def _hooks(node: Any) -> tuple[int, ...]:
+    """Keys of the hooks of a leaf: the program has them built in."""
+    return tuple(node.hooks) if node.hooks else ()
 
 
 def _owner(array: np.ndarray) -> Any:

@@ -9,6 +9,7 @@ forward pass again, together with the gradient, in one graph.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +61,11 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str) -> A
         return Interpreted(graph, donate)
     from hybridml_compiler.pipeline import compile
 
-    return compile(graph, dict(donate), graph.name)
+    try:
+        return compile(graph, dict(donate), graph.name)
+    except ImportError as missing:  # a platform without llvmlite
+        warnings.warn(f"traced functions run without the compiler: {missing}", RuntimeWarning, stacklevel=2)
+        return Interpreted(graph, donate)
 
 
 @dataclass(eq=False)

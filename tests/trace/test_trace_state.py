@@ -270,6 +270,26 @@ def test_grad_accumulates(trace: Any) -> None:
     assert w.grad.tolist() == [1, 10] and f.cache_info().compiles == 2
 
 
+def test_hooks_are_never_stale(trace: Any) -> None:
+    w = hm.tensor([1.0], requires_grad=True)
+
+    @trace
+    def f(x: hm.Tensor) -> None:
+        w.grad = None
+        (w * x).sum().backward()
+
+    x = hm.tensor([2.0])
+    for _ in range(3):
+        f(x)
+    handle = w.register_hook(lambda g: g * 10)
+    for _ in range(3):
+        f(x)
+        assert w.grad.item() == 20
+    handle.remove()
+    f(x)
+    assert w.grad.item() == 2 and f.cache_info().compiles == 2
+
+
 def test_gradient_of_an_argument(trace: Any) -> None:
     f = trace(lambda x: (x * x).sum().backward())
     for value in (1.0, 2.0, 3.0):
