@@ -38,7 +38,7 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         source = parent._array
         if not (base is source or base is source.base or np.may_share_memory(array, source)):
             return
-    elif op.name not in VIEWS:
+    elif op.name not in VIEWS or (op.name == "reshape" and not _reshapes_in_place(parent, view.shape)):
         return
     cell = parent._version
     if type(cell) is not list:
@@ -53,6 +53,31 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
     cell.append(ref(view))
     if len(cell) % 64 == 0:
         cell[1:] = [r for r in cell[1:] if r() is not None]
+
+
+def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether NumPy's reshape of this traced tensor would be a view: memory is shared where eager code shares it."""
+    try:
+        np.reshape(_layout(t), shape, copy=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _layout(t: Tensor) -> np.ndarray:
+    """An array with the strides that a traced tensor has in eager code. Its elements must not be touched."""
+    view = getattr(t, "_view", None)
+    if view is not None:
+        parent, op, params = view
+        return op.eager(_layout(parent), **params)
+    source = current_interpreter().source_array(t)
+    if source is not None:
+        return source
+    strides, step = [], t.itemsize
+    for n in reversed(t.shape):
+        strides.insert(0, step)
+        step *= n
+    return np.lib.stride_tricks.as_strided(np.empty(1, t.dtype), t.shape, strides)
 
 
 def stamp(t: Tensor) -> None:

@@ -169,6 +169,13 @@ class Tracer:
         found = self.shadows.get(id(grad))
         return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}_grad", source)
 
+    def source_array(self, t: Tensor) -> np.ndarray | None:
+        """The real array that a shadow stands for."""
+        for source in self.inputs:
+            if source.shadow is t and source.real is not None:
+                return source.real._array if isinstance(source.real, Tensor) else source.real
+        return None
+
     # -- what the program asks of values
 
     def _known(self, node: ir.Node) -> dict[ir.Node, np.ndarray] | None:
