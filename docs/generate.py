@@ -24,8 +24,8 @@ Generated from the operation table by `make docs`; do not edit. [Adding an op](a
 CONFIGURATION = """\
 # Configuration
 
-Generated from `hybridml_compiler/config.py` by `make docs`; do not edit. The environment is read when a setting is needed;
-a value that a variable does not take is reported once and ignored.
+Generated from `hybridml_compiler/config.py` by `make docs`; do not edit. The environment is read when a setting is
+needed; a value that a variable does not take is reported once and ignored.
 
 | variable | takes | default | meaning |
 |---|---|---|---|

@@ -18,7 +18,7 @@ ON = frozenset({"1", "on", "yes", "true"})
 
 @dataclass(frozen=True)
 class Flag:
-    """An environment variable. `field` is its name in `Config`; `read` raises ValueError for a text it does not take."""
+    """An environment variable; `field` is its name in `Config`, `read` raises ValueError for what it does not take."""
 
     field: str
     variable: str
@@ -51,27 +51,47 @@ def _switch(text: str) -> bool:
 
 FLAGS: tuple[Flag, ...] = (
     Flag(
-        "debug", "HYBRIDML_DEBUG", 0, "0", "a whole number from 0 to 5", _level,
+        "debug",
+        "HYBRIDML_DEBUG",
+        0,
+        "0",
+        "a whole number from 0 to 5",
+        _level,
         "What compiling writes to stderr, each level with all below it. 0: nothing. 1: a line for each compiled graph. "
-        "2: the milliseconds of every stage, and a line for each launch. 3: the plan, launch by launch, with the reason for each, its loops and its "
-        "operands. 4: the generated LLVM IR. 5: the graph as captured and after every pass that changed it.",
+        "2: the milliseconds of every stage, and a line for each launch. 3: the plan, launch by launch, with the "
+        "reason for each, its loops and its operands. 4: the generated LLVM IR. 5: the graph as captured, and after "
+        "every pass that changed it.",
     ),
     Flag(
-        "cache_dir", "HYBRIDML_CACHE_DIR", None, "the platform's cache directory", "a path, or off", str,
+        "cache_dir",
+        "HYBRIDML_CACHE_DIR",
+        None,
+        "the platform's cache directory",
+        "a path, or off",
+        str,
         "Where compiled object code is kept between processes; `off` keeps it in memory only. Damaged entries are "
         "reported, removed and compiled again.",
     ),
     Flag(
-        "num_threads", "HYBRIDML_NUM_THREADS", None, "the CPUs that the process may use",
-        f"a whole number from 1 to {MAX_THREADS}", _threads,
+        "num_threads",
+        "HYBRIDML_NUM_THREADS",
+        None,
+        "the CPUs that the process may use",
+        f"a whole number from 1 to {MAX_THREADS}",
+        _threads,
         "Threads that share a parallel loop; `hm.set_num_threads` changes it later. Results do not depend on it.",
     ),
     Flag(
-        "verify", "HYBRIDML_VERIFY", True, "1", "0 or 1", _switch,
+        "verify",
+        "HYBRIDML_VERIFY",
+        True,
+        "1",
+        "0 or 1",
+        _switch,
         "Check the rules of each internal language between the stages of the compiler (about 3 % of a compilation). A "
         "defect of hybridml is then reported where it arises.",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +123,6 @@ def read(environment: Mapping[str, str] = os.environ) -> Config:
         except ValueError:
             if (flag.variable, text) not in _reported:
                 _reported.add((flag.variable, text))
-                warnings.warn(
-                    f"hybridml: {flag.variable}={text!r} is ignored; it takes {flag.takes}", RuntimeWarning, stacklevel=2
-                )
+                message = f"hybridml: {flag.variable}={text!r} is ignored; it takes {flag.takes}"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
     return Config(**found)

@@ -3,7 +3,7 @@
     verify       the graph obeys its dialect
     passes       graph -> graph (see passes/)
     plan         fusion, lowering to loop nests, memory plan (see schedule/)
-    check        every loop nest obeys its dialect; 0.05 ms a kernel, a fraction of its emission (HYBRIDML_VERIFY=0 skips)
+    check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIFY=0 skips this and the first)
     emit         loop nests -> LLVM IR, one module a distinct kernel
     codegen      LLVM IR -> object code, from the cache or in parallel
     link         object code -> one native entry
@@ -185,7 +185,7 @@ def lanes_for_host() -> Any:
 def _counts(expr: Expr) -> bool:
     """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
     if expr.op == "load":
-        return expr.attr.size > 1
+        return bool(expr.attr.size > 1)
     return expr.dtype is dtypes.float64 and bool(expr.depends)
 
 

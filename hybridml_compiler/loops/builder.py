@@ -276,7 +276,7 @@ class LoopBuilder:
     def mask(self) -> Expr | None:
         return self._masks[-1] if self._masks else None
 
-    def index(self, value: Expr, size: int, what: str = "index") -> Expr:
+    def index(self, value: Scalar, size: int, what: str = "index") -> Expr:
         """A data-dependent index: negatives wrapped, out-of-range ones reported when the kernel runs (and clamped).
 
         Under `masked` only an index where the mask holds is reported."""
@@ -343,7 +343,8 @@ class LoopBuilder:
         if expr.op in ("cast", "bitcast"):
             return self.cast(args[0], expr.dtype) if expr.op == "cast" else self.bitcast(args[0], expr.dtype)
         if expr.op in _REBUILT:
-            return getattr(self, expr.op)(*args)
+            simplified: Expr = getattr(self, expr.op)(*args)
+            return simplified
         return self.emit(expr.op, *args, dtype=expr.dtype, attr=expr.attr)
 
     # ---- internals

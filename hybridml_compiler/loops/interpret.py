@@ -198,4 +198,4 @@ def _independent(stmt: For) -> bool:
         if places[store.buffer.name]:
             places[store.buffer.name].add(store.index)
     both = [found for found in places.values() if found]
-    return all(len(found) == 1 and (stmt.vector or coefficient(*found, stmt.var)) for found in both)
+    return all(len(found) == 1 and (stmt.vector or bool(coefficient(next(iter(found)), stmt.var))) for found in both)

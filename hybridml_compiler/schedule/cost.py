@@ -20,8 +20,8 @@ _TRANSCENDENTAL = 0.4
 _COST: dict[str, float] = {
     **dict.fromkeys(("divide", "sqrt", "rsqrt", "reciprocal", "remainder", "floor_divide"), 0.1),
     **dict.fromkeys(
-        "exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc "
-        "sigmoid pow hypot".split(),
+        "exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+        "erfc sigmoid pow hypot".split(),
         _TRANSCENDENTAL,
     ),
     "random_bits": 4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word

@@ -1,9 +1,9 @@
-"""Fusion: which nodes become arrays in memory, and which of those are computed by one kernel. Every choice has a reason.
+"""Fusion: which nodes become arrays in memory, and which of those one kernel computes. Every choice has a reason.
 
 Two decisions, in this order:
   1. materialise: a node is written to memory if it is an output, if its kind needs a loop of its own (reduction,
-     contraction, scan, scatter), if a matrix product reads it, or if computing it again for every reader costs more than
-     writing it once. All other nodes are inlined into the expressions of their readers.
+     contraction, scan, scatter), if a matrix product reads it, or if computing it again for every reader costs more
+     than writing it once. All other nodes are inlined into the expressions of their readers.
   2. group: materialised nodes over the same index space share a kernel where no dependency forbids it.
 The decisions look at the kind of an operation and its cost, never at its name.
 """
@@ -17,6 +17,7 @@ from ..graph.ir import Graph, Node, users
 from . import cost
 from .contract import readable
 from .group import OWN_LOOP, Group
+
 
 @dataclass
 class Fusion:
@@ -192,7 +193,7 @@ def _share_data(node: Node, common: set[Node]) -> bool:
 
 def _same_space(node: Node, group: Group) -> bool:
     """Same output space; a reduction also needs the space it reduces, a map may follow a reduction as its epilogue."""
-    if node.shape != group.shape or not node.shape and group.kind == "map":
+    if node.shape != group.shape or (not node.shape and group.kind == "map"):
         return node.shape == group.shape
     assert node.op is not None
     if node.op.kind != "reduction":
@@ -230,16 +231,25 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
 
 
 def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated: dict[Node, Node]) -> None:
-    """A kernel that overwrites an input runs after every other kernel that reads it; where it cannot, it gives it up."""
+    """A kernel that overwrites an input runs after every other kernel that reads it, and after every check of an index;
+    where it cannot, the output gets memory of its own and is copied at the end."""
+    checked = [g for g in groups if _may_fail(g)]
     for output, target in list(donated.items()):
         writer = owner.get(output)
         others = [g for g in groups if g is not writer and target in g.reads]
-        if writer is None or any(_depends(g, writer) for g in others) or not all(
-            reads_in_place(r, target, owner) for r in writer.roots
+        if (
+            writer is None
+            or any(_depends(g, writer) for g in (*others, *checked))
+            or not all(reads_in_place(r, target, owner) for r in writer.roots)
         ):
             del donated[output]
             continue
         writer.after.update(others)
+
+
+def _may_fail(group: Group) -> bool:
+    """Does the kernel check indices? State that it had overwritten by then would be lost."""
+    return any(n.op is not None and n.op.kind in ("gather", "scatter") for n in (*group.roots, *group.inlined))
 
 
 def _depends(group: Group, on: Group) -> bool:

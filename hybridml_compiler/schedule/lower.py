@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -111,8 +110,8 @@ class GroupLowering:
             Store(self.buffer(node, "out"), flat, value) for node, value in zip(self.group.roots, values, strict=True)
         )
         body = Body(vars_, tuple(self.s.pending), stores)
-        every = [*stores, *body.reduces]
-        return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(tuple(every)))))
+        every: tuple[Stmt, ...] = (*stores, *body.reduces)
+        return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
 
     def _scan(self) -> Kernel:
         (node,) = self.group.roots
@@ -210,8 +209,8 @@ def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int
             return None
         base = base.inputs[0]
     if base is node:
-        strides = np.cumprod((1, *node.shape[:0:-1]))[::-1]
-        return base, 0, tuple(int(k) for k in strides) if node.shape else ()
+        dense = np.cumprod((1, *node.shape[:0:-1]))[::-1]
+        return base, 0, tuple(int(k) for k in dense) if node.shape else ()
     probe = GroupLowering(Group([node], set(), set()), in_memory, {})
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)

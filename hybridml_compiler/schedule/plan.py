@@ -1,7 +1,7 @@
 """The plan of a graph: kernels in order and where each of their operands lives. All that code generation needs.
 
-Operands live in inputs, outputs, constants or the arena. A donated output has no memory of its own: it is written over its
-input. The arena starts with the status word of the index checks, if there are any.
+Operands live in inputs, outputs, constants or the arena. A donated output has no memory of its own: it is written over
+its input. The arena starts with the status word of the index checks, if there are any.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ..aval import Aval
+from ..errors import CompileError
 from ..graph.ir import Graph, Node
 from ..loops.ir import Expr, Kernel
 from .contract import Product, product_of
@@ -73,20 +74,30 @@ def make_plan(
     graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], has_blas: Callable[[], bool]
 ) -> Plan:
     """`donate`: output position -> input position whose memory it is written to; `has_blas` is asked if need be."""
+    _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated)
     return _Planner(graph, donate, donated, fusion, lanes, has_blas).plan()
 
 
-def _first_claims(graph: Graph, donate: Mapping[int, int]) -> dict[Node, Node]:
-    """Output node -> input node, for outputs that a kernel can write in place: computed, and not claimed twice."""
-    claims: dict[Node, Node] = {}
-    taken: set[Node] = set()
+def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
+    if len(set(donate.values())) < len(donate):
+        raise CompileError(f"{graph.name}: one input is donated to two outputs: {dict(donate)}; give each its own")
     for out, source in donate.items():
-        node, target = graph.outputs[out], graph.inputs[source]
-        if node.op is not None and node not in claims and target not in taken and node.aval.size == target.aval.size:
-            claims[node] = target
-            taken.add(target)
+        made, target = graph.outputs[out].aval, graph.inputs[source].aval
+        if (made.shape, made.dtype) != (target.shape, target.dtype):
+            raise CompileError(
+                f"{graph.name}: output {out} is {made} and cannot overwrite input {source}, which is {target}"
+            )
+
+
+def _first_claims(graph: Graph, donate: Mapping[int, int]) -> dict[Node, Node]:
+    """Output node -> input node, for outputs that a kernel can write in place: computed ones, each once."""
+    claims: dict[Node, Node] = {}
+    for out, source in donate.items():
+        node = graph.outputs[out]
+        if node.op is not None:
+            claims.setdefault(node, graph.inputs[source])
     return claims
 
 
@@ -107,7 +118,7 @@ class _Planner:
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
 
     def in_memory(self, node: Node) -> bool:
-        return node.op is None and (node.is_input or bool(node.shape)) or node in self.materialised
+        return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
 
     def plan(self) -> Plan:
         works = [w for group in self.fusion.groups for w in self._works(group)]

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from .. import aval as avals
 from ..loops.ir import Kernel
 from ..loops.text import print_kernel
 from .contract import Product
@@ -17,10 +18,10 @@ from .plan import Copy, Launch, Place, Plan
 def describe_plan(plan: Plan) -> str:
     """The launches in order with reasons, operands and loop nests; inputs, outputs, constants and arena before them."""
     lines = [f"plan: {len(plan.launches)} launches, {plan.arena_bytes} bytes of arena"]
-    for what, items in (("inputs", plan.inputs), ("outputs", plan.outputs), ("constants", plan.constants)):
-        if items:
-            shown = (f"{k}: {getattr(v, 'dtype', v)}[{','.join(map(str, v.shape))}]" for k, v in enumerate(items))
-            lines.append(f"{what} {', '.join(shown)}")
+    constants = [avals.of(array) for array in plan.constants]
+    for what, types in (("inputs", plan.inputs), ("outputs", plan.outputs), ("constants", constants)):
+        if types:
+            lines.append(f"{what} {', '.join(f'{k}: {aval}' for k, aval in enumerate(types))}")
     for number, launch in enumerate(plan.launches):
         lines.append("")
         lines.extend(_launch_lines(number, launch))
