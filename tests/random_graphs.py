@@ -65,7 +65,7 @@ Step = Callable[[Node, Sequence[Node], Pick], Node]  # (a value, all values, how
 
 @st.composite
 def graphs(draw: st.DrawFn, size: int = 12) -> Graph:
-    """A graph of a few inputs and up to `size` further operations, with several outputs; it shrinks when a test fails."""
+    """A graph of a few inputs and up to `size` further operations, with several outputs; it shrinks on a failure."""
 
     def pick(items: Sequence[object]) -> int:
         return draw(st.integers(0, len(items) - 1))
@@ -73,9 +73,10 @@ def graphs(draw: st.DrawFn, size: int = 12) -> Graph:
     return build(pick, 1 + pick(range(size)))
 
 
-def build(pick: Pick, size: int, more: Sequence[Step] = ()) -> Graph:
+def build(pick: Pick, size: int, more: Sequence[Step] = (), sides: tuple[int, int] = (3, 4)) -> Graph:
     """A graph of one to four inputs, `size` further operations (of STEPS and `more`), and one to three outputs."""
-    shapes = [(3, 4), (4,), (3, 1), (), (1, 4), (2, 3, 4), (1,), (0, 4)]
+    m, n = sides
+    shapes = [(m, n), (n,), (m, 1), (), (1, n), (2, m, n), (1,), (0, n)]
     kinds = ["f4", "f4", "i4", "bool", "u1", "f8"]
     inputs = []
     for k in range(1 + pick(range(4))):

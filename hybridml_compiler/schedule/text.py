@@ -1,9 +1,9 @@
 """The plan of a graph as text: what is launched, why, on which memory. For people, golden tests and HYBRIDML_DEBUG=3.
 
-    launch 0: kernel, 96 bytes of traffic             a loop nest, a matrix product or a copy
-      divide: an output                               why it exists, and why each further root joined it
-      b0 = input 0, b1 = output 0                     its operands and where they live
-      kernel(b0: f32[12], b1: f32[12] out) ...        the loop dialect (see loops/text.py)
+launch 0: kernel, 96 bytes of traffic             a loop nest, a matrix product or a copy
+  divide: an output                               why it exists, and why each further root joined it
+  b0 = input 0, b1 = output 0                     its operands and where they live
+  kernel(b0: f32[12], b1: f32[12] out) ...        the loop dialect (see loops/text.py)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Corners of compiled code: checked indices under masks, views as operands of products, threads, integer edges, sizes."""
+"""Corners of compiled code: checked indices under masks, views as operands of products, threads, integers, sizes."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_every_length_of_a_loop(n: int) -> None:
     x, y = np.arange(1, n + 1, dtype="f4"), np.arange(n, dtype="i4")
     nodes = graph_of([x, y])
     root = make("sqrt", nodes[0])
-    outputs = [root, make("cumulative_sum", nodes[1], axis=0), make("sum", nodes[1], axis=0), make("flip", root, axis=0)]
-    run(outputs, nodes, [x, y])
+    combined = [make("cumulative_sum", nodes[1], axis=0), make("sum", nodes[1], axis=0)]
+    run([root, *combined, make("flip", root, axis=0)], nodes, [x, y])
     row = make("multiply", make("reshape", root, shape=(n, 1)), make("reshape", root, shape=(1, n)))
     run([row, make("max", row, axis=0), make("min", row, axis=1)], nodes, [x, y])

@@ -61,7 +61,7 @@ def test_a_broken_kernel_is_refused(body: str, message: str) -> None:
 
 def test_an_unknown_range_is_not_judged() -> None:
     """Bounds of a data-dependent, divided or masked index are the business of the check at run time."""
-    body = "for i < 12 { o[floordiv(i * 24, 24)] = x[index(n[mod(i, 4)], 12, \"take\")] + x[i - 5 if i >= 5] }"
+    body = 'for i < 12 { o[floordiv(i * 24, 24)] = x[index(n[mod(i, 4)], 12, "take")] + x[i - 5 if i >= 5] }'
     verify_kernel(parse_kernel(f"{HEAD} {{ {body} }}"))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import Pick, build, data, same_bits
@@ -18,6 +19,7 @@ from hybridml_compiler.graph.ir import Graph, Node, constant
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.verify import verify_kernel
+from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.memory import ALIGNMENT, Interval, plan_arena
 
 # ---------------------------------------------------------------- memory
@@ -114,15 +116,16 @@ def _update(x: Node, values: Sequence[Node], pick: Pick) -> Node:
 MORE = (_scan, _take, _scatter, _extreme, _product, _update)
 
 
-def donations(seed: int) -> tuple[Graph, dict[int, int]]:
+def donations(seed: int, sides: tuple[int, int] = (3, 4)) -> tuple[Graph, dict[int, int]]:
     """A large random graph and which of its outputs overwrite which inputs; inputs may be outputs too."""
     random = Random(seed)
 
     def pick(items: Sequence[object]) -> int:
         return random.randrange(len(items))
 
-    graph = build(pick, 5 + pick(range(25)), MORE)
-    outputs = list(graph.outputs)
+    graph = build(pick, 5 + pick(range(25)), MORE, sides)
+    every = [node for node in graph.nodes() if node.op is not None] or list(graph.inputs)
+    outputs = [*graph.outputs, *(every[pick(every)] for _ in range(pick(range(4))))]
     for node in graph.inputs:
         if pick(range(4)) == 0:
             outputs.insert(pick(outputs), node)
@@ -164,7 +167,19 @@ def test_plans_of_random_graphs(seed: int) -> None:
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 30))
 def test_compiled_random_graphs(seed: int) -> None:
-    graph, donate = donations(seed)
+    run_compiled(*donations(seed))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1 << 30))
+def test_compiled_random_graphs_in_lanes_and_threads(seed: int) -> None:
+    """Sizes that no vector divides, and every kernel split over threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "PARALLEL_THRESHOLD_NS", 0.0)
+        run_compiled(*donations(seed, (19, 37)))
+
+
+def run_compiled(graph: Graph, donate: dict[int, int]) -> None:
     expected = [np.array(a) for a in interpret(graph, arrays_for(graph))]
     executable = pipeline.compile(graph, donate)
     for label in ("first call", "second call"):  # the arena is not clean any more
@@ -182,10 +197,5 @@ def test_out_of_range_is_the_users_error() -> None:
 
     graph = embedding()
     executable = pipeline.compile(graph)
-    arrays = [np.zeros((100, 16), "f4"), np.full((4, 8), 100)]
-    try:
-        executable(arrays)
-    except OutOfBoundsError as error:
-        assert "index 100 is out of range for axis 0 of size 100" in str(error)
-    else:
-        raise AssertionError("an index out of range must raise")
+    with pytest.raises(OutOfBoundsError, match="index 100 is out of range for axis 0 of size 100"):
+        executable([np.zeros((100, 16), "f4"), np.full((4, 8), 100)])
