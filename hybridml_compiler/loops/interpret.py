@@ -26,7 +26,7 @@ _COMBINE: dict[str, Any] = {
 
 
 def interpret_kernel(kernel: Kernel, arrays: Sequence[np.ndarray], lo: int = 0, hi: int | None = None) -> int:
-    """Run iterations lo..hi of the kernel over `arrays`: one flat array a buffer, stored to in place.
+    """Run iterations lo..hi of the kernel over `arrays`: one flat array an operand, stored to in place.
 
     Returns the status: 0, or 1 if a checked index was out of range (element 0 was read in its place).
     Raises `CompileError` for arrays that are not the kernel's buffers, and for a load or store outside of its buffer.
@@ -37,7 +37,7 @@ def interpret_kernel(kernel: Kernel, arrays: Sequence[np.ndarray], lo: int = 0, 
     >>> interpret_kernel(twice, [np.array([1, 2, 3], "f4"), y]), y
     (0, array([2., 4., 6.], dtype=float32))
     """
-    for buffer, array in zip(kernel.buffers, arrays, strict=True):
+    for buffer, array in zip(kernel.operands, arrays, strict=True):
         if array.ndim != 1 or array.dtype != buffer.dtype or array.size < buffer.size:
             raise CompileError(f"interpret_kernel: {buffer} needs a flat array, got {array.dtype}{list(array.shape)}")
     run = _Run(kernel, arrays, lo, kernel.total if hi is None else hi)
@@ -49,7 +49,8 @@ def interpret_kernel(kernel: Kernel, arrays: Sequence[np.ndarray], lo: int = 0, 
 class _Run:
     def __init__(self, kernel: Kernel, arrays: Sequence[np.ndarray], lo: int, hi: int) -> None:
         self.kernel, self.lo, self.hi = kernel, lo, hi
-        self.arrays = {b.name: a for b, a in zip(kernel.buffers, arrays, strict=True)}
+        self.arrays = {b.name: a for b, a in zip(kernel.operands, arrays, strict=True)}
+        self.arrays |= {b.name: np.full(b.size, 77).astype(b.dtype) for b in kernel.scratch}  # not zeros: it is dirty
         self.s = NumpyBuilder()
         self.grid: tuple[int, ...] = ()  # their extents, innermost first
         self.values: dict[Expr, Array] = {}  # variables, results, and what has been computed from them

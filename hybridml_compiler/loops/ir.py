@@ -1,7 +1,7 @@
 """The loop dialect: loop nests over scalar expressions, the form of a kernel just before code generation.
 
     kernel = (buffers; range) { stmt* }       `range`: the variable whose iterations are split over threads, or none
-    buffer = name: dtype[size]  in | out | inout   flat memory, `size` in elements
+    buffer = name: dtype[size]  in | out | inout | scratch   flat memory, `size` in elements; scratch is a thread's own
     stmt   = for var < extent [vector] { stmt* }   vector: iterations are independent and run in lanes
            | result = reduce op over var < extent, ... [vector] of expr
            | scan op over var < extent [reverse] { buffer[expr] = expr }   running combination, stored at every step
@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Role = Literal["in", "out", "inout"]
+Role = Literal["in", "out", "inout", "scratch"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,15 @@ class Kernel:
     lanes: int = 1  # width of vector loops, in elements
     granule: int = 1  # split points of the range are multiples of this
     cost: float = 0.0  # estimated nanoseconds on one core, for the decision to run in parallel
+
+    @property
+    def operands(self) -> tuple[Buffer, ...]:
+        """The buffers that a launch gives it."""
+        return tuple(b for b in self.buffers if b.role != "scratch")
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.role == "scratch")
 
     @property
     def checked(self) -> bool:

@@ -19,19 +19,31 @@ _MIN_VECTOR = 4
 
 
 @dataclass(frozen=True)
+class Fill:
+    """Stores over an inner index space: a row of results, or of values that later stages read again."""
+
+    vars: tuple[Expr, ...]
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
 class Body:
-    """What one iteration of the output space does: reductions in order, then stores."""
+    """What one iteration of the output space does: stages in order, then stores."""
 
     vars: tuple[Expr, ...]  # output loop variables, outer to inner
-    reduces: tuple[Reduce, ...]
+    stages: tuple[Reduce | Fill, ...]
     stores: tuple[Store, ...]
+
+    @property
+    def reduces(self) -> tuple[Reduce, ...]:
+        return tuple(stage for stage in self.stages if isinstance(stage, Reduce))
 
 
 def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes: int) -> Kernel:
     """The kernel that runs `body` over its output space; `lanes` is the vector width in elements."""
     merged = merge_loops(s, body)
     inner_vector, merged = choose_lanes(merged)
-    stmts: tuple[Stmt, ...] = (*merged.reduces, *merged.stores)
+    stmts: tuple[Stmt, ...] = (*map(_stage, merged.stages), *merged.stores)
     for depth, var in enumerate(reversed(merged.vars)):
         stmts = (For(var, stmts, vector=inner_vector and depth == 0),)
     outer = merged.vars[0] if merged.vars else None
@@ -39,27 +51,40 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
     return Kernel(tuple(buffers), stmts, outer, lanes, granule)
 
 
+def _stage(stage: Reduce | Fill) -> Stmt:
+    if isinstance(stage, Reduce):
+        return stage
+    stmts: tuple[Stmt, ...] = stage.stores
+    for depth, var in enumerate(reversed(stage.vars)):
+        stmts = (For(var, stmts, vector=depth == 0 and extent(var) >= _MIN_VECTOR),)
+    return stmts[0]
+
+
 # ---- merging
 
 
 def merge_loops(s: LoopBuilder, body: Body) -> Body:
     """Adjacent loops (a, b) become one where every use is affine with coefficient(a) = coefficient(b) * extent(b)."""
-    uses = _affine_uses([*body.reduces, *body.stores])
+    fills = [store for stage in body.stages if isinstance(stage, Fill) for store in stage.stores]
+    uses = _affine_uses([*body.reduces, *fills, *body.stores])
     mapping: dict[Expr, Expr] = {}
     vars_ = _merge_runs(s, body.vars, uses, mapping)
-    reduce_vars = [_merge_runs(s, r.vars, uses, mapping) for r in body.reduces]
+    stage_vars = [_merge_runs(s, stage.vars, uses, mapping) for stage in body.stages]
     memo: dict[Expr, Expr] = {}
-    reduces = []
-    for r, variables in zip(body.reduces, reduce_vars, strict=True):
-        value = s.substitute(r.value, mapping, memo)
-        result = s.reduction_result(r.op, value, variables)
-        mapping[r.result] = result
-        reduces.append(replace(r, result=result, vars=variables, value=value))
-    stores = tuple(
-        Store(st.buffer, s.substitute(st.index, mapping, memo), s.substitute(st.value, mapping, memo))
-        for st in body.stores
-    )
-    return Body(vars_, tuple(reduces), stores)
+
+    def moved(store: Store) -> Store:
+        return Store(store.buffer, s.substitute(store.index, mapping, memo), s.substitute(store.value, mapping, memo))
+
+    stages: list[Reduce | Fill] = []
+    for stage, variables in zip(body.stages, stage_vars, strict=True):
+        if isinstance(stage, Fill):
+            stages.append(Fill(variables, tuple(map(moved, stage.stores))))
+            continue
+        value = s.substitute(stage.value, mapping, memo)
+        result = s.reduction_result(stage.op, value, variables)
+        mapping[stage.result] = result
+        stages.append(replace(stage, result=result, vars=variables, value=value))
+    return Body(vars_, tuple(stages), tuple(map(moved, body.stores)))
 
 
 def _affine_uses(stmts: Sequence[Stmt]) -> list[Expr]:
@@ -118,14 +143,19 @@ def _merge_runs(
 
 def choose_lanes(body: Body) -> tuple[bool, Body]:
     """(run the innermost output loop in lanes?, body with reductions marked that run in lanes themselves)."""
-    if not body.reduces:
+    if not body.stages:
         return bool(body.vars) and extent(body.vars[-1]) >= _MIN_VECTOR, body
-    if any(_reads_contiguously(r, r.vars[-1]) and _lanes_allowed(r) for r in body.reduces):
-        marked = tuple(replace(r, vector=_lanes_allowed(r)) for r in body.reduces)
-        return False, replace(body, reduces=marked)
+    rows = len(body.reduces) < len(body.stages)
+    if rows or any(_reads_contiguously(r, r.vars[-1]) and _lanes_allowed(r) for r in body.reduces):
+        return False, _with_lanes(body)
     if body.vars and extent(body.vars[-1]) >= _MIN_VECTOR:
         return True, body
-    return False, replace(body, reduces=tuple(replace(r, vector=_lanes_allowed(r)) for r in body.reduces))
+    return False, _with_lanes(body)
+
+
+def _with_lanes(body: Body) -> Body:
+    stages = [replace(s, vector=_lanes_allowed(s)) if isinstance(s, Reduce) else s for s in body.stages]
+    return replace(body, stages=tuple(stages))
 
 
 def _lanes_allowed(r: Reduce) -> bool:

@@ -137,7 +137,7 @@ class _Parser:
         self.expect("[")
         size = self.count()
         self.expect("]")
-        role: Any = self.next().text if self.token.text in ("out", "inout") else "in"
+        role: Any = self.next().text if self.token.text in ("out", "inout", "scratch") else "in"
         self.buffers[name] = Buffer(name, dtype, size, role)
 
     def dtype(self) -> np.dtype:

@@ -1,7 +1,7 @@
 """The text form of kernels: `print_kernel` and its inverse `parse_kernel`.
 
     kernel = "kernel" "(" [buffer {"," buffer}] ")" {"lanes" N | "granule" N | "cost" F} "{" item* "}"
-    buffer = name ":" dtype "[" N "]" ["out" | "inout"]
+    buffer = name ":" dtype "[" N "]" ["out" | "inout" | "scratch"]
     item   = name "=" expr                                             a name for a value that is used again
            | "for" var "<" N ["parallel"] ["vector"] "{" item* "}"
            | name "=" "reduce" op "over" vars ["vector"] ("of" expr | "{" item* "yield" expr "}")

@@ -32,6 +32,12 @@ _COST: dict[str, float] = {
 _BYTE = 0.03
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
+# Rows of a row group are what threads share: with fewer than this, two threads wait for each other; below this many
+# elements in all, one thread is enough anyway.
+MIN_ROWS = 16
+SMALL_SPACE = 1 << 14
+# A row of intermediate values is kept on the stack up to this size: half of the smallest first-level cache.
+SCRATCH_BYTES = 1 << 14
 # One multiply-add of a float32 matrix product on one core: 100-140 GF/s.
 FLOP_NS = 0.01
 # An inlined expression longer than this compiles slowly and spills registers.
@@ -51,9 +57,12 @@ def memory_cost(nbytes: float) -> float:
     return nbytes * _BYTE
 
 
+EXPENSIVE = 0.1  # ns an element: from a division upwards
+
+
 def is_expensive(node: Node) -> bool:
     """Worth keeping rather than computing again for every element of a larger result."""
-    return element_cost(node) >= 0.1
+    return element_cost(node) >= EXPENSIVE
 
 
 # ---- kernels

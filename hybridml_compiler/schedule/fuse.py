@@ -10,13 +10,14 @@ The decisions look at the kind of an operation and its cost, never at its name.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, users
 from . import cost
 from .contract import readable
-from .group import OWN_LOOP, Group
+from .group import OWN_LOOP, Group, form_of, reduced_axes, row_aligned
 
 
 @dataclass
@@ -31,6 +32,7 @@ def fuse(graph: Graph, donated: dict[Node, Node]) -> Fusion:
     materialised = materialise(graph, order)
     groups, owner = _group(order, materialised)
     _order_overwrites(groups, owner, donated)
+    _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
 
 
@@ -115,28 +117,31 @@ def _has_own_memory(node: Node) -> bool:
 def _group(order: Sequence[Node], materialised: dict[Node, str]) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
     owner: dict[Node, Group] = {}
-    ancestors: dict[Group, set[Group]] = {}
+    bit: dict[Group, int] = {}
+    ancestors: dict[Group, int] = {}  # the groups that one needs, directly or not, as bits: 10,000 groups are 12 MB
     for node in order:
         if node not in materialised:
             continue
         reads, inlined = expression_of(node, materialised)
         needs = {owner[r] for r in reads if r in owner}
-        target = _find_group(node, reads, inlined, needs, groups, owner, ancestors)
+        target = _find_group(node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]))
         if target is None:
             target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
+            bit[target], ancestors[target] = 1 << len(groups), 0
             groups.append(target)
-            ancestors[target] = set()
         else:
             target.roots.append(node)
             target.reads |= reads - set(target.roots)
             target.inlined |= inlined
             target.reasons.append(f"{node.op.name if node.op else ''}: same index space {list(node.shape)}")
         owner[node] = target
-        above = (needs - {target}) | set().union(*(ancestors[g] for g in needs if g is not target))
-        if not above <= ancestors[target]:
-            for group in groups:
-                if group is target or target in ancestors[group]:
-                    ancestors[group] |= above
+        above = 0
+        for group in needs - {target}:
+            above |= bit[group] | ancestors[group]
+        if above & ~ancestors[target]:
+            followers = [] if target is groups[-1] else [g for g in groups if ancestors[g] & bit[target]]
+            for group in (target, *followers):
+                ancestors[group] |= above
         target.after |= needs - {target}
     return groups, owner
 
@@ -165,23 +170,25 @@ def _find_group(
     needs: set[Group],
     groups: Sequence[Group],
     owner: dict[Node, Group],
-    ancestors: dict[Group, set[Group]],
+    depends: Callable[[Group, Group], bool],
 ) -> Group | None:
     """The latest group that may take the node in: same index space, something in common, no cycle."""
     assert node.op is not None
     if node.op.kind in ("contraction", "scan", "scatter"):
         return None
     for group in reversed(groups[-64:]):
-        if group.kind not in ("map", "reduction") or not _same_space(node, group):
+        if group.kind not in ("map", "reduction"):
             continue
         if not (group in needs or _share_data(node, group.reads & reads) or _share_data(node, group.inlined & inlined)):
             continue
         if len(group.roots) + len(group.inlined | inlined) > cost.MAX_KERNEL_NODES:
             continue
-        if any(group in ancestors[other] for other in needs if other is not group):
+        if any(depends(other, group) for other in needs if other is not group):
             continue
-        inside = [r for r in reads if owner.get(r) is group]
-        if all(reads_in_place(node, r, owner) for r in inside):
+        if _same_space(node, group):
+            if all(reads_in_place(node, r, owner) for r in reads if owner.get(r) is group):
+                return group
+        if _same_rows(node, group, owner, depends=group in needs):
             return group
     return None
 
@@ -198,10 +205,32 @@ def _same_space(node: Node, group: Group) -> bool:
     assert node.op is not None
     if node.op.kind != "reduction":
         return True
-    first = group.roots[0]
-    if group.kind != "reduction":
+    if group.kind != "reduction" or group.space is None:
         return False
-    return first.inputs[0].shape == node.inputs[0].shape and first.params.get("axis") == node.params.get("axis")
+    return group.space == (node.inputs[0].shape, reduced_axes(node))
+
+
+def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: bool) -> bool:
+    """May the node join as part of a row group: rows in cache, its own row only?"""
+    axes = reduced_axes(node)
+    space = group.space or ((node.inputs[0].shape, axes) if axes and group.shape == node.inputs[0].shape else None)
+    if space is None or not depends or not _worth_rows(*space):
+        return False
+    form = form_of(node.shape, *space)
+    if axes:
+        form = "full" if space == (node.inputs[0].shape, axes) else None
+    if form is None or any(form_of(root.shape, *space) is None for root in group.roots):
+        return False
+    return row_aligned(node, set(group.roots), owner, *space)
+
+
+def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Rows that lie together in memory, long enough for lanes, and either enough of them for threads or few in all."""
+    if len(shape) - 1 not in axes or shape[-1] == 1:
+        return False
+    row = math.prod(shape[k] for k in axes)
+    rows = math.prod(shape) // max(row, 1)
+    return row > 1 and (rows >= cost.MIN_ROWS or rows * row <= cost.SMALL_SPACE)
 
 
 def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
@@ -225,6 +254,18 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
                 seen.add((operand, stays))
                 stack.append((operand, stays))
     return True
+
+
+def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:
+    """What only its own kernel reads needs no memory: its readers joined the group after it had been chosen."""
+    outside = set(graph.outputs)
+    for group in groups:
+        outside |= {r for r in group.reads if owner.get(r) is not group}
+    for group in groups:
+        if group.kind in ("map", "reduction"):
+            group.local = {r for r in group.roots if r not in outside}
+            for node in group.local:
+                del materialised[node]
 
 
 # ---- 3. order

@@ -1,12 +1,23 @@
-"""A fusion group: the nodes that one kernel writes, and what it reads and inlines to compute them."""
+"""A fusion group: the nodes that one kernel writes, and what it reads and inlines to compute them.
+
+A *row* group reduces trailing axes of a space and may compute over the whole of it in the same kernel: softmax, layer
+normalisation and their gradients read each row once and keep it in cache. Its nodes have one of three forms:
+
+    full    the shape of the space                              (4096, 1024)
+    row     the space with its reduced axes 1                   (4096, 1)
+    column  the space without its reduced axes                  (4096,)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..graph.ir import Node
 
 OWN_LOOP = ("reduction", "contraction", "scan", "scatter")  # kinds that cannot be inlined into another loop
+Form = Literal["full", "row", "column"]
 
 
 @dataclass(eq=False)
@@ -18,13 +29,87 @@ class Group:
     inlined: set[Node]
     after: set[Group] = field(default_factory=set)  # groups that must run before this one
     reasons: list[str] = field(default_factory=list)
+    local: set[Node] = field(default_factory=set)  # roots that nothing outside reads: they need no memory
 
     @property
     def kind(self) -> str:
         """map, reduction, contraction, scan or scatter: how the kernel is built."""
-        first = self.roots[0].op
-        return first.kind if first is not None and first.kind in OWN_LOOP else "map"
+        kinds = {n.op.kind for n in self.roots if n.op is not None}
+        return next((kind for kind in OWN_LOOP if kind in kinds), "map")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.roots[0].shape
+        """The index space of its results (of its rows, for a row group)."""
+        return next((n.shape for n in self.roots if reduced_axes(n)), self.roots[0].shape)
+
+    @property
+    def space(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """(shape, reduced axes) of what its reductions run over."""
+        return next(((n.inputs[0].shape, reduced_axes(n)) for n in self.roots if reduced_axes(n)), None)
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes that a reduction combines; empty for any other node (and for one that slides, like fold_windows)."""
+    if node.op is None or node.op.kind != "reduction" or "axis" not in node.params:
+        return ()
+    axis = node.params["axis"]
+    rank = len(node.inputs[0].shape)
+    return tuple(range(rank)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+
+
+def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...]) -> Form | None:
+    if shape == space:
+        return "full"
+    if shape == tuple(1 if k in axes else n for k, n in enumerate(space)):
+        return "row"
+    return "column" if shape == tuple(n for k, n in enumerate(space) if k not in axes) else None
+
+
+def row_aligned(
+    node: Node, roots: Container[Node], in_memory: Container[Node], space: tuple[int, ...], axes: tuple[int, ...]
+) -> bool:
+    """Does `node` read the group's own nodes only in its own row?
+
+    Followed from node to operand: elementwise operations between forms that broadcast onto each other, the reduction
+    itself, and views that only add or drop the reduced axes. Any other way to a node of the group crosses rows.
+    """
+    stack, seen = [node], {node}
+    while stack:
+        n = stack.pop()
+        for operand in n.inputs:
+            inside = operand in roots
+            inlined = operand.op is not None and operand not in in_memory and not inside
+            if not inside and not (inlined and _reaches(operand, roots, in_memory)):
+                continue
+            if not _keeps_rows(n, operand, space, axes):
+                return False
+            if inlined and operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return True
+
+
+def _reaches(node: Node, roots: Container[Node], in_memory: Container[Node]) -> bool:
+    stack, seen = [node], {node}
+    while stack:
+        for operand in stack.pop().inputs:
+            if operand in roots:
+                return True
+            if operand.op is not None and operand not in in_memory and operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return False
+
+
+def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    assert node.op is not None
+    here, there = form_of(node.shape, space, axes), form_of(operand.shape, space, axes)
+    if here is None or there is None:
+        return False
+    if node.op.kind == "elementwise":
+        return there == here or (here, there) == ("full", "row")
+    if node.op.kind == "reduction":
+        return there == "full" and reduced_axes(node) == axes
+    if node.op.name == "reshape":
+        return {here, there} <= {"row", "column"}
+    return node.op.name == "broadcast_to" and (here, there) == ("full", "row")

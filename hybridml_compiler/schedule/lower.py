@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,10 @@ from ..errors import CompileError
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
-from ..loops.ir import Buffer, Expr, For, Kernel, Scan, Stmt, Store, expressions
-from ..loops.nest import Body, build_kernel
+from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions
+from ..loops.nest import Body, Fill, build_kernel
 from . import cost
-from .group import Group
+from .group import Group, form_of, reduced_axes
 
 Index = tuple[Any, ...]
 
@@ -29,18 +30,19 @@ class GroupLowering:
         self.s = LoopBuilder()
         self.operands: dict[Node, Buffer] = {}  # in order of first use: the kernel's signature
         self._memo: dict[Any, Expr] = {}
+        self._rows: dict[Node, Buffer] = {}  # values of the current row that later stages read again
 
     # ---- memory
 
-    def buffer(self, node: Node, role: str = "in") -> Buffer:
+    def buffer(self, node: Node, role: Role = "in") -> Buffer:
         """The buffer of a node; one that overwrites an input shares the input's."""
         home = self.overwrites.get(node, node)
         found = self.operands.get(home)
-        if found is None or (role != "in" and found.role == "in"):
-            name = found.name if found else f"b{len(self.operands)}"
-            direction: Any = role if found is None else "inout"
-            found = Buffer(name, node.dtype, max(node.aval.size, 1), direction)
-            self.operands[home] = found
+        if found is None:
+            found = Buffer(f"b{len(self.operands)}", node.dtype, max(node.aval.size, 1), role)
+        elif found.role != role:
+            found = replace(found, role="inout")
+        self.operands[home] = found
         return found
 
     # ---- expressions
@@ -54,7 +56,9 @@ class GroupLowering:
         key = (node, index, self.s.mask)
         found = self._memo.get(key)
         if found is None:
-            if self.in_memory(node) or node.is_constant:
+            if node in self._rows:
+                found = self.s.load(self._rows[node], self._in_row(index))
+            elif node.is_constant or (self.in_memory(node) and node not in self.group.roots):
                 found = self.s.load(self.buffer(node), self.flat(index, node.shape))
             else:
                 found = self.compute(node, index)
@@ -99,19 +103,69 @@ class GroupLowering:
         return [self._map(lanes)]
 
     def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
-        index, vars_ = self.loop_vars(self.group.shape)
-        values = []
-        for node in self.group.roots:
-            value = self.compute(node, index)
-            self._memo[(node, index, None)] = value
-            values.append(value)
-        flat = self.flat(index, self.group.shape)
-        stores = tuple(
-            Store(self.buffer(node, "out"), flat, value) for node, value in zip(self.group.roots, values, strict=True)
-        )
-        body = Body(vars_, tuple(self.s.pending), stores)
+        """One loop over the results; for a row group, stages over each row inside of it."""
+        shape, axes = self.group.space or (self.group.shape, ())
+        index, vars_ = self.loop_vars(tuple(1 if k in axes else n for k, n in enumerate(shape)))
+        nodes = sorted(self.group.roots, key=self.group.roots.index)
+        full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
+        stages: list[Reduce | Fill] = []
+        stores: list[Store] = []
+        for node in nodes:
+            if node in full:
+                if self._kept_in_scratch(node, nodes):
+                    stages.append(self._scratch_row(node, shape, axes, index))
+                continue
+            at = self._index_of(node, shape, axes, index)
+            self._memo[(node, at, None)] = value = self.compute(node, at)
+            stages += self.s.pending
+            self.s.pending.clear()
+            if node not in self.group.local:
+                stores.append(Store(self.buffer(node, "out"), self.flat(at, node.shape), value))
+        results = [n for n in full if n not in self.group.local]
+        if results:
+            inner, inner_vars = self._inner(shape, axes, index)
+            fills = [
+                Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results
+            ]
+            stages += [*self.s.pending, Fill(inner_vars, tuple(fills))]
+        body = Body(vars_, tuple(stages), tuple(stores))
         every: tuple[Stmt, ...] = (*stores, *body.reduces)
+        every += tuple(store for stage in stages if isinstance(stage, Fill) for store in stage.stores)
         return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+
+    def _index_of(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Index:
+        """The index of a row or column form for the current row."""
+        if form_of(node.shape, shape, axes) == "column":
+            return tuple(i for k, i in enumerate(index) if k not in axes)
+        return index
+
+    def _inner(self, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> tuple[Index, tuple[Expr, ...]]:
+        """Index into the space with fresh variables along the row, and those variables."""
+        along, inner_vars = self.loop_vars(tuple(n if k in axes else 1 for k, n in enumerate(shape)))
+        return tuple(a if k in axes else i for k, (a, i) in enumerate(zip(along, index, strict=True))), inner_vars
+
+    def _full_value(self, node: Node, inner: Index) -> Expr:
+        row = self._rows.get(node)
+        return self.compute(node, inner) if row is None else self.s.load(row, self._in_row(inner))
+
+    def _kept_in_scratch(self, node: Node, nodes: Sequence[Node]) -> bool:
+        """Values of a row that a reduction reads and that are wanted again: kept, if that is cheaper than computing."""
+        shape, axes = self.group.space or ((), ())
+        nbytes = node.dtype.itemsize * math.prod(shape[k] for k in axes)
+        read = any(reduced_axes(n) and reads_through(n, node, self.group.roots) for n in nodes)
+        return read and nbytes <= cost.SCRATCH_BYTES and inline_cost(node, self.in_memory) >= cost.EXPENSIVE
+
+    def _scratch_row(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Fill:
+        inner, inner_vars = self._inner(shape, axes, index)
+        value = self.compute(node, inner)
+        row = Buffer(f"row{len(self._rows)}", node.dtype, math.prod(shape[k] for k in axes), "scratch")
+        self._rows[node] = row
+        return Fill(inner_vars, (Store(row, self._in_row(inner), value),))
+
+    def _in_row(self, index: Index) -> Expr:
+        """Position in a scratch row: the reduced axes alone."""
+        shape, axes = self.group.space or ((), ())
+        return self.flat(tuple(index[k] for k in axes), tuple(shape[k] for k in axes))
 
     def _scan(self) -> Kernel:
         (node,) = self.group.roots
@@ -158,8 +212,35 @@ class GroupLowering:
         return [first, self._finish(apply)]
 
     def _finish(self, kernel: Kernel) -> Kernel:
-        buffers = tuple(self.operands.values())
+        buffers = (*self.operands.values(), *self._rows.values())
         return replace(kernel, buffers=buffers, cost=cost.kernel_cost(kernel.body, kernel.lanes))
+
+
+def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
+    """Does the expression of `node` reach `wanted` without passing another root?"""
+    stack, seen = list(node.inputs), set(node.inputs)
+    while stack:
+        n = stack.pop()
+        if n is wanted:
+            return True
+        if n.op is not None and n not in roots:
+            new = [i for i in n.inputs if i not in seen]
+            seen.update(new)
+            stack.extend(new)
+    return False
+
+
+def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
+    """Nanoseconds to compute one element of a node from what is in memory."""
+    total, stack, seen = 0.0, [node], {node}
+    while stack:
+        n = stack.pop()
+        total += cost.element_cost(n)
+        for operand in n.inputs:
+            if operand.op is not None and not in_memory(operand) and operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return total
 
 
 class Load:

@@ -47,7 +47,7 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     lines = [describe_launch(number, launch), *(f"  {reason}" for reason in launch.reasons)]
     if isinstance(work, Copy):
         return lines
-    names = ("a", "b", "out") if isinstance(work, Product) else (*(b.name for b in work.buffers), "status")
+    names = ("a", "b", "out") if isinstance(work, Product) else (*(b.name for b in work.operands), "status")
     operands = (f"{name} = {describe_place(place)}" for name, place in zip(names, launch.operands, strict=False))
     lines.append(f"  {', '.join(operands)}")
     if isinstance(work, Kernel):

@@ -56,12 +56,16 @@ class KernelEmitter:
         self.width = 1
         self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
         self.pointers: dict[str, Any] = {}
-        for k, buffer in enumerate(kernel.buffers):
+        for k, buffer in enumerate(kernel.operands):
             slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
             self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
+        for buffer in kernel.scratch:  # on the stack of the thread that runs the range
+            row = self.b.alloca(memory_type(buffer.dtype), size=buffer.size, name=buffer.name)
+            row.align = 64
+            self.pointers[buffer.name] = self.b.inttoptr(self.b.ptrtoint(row, I64), PTR)
         self.status: Any = None
-        if kernel.checked:  # the status word comes after the kernel's own buffers
-            slot = self.b.gep(table, [constant(len(kernel.buffers), dtypes.int64)], source_etype=PTR)
+        if kernel.checked:  # the status word comes after the kernel's own operands
+            slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)
             self.status = self.b.load(slot, typ=PTR, name="status")
 
     def emit(self) -> ir.Function:
