@@ -157,7 +157,7 @@ def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
     imports = {constant_symbol(k): data.ctypes.data for k, data in enumerate(plan.constants)}
     if any(isinstance(launch.work, Product) for launch in plan.launches):
         imports |= blas.gemm_symbols() or {}
-        imports |= blas.thread_symbols()
+        imports |= blas.hold_symbols()
     if any(runs_parallel(launch) for launch in plan.launches):
         imports |= threads.symbols()
     return jit.load(objects, imports, [STEP], keep=plan.constants)

@@ -45,7 +45,7 @@ def run_plan(
             source, target = (data(place, np.dtype(np.uint8), work.nbytes) for place in places)
             target[...] = source
         elif isinstance(work, Kernel):
-            buffers = [data(p, b.dtype, b.size) for p, b in zip(places, work.buffers, strict=False)]
+            buffers = [data(p, b.dtype, b.size) for p, b in zip(places, work.operands, strict=False)]
             if interpret_kernel(work, buffers):
                 return None
         else:

@@ -83,21 +83,19 @@ def _kernel(dtype: str) -> Any:
         return None
     module = ir.Module(f"eager_product_{dtype}")
     _emit(module, np.dtype(dtype))
-    imports = {**symbols, **blas.thread_symbols()}
-    library = jit.load([jit.compile_cached(str(module), passes=False)], imports, ["product"])
+    library = jit.load([jit.compile_cached(str(module), passes=False)], symbols, ["product"])
     address = library.address("product")
-    get = ctypes.CFUNCTYPE(ctypes.c_int)(imports["hml_blas_get_threads"])
-    put = ctypes.CFUNCTYPE(None, ctypes.c_int)(imports["hml_blas_set_threads"])
+    holds = blas.hold_symbols()
+    hold, release = (ctypes.CFUNCTYPE(None)(holds[name]) for name in ("hml_blas_hold", "hml_blas_release"))
     table = ctypes.c_int64 * len(_FIELDS)
 
     def run(fields: tuple[int, ...], total: int, granule: int, keep: Any = library) -> None:
         argument = table(*fields)
-        before = get()
-        put(1)
+        hold()
         try:
             threads.run(address, ctypes.addressof(argument), total, granule)
         finally:
-            put(before)
+            release()
 
     return run
 

@@ -4,7 +4,7 @@ NumPy brings a BLAS (its wheels: OpenBLAS with 64-bit integers); it costs nothin
 `numpy.matmul` takes 1.3. Loading a second copy for compute is never worth it: two pools of spinning threads halve each
 other's speed. SciPy's capsules are therefore only the last resort, where NumPy's own BLAS cannot be found.
 
-BLAS is held at one thread while our code runs (`thread_symbols`): rows are split over our own pool instead, which ran
+BLAS is held at one thread while our code runs (`hold_symbols`): rows are split over our own pool instead, which ran
 512x512 products in 1.2 ms as BLAS's own two threads do, and in 2.4 against 16 ms with a busy neighbour.
 """
 
@@ -81,25 +81,66 @@ def gemm_symbols() -> dict[str, int] | None:
     return None if found is None else {"hml_sgemm": found.sgemm, "hml_dgemm": found.dgemm}
 
 
-@once
-def thread_symbols() -> dict[str, int]:
-    """`hml_blas_get_threads` (`i32 ()`) and `hml_blas_set_threads` (`void (i32)`); they do nothing where BLAS has none.
+def hold_symbols() -> dict[str, int]:
+    """`hml_blas_hold` and `hml_blas_release` (`void ()`): BLAS runs on one thread from the first hold to the last release.
 
-    The count is the whole process's: get, set 1 and set back round a step takes 0.3 us.
+    Holds are counted, since the number of threads is the whole process's: of two steps at one time the first would
+    give back what it found, and the second the 1 that the first had set. They do nothing where BLAS has no threads.
     """
     found = find()
-    if found is not None and found.threads is not None:
-        return dict(zip(("hml_blas_get_threads", "hml_blas_set_threads"), found.threads, strict=True))
-    return {name: _no_threads().address(name) for name in ("hml_blas_get_threads", "hml_blas_set_threads")}
+    library = _holding(None if found is None else found.threads)
+    return {name: library.address(name) for name in _HOLDS}
 
 
-@once
-def _no_threads() -> jit.Library:
-    text = """
-    define i32 @hml_blas_get_threads() { ret i32 1 }
-    define void @hml_blas_set_threads(i32 %count) { ret void }
-    """
-    return jit.load([jit.compile_cached(text)], exports=("hml_blas_get_threads", "hml_blas_set_threads"))
+@once  # and so never unloaded
+def _holding(threads: tuple[int, int] | None) -> jit.Library:
+    if threads is None:
+        return jit.load([jit.compile_cached(_NO_HOLD)], exports=_HOLDS)
+    imports = dict(zip(("get_threads", "set_threads"), threads, strict=True))
+    return jit.load([jit.compile_cached(_HOLD)], imports, _HOLDS)
+
+
+_HOLDS = ("hml_blas_hold", "hml_blas_release")
+_NO_HOLD = "".join(f"define void @{name}() {{ ret void }}\n" for name in _HOLDS)
+# `saved` is the number to give back, 0 if there is none. Between the last release and its `set_threads` another hold may
+# begin: it then finds 1, saves nothing, and BLAS has its threads back a moment early.
+_HOLD = """
+@count = internal global i64 0
+@saved = internal global i32 0
+declare i32 @get_threads()
+declare void @set_threads(i32)
+
+define void @hml_blas_hold() {
+  %before = atomicrmw add ptr @count, i64 1 seq_cst
+  %first = icmp eq i64 %before, 0
+  br i1 %first, label %look, label %done
+look:
+  %threads = call i32 @get_threads()
+  %several = icmp ne i32 %threads, 1
+  br i1 %several, label %take, label %done
+take:
+  store atomic i32 %threads, ptr @saved seq_cst, align 4
+  call void @set_threads(i32 1)
+  br label %done
+done:
+  ret void
+}
+
+define void @hml_blas_release() {
+  %before = atomicrmw sub ptr @count, i64 1 seq_cst
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %look, label %done
+look:
+  %threads = atomicrmw xchg ptr @saved, i32 0 seq_cst
+  %any = icmp ne i32 %threads, 0
+  br i1 %any, label %give, label %done
+give:
+  call void @set_threads(i32 %threads)
+  br label %done
+done:
+  ret void
+}
+"""
 
 
 @once

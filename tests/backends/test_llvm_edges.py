@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -220,3 +221,26 @@ def test_every_length_of_a_loop(n: int) -> None:
     run([root, *combined, make("flip", root, axis=0)], nodes, [x, y])
     row = make("multiply", make("reshape", root, shape=(n, 1)), make("reshape", root, shape=(1, n)))
     run([row, make("max", row, axis=0), make("min", row, axis=1)], nodes, [x, y])
+
+
+def test_two_threads_call_one_program() -> None:
+    """Each has intermediates of its own; the pool serves one and the other runs alone."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, (200, 200)).astype("f4") for _ in range(2)]
+    nodes = graph_of(arrays)
+    product = make("matmul", *nodes)
+    wide = make("sum", make("abs", product), axis=1, keepdims=True)
+    graph = Graph(tuple(nodes), (make("subtract", product, wide),))
+    executable = pipeline.compile(graph)
+    (expected,) = interpret(graph, arrays)
+    wrong: list[int] = []
+
+    def work() -> None:
+        wrong.extend(k for k in range(100) if not np.array_equal(executable(arrays)[0], expected))
+
+    threads = [Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

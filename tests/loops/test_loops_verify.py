@@ -177,3 +177,17 @@ def test_builder_drops_reductions_of_a_branch_that_is_never_taken() -> None:
     never = s.const(False, dtypes.bool_)
     value = s.masked(never, lambda: s.reduce("add", (4,), lambda r: s.load(x, r[0])), 1.5)
     assert value.attr == 1.5 and not s.pending
+
+
+def test_scratch_is_filled_in_every_iteration() -> None:
+    text = """kernel(x: f32[6], o: f32[6] out, t: f32[3] scratch) {
+      for i < 2 parallel {
+        for j < 3 vector { t[j] = x[i * 3 + j] * 2.0:f32 }
+        for k < 3 vector { o[i * 3 + k] = t[2 - k] }
+      }
+    }"""
+    out = np.zeros(6, "f4")
+    assert run(text, np.arange(6, dtype="f4"), out) == 0
+    assert out.tolist() == [4, 2, 0, 10, 8, 6]
+    with pytest.raises(CompileError, match="every iteration over .* stores to the same place of t"):
+        verify_kernel(parse_kernel(text.replace("t[j] =", "t[0] =")))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -67,22 +69,60 @@ def test_a_library_with_32_bit_integers() -> None:
         check(library)
 
 
-def test_threads_can_be_held_at_one() -> None:
-    symbols = blas.thread_symbols()
-    get = ctypes.CFUNCTYPE(ctypes.c_int32)(symbols["hml_blas_get_threads"])
-    put = ctypes.CFUNCTYPE(None, ctypes.c_int32)(symbols["hml_blas_set_threads"])
+def holds() -> tuple[Callable[[], None], Callable[[], None]]:
+    symbols = blas.hold_symbols()
+    hold, release = (ctypes.CFUNCTYPE(None)(symbols[name]) for name in ("hml_blas_hold", "hml_blas_release"))
+    return hold, release
+
+
+def test_threads_are_held_at_one() -> None:
+    found = blas.find()
+    if found is None or found.threads is None:  # nothing to hold
+        return
+    get = ctypes.CFUNCTYPE(ctypes.c_int32)(found.threads[0])
+    put = ctypes.CFUNCTYPE(None, ctypes.c_int32)(found.threads[1])
+    hold, release = holds()
     before = get()
-    assert before >= 1
-    put(1)
-    assert get() == 1
+    for count in (3, 1):
+        put(count)
+        hold()
+        hold()
+        assert get() == 1
+        release()
+        assert get() == 1
+        release()
+        assert get() == count
     put(before)
-    assert get() == before
 
 
-def test_without_thread_control_the_symbols_do_nothing() -> None:
-    library = blas._no_threads()
-    assert ctypes.CFUNCTYPE(ctypes.c_int32)(library.address("hml_blas_get_threads"))() == 1
-    ctypes.CFUNCTYPE(None, ctypes.c_int32)(library.address("hml_blas_set_threads"))(4)
+def test_threads_come_back_after_steps_at_one_time() -> None:
+    found = blas.find()
+    if found is None or found.threads is None:  # nothing to hold
+        return
+    get = ctypes.CFUNCTYPE(ctypes.c_int32)(found.threads[0])
+    put = ctypes.CFUNCTYPE(None, ctypes.c_int32)(found.threads[1])
+    hold, release = holds()
+    before = get()
+    put(2)
+
+    def steps() -> None:
+        for _ in range(2000):
+            hold()
+            release()
+
+    workers = [threading.Thread(target=steps) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert get() == 2
+    put(before)
+
+
+def test_without_thread_control_the_symbols_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "find", lambda: None)
+    for address in blas.hold_symbols().values():
+        ctypes.CFUNCTYPE(None)(address)()
 
 
 def test_nothing_found_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

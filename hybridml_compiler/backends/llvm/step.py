@@ -17,7 +17,7 @@ from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Place, Plan
 from .gemm import slabs
 from .kernel import KERNEL_TYPE
-from .types import I8, I32, I64, PTR, VOID, constant
+from .types import I8, I64, PTR, VOID, constant
 
 STEP = "step"
 
@@ -54,7 +54,8 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
     status = slots.pointer(Place("arena")) if plan.checked else None
     if status is not None:
         b.store(_i64(0), status)
-    threads = _hold_blas_threads(b, module, needs) if products else None
+    if products:
+        _blas(b, module, needs, "hold")
     for number, (launch, name) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
         if isinstance(launch.work, Copy):
@@ -72,9 +73,11 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
         if launch.checked:
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
             with b.if_then(failed, likely=False):
-                _release_blas_threads(b, module, threads)
+                if products:
+                    _blas(b, module, needs, "release")
                 b.ret(_i64(number + 1))
-    _release_blas_threads(b, module, threads)
+    if products:
+        _blas(b, module, needs, "release")
     b.ret(_i64(0))
     return needs
 
@@ -129,18 +132,9 @@ def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Seque
         b.call(copy, [pointers[1], pointers[0], _i64(nbytes)])
 
 
-def _hold_blas_threads(b: ir.IRBuilder, module: ir.Module, needs: set[str]) -> Any:
+def _blas(b: ir.IRBuilder, module: ir.Module, needs: set[str], what: str) -> None:
     """BLAS works on one thread while the pool splits its products; its own threads would fight ours for the cores."""
-    get = _extern(module, needs, "hml_blas_get_threads", I32, [])
-    put = _extern(module, needs, "hml_blas_set_threads", VOID, [I32])
-    before = b.call(get, [])
-    b.call(put, [constant(1, dtypes.int32)])
-    return before
-
-
-def _release_blas_threads(b: ir.IRBuilder, module: ir.Module, before: Any) -> None:
-    if before is not None:
-        b.call(module.globals["hml_blas_set_threads"], [before])
+    b.call(_extern(module, needs, f"hml_blas_{what}", VOID, []), [])
 
 
 def _extern(module: ir.Module, needs: set[str], name: str, result: Any, arguments: Sequence[Any]) -> Any:
