@@ -82,7 +82,7 @@ def gemm_symbols() -> dict[str, int] | None:
 
 
 def hold_symbols() -> dict[str, int]:
-    """`hml_blas_hold` and `hml_blas_release` (`void ()`): BLAS runs on one thread from the first hold to the last release.
+    """`hml_blas_hold` and `hml_blas_release` (`void ()`): between them BLAS runs on one thread.
 
     Holds are counted, since the number of threads is the whole process's: of two steps at one time the first would
     give back what it found, and the second the 1 that the first had set. They do nothing where BLAS has no threads.
@@ -102,8 +102,8 @@ def _holding(threads: tuple[int, int] | None) -> jit.Library:
 
 _HOLDS = ("hml_blas_hold", "hml_blas_release")
 _NO_HOLD = "".join(f"define void @{name}() {{ ret void }}\n" for name in _HOLDS)
-# `saved` is the number to give back, 0 if there is none. Between the last release and its `set_threads` another hold may
-# begin: it then finds 1, saves nothing, and BLAS has its threads back a moment early.
+# `saved` is the number to give back, 0 if there is none. Between the last release and its `set_threads` another hold
+# may begin: it then finds 1, saves nothing, and BLAS has its threads back a moment early.
 _HOLD = """
 @count = internal global i64 0
 @saved = internal global i32 0
