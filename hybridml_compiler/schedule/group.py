@@ -10,6 +10,7 @@ normalisation and their gradients read each row once and keep it in cache. Its n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Literal
@@ -49,12 +50,13 @@ class Group:
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
-    """The axes that a reduction combines; empty for any other node (and for one that slides, like fold_windows)."""
+    """The axes that a reduction combines; empty for any other node, for one that slides (fold_windows), and for one
+    that combines nothing: its result has the form of what it reads."""
     if node.op is None or node.op.kind != "reduction" or "axis" not in node.params:
         return ()
-    axis = node.params["axis"]
-    rank = len(node.inputs[0].shape)
-    return tuple(range(rank)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axis, shape = node.params["axis"], node.inputs[0].shape
+    axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return axes if math.prod(shape[k] for k in axes) > 1 else ()
 
 
 def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...]) -> Form | None:
