@@ -1,4 +1,4 @@
-"""Random programs over rows: softmax and its kind, with steps among them that leave the row, against the interpreter."""
+"""Random programs over rows: softmax and its kind, with steps that leave the row, against the interpreter."""
 
 from __future__ import annotations
 
