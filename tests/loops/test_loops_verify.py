@@ -189,5 +189,5 @@ def test_scratch_is_filled_in_every_iteration() -> None:
     out = np.zeros(6, "f4")
     assert run(text, np.arange(6, dtype="f4"), out) == 0
     assert out.tolist() == [4, 2, 0, 10, 8, 6]
-    with pytest.raises(CompileError, match="every iteration over .* stores to the same place of t"):
+    with pytest.raises(CompileError, match=r"every iteration over .* stores to the same place of t"):
         verify_kernel(parse_kernel(text.replace("t[j] =", "t[0] =")))

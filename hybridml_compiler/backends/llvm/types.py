@@ -22,14 +22,17 @@ _REGISTER = {
 }
 
 
-class Literal(ir.Constant):
+class Literal:
     """A constant given by its LLVM text (llvmlite's own spell out every lane)."""
 
     def __init__(self, kind: Any, text: str) -> None:
         self.type, self.constant = kind, text
 
-    def _get_reference(self) -> str:
+    def get_reference(self) -> str:
         return self.constant
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.constant}"
 
 
 def register_type(dtype: np.dtype, lanes: int = 1) -> Any:
