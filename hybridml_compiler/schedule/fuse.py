@@ -219,9 +219,14 @@ def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: b
     form = form_of(node.shape, *space)
     if axes:
         form = "full" if space == (node.inputs[0].shape, axes) else None
-    if form is None or any(form_of(root.shape, *space) is None for root in group.roots):
+    if form is None or any(form_of(root.shape, *space) is None or _slides(root) for root in (node, *group.roots)):
         return False
     return row_aligned(node, set(group.roots), owner, *space)
+
+
+def _slides(node: Node) -> bool:
+    """Does each element combine elements of its own (fold_windows)? That loop has no place in a loop over a row."""
+    return node.op is not None and node.op.kind == "reduction" and not reduced_axes(node)
 
 
 def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:

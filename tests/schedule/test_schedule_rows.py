@@ -107,3 +107,16 @@ def test_compiled_row_programs(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "PARALLEL_THRESHOLD_NS", 0.0)
         check(random_program, pipeline.compile(random_program, donate)(arrays(random_program)))
+
+
+def test_a_sum_over_rows_of_folded_windows() -> None:
+    """The gradient of a bias in front of pooling: each element of the row is a reduction of its own."""
+    x, mask = array(2, 3, 4, 4, 2, 2), array(2, 3, 8, 8)
+    folded = op("fold_windows", x, shape=(8, 8), stride=(2, 2))
+    scaled = folded * mask
+    built = graph("bias", [x, mask], [scaled, op("sum", scaled, axis=(2, 3)), op("max", folded, axis=(2, 3))])
+    for launch in plan_of(built, {}).launches:
+        if isinstance(launch.work, Kernel):
+            verify_kernel(launch.work)
+    check(built, run_plan(plan_of(built, {}), arrays(built), 3, {}))
+    check(built, pipeline.compile(built, {})(arrays(built)))
