@@ -8,18 +8,18 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 9000,
-    "hybridml_compiler/ops": 4000,
-    "hybridml_compiler/graph": 1500,
-    "hybridml_compiler/passes": 1500,
-    "hybridml_compiler/schedule": 2000,
-    "hybridml_compiler/loops": 3000,
-    "hybridml_compiler/backends": 3500,
-    "hybridml_compiler/runtime": 2500,
-    "hybridml_compiler": 19000,
-    "tests": 12000,
-    "examples": 1500,
-    "benchmarks": 1500,
+    "hybridml": 13000,
+    "hybridml_compiler/ops": 4200,
+    "hybridml_compiler/graph": 1100,
+    "hybridml_compiler/passes": 1200,
+    "hybridml_compiler/schedule": 1900,
+    "hybridml_compiler/loops": 4700,
+    "hybridml_compiler/backends": 1800,
+    "hybridml_compiler/runtime": 3700,
+    "hybridml_compiler": 19500,
+    "tests": 12500,
+    "examples": 1000,
+    "benchmarks": 1300,
 }
 
 
