@@ -1,4 +1,4 @@
-"""The data types of the framework and how they combine (array API promotion, Python scalars weak as in PyTorch and JAX)."""
+"""The data types of the framework and how they combine: array API promotion, Python scalars weak as in PyTorch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def set_default_float(dtype: Any) -> None:
 
 
 def canonical(dtype: Any) -> np.dtype:
-    """The one dtype object for `dtype`, so that `is` compares dtypes (unpickled arrays carry copies). Errors name the fix."""
+    """The one dtype object for `dtype`, so that `is` compares dtypes (unpickled arrays carry copies)."""
     found = _CANONICAL.get(dtype) if isinstance(dtype, np.dtype) else None
     if found is not None:
         return found

@@ -1,17 +1,16 @@
 """compile(graph) -> Executable: the only place where the stages are ordered.
 
-    verify       the graph obeys its dialect
-    passes       graph -> graph (see passes/)
-    plan         fusion, lowering to loop nests, memory plan (see schedule/)
-    check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIFY=0 skips this and the first)
-    emit         loop nests -> LLVM IR, one module a distinct kernel
-    codegen      LLVM IR -> object code, from the cache or in parallel
-    link         object code -> one native entry
+verify       the graph obeys its dialect
+passes       graph -> graph (see passes/)
+plan         fusion, lowering to loop nests, memory plan (see schedule/)
+check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIFY=0 skips this and the first)
+source       loop nests -> their text, one module a distinct kernel
+codegen      text -> LLVM IR -> object code in parallel, or object code from the cache
+link         object code -> one native entry
 """
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,13 +30,11 @@ from .loops.ir import Expr, Kernel
 from .loops.verify import verify_kernel
 from .passes import run_passes
 from .schedule.contract import Product
-from .schedule.plan import Copy, Launch, Plan, make_plan
+from .schedule.plan import Plan, make_plan
 from .schedule.text import describe_launch, describe_plan
 
 if TYPE_CHECKING:
     from .runtime.executable import Executable
-
-_PLACEHOLDER = "hml_kernel"  # name of a kernel while its text is hashed: equal kernels must have equal text
 
 
 @dataclass
@@ -67,6 +64,7 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
 
     `donate` maps an output position to the input position whose memory that output is written to.
     """
+    from .backends.llvm.modules import modules_of
     from .backends.llvm.step import STEP
     from .runtime import jit
     from .runtime.executable import Executable
@@ -88,10 +86,10 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
             if isinstance(launch.work, Kernel):
                 verify_kernel(launch.work, "the plan")
     say(3, lambda: describe_plan(plan))
-    with stats.stage("emit"):
-        modules = emit(plan)
+    with stats.stage("source"):
+        modules = modules_of(plan)
     with stats.stage("codegen"):
-        objects = jit.compile_many(list(modules.values()), passes=False)
+        objects = jit.compile_sources([(m.source, m.emit) for m in modules], passes=False)
     with stats.stage("link"):
         library = _link(plan, objects)
     stats.nodes = len(graph.nodes())
@@ -99,7 +97,7 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
     stats.distinct_kernels = len(modules) - 1
     stats.nbytes = sum(launch.nbytes for launch in plan.launches)
     stats.arena_bytes = plan.arena_bytes
-    say(4, lambda: "LLVM IR\n" + "\n".join(modules.values()))
+    say(4, lambda: "LLVM IR\n" + "\n".join(m.emit() for m in modules))
     say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
     say(1, lambda: _summary(stats))
     return Executable(
@@ -113,7 +111,7 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
         lambda arrays: failure(graph, arrays),
         stats,
         print_graph(graph),
-        modules,
+        {m.symbol: m.emit for m in modules},
         plan.launches,
         (library,),
     )
@@ -187,36 +185,3 @@ def _counts(expr: Expr) -> bool:
     if expr.op == "load":
         return bool(expr.attr.size > 1)
     return expr.dtype is dtypes.float64 and bool(expr.depends)
-
-
-def emit(plan: Plan) -> dict[str, str]:
-    """symbol -> LLVM IR of a module: every distinct kernel, and the step that launches them."""
-    from llvmlite import ir
-
-    from .backends.llvm.step import STEP, emit_step
-
-    modules: dict[str, str] = {}
-    symbols: list[str | None] = [_emit_kernel(launch, modules) for launch in plan.launches]
-    module = ir.Module(STEP)
-    emit_step(module, plan, symbols)
-    modules[STEP] = str(module)
-    return modules
-
-
-def _emit_kernel(launch: Launch, modules: dict[str, str]) -> str | None:
-    from llvmlite import ir
-
-    from .backends.llvm.gemm import emit_product
-    from .backends.llvm.kernel import emit_kernel
-
-    if isinstance(launch.work, Copy):
-        return None
-    module = ir.Module(_PLACEHOLDER)
-    if isinstance(launch.work, Product):
-        emit_product(module, _PLACEHOLDER, launch.work)
-    else:
-        emit_kernel(module, _PLACEHOLDER, launch.work)
-    text = str(module)
-    symbol = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    modules[symbol] = text.replace(_PLACEHOLDER, symbol)
-    return symbol

@@ -1,7 +1,7 @@
 """Eager transcendentals and random bits from compiled kernels.
 
-Eager and traced programs have the same bits because they run the same instructions. A kernel is compiled at its first use
-(and comes from the object cache after that); where there is no compiler the NumPy forms answer, with the same bits.
+Eager and traced programs have the same bits because they run the same instructions. A kernel is compiled at its first
+use (and comes from the object cache after that); where there is no compiler the NumPy forms answer, with the same bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matrix products of eager code: BLAS at one thread a slab, slabs shared by our pool.
 
-OpenBLAS's own threads meet at a spinning barrier, which is fine on an idle machine and ruinous on a busy one (a 1024x64 by
-64x256 product took up to 13 ms in place of 0.7). Slabs on the pool take the same time when it is quiet, and a traced
+OpenBLAS's own threads meet at a spinning barrier, which is fine on an idle machine and ruinous on a busy one (a 1024x64
+by 64x256 product took up to 13 ms in place of 0.7). Slabs on the pool take the same time when it is quiet, and a traced
 program computes its products the same way.
 """
 
@@ -31,10 +31,15 @@ class _Layout(NamedTuple):
 
 def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`numpy.matmul`, on our own threads where it is large and BLAS can read the operands as they lie."""
+    product: np.ndarray = _matmul(x, y)
+    return product
+
+
+def _matmul(x: np.ndarray, y: np.ndarray) -> Any:
     if x.ndim < 2 or y.ndim < 2 or x.dtype is not y.dtype or x.dtype.char not in "fd":
         return np.matmul(x, y)
     if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:  # a batch times one matrix is one product
-        return matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
+        return _matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
     m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
     if x.size * n < _SMALL or y.shape[-2] != k or x.shape[:-2] != y.shape[:-2]:
         return np.matmul(x, y)
@@ -122,7 +127,8 @@ def _emit(module: Any, dtype: np.dtype) -> None:
         return b.load(b.gep(table, [number(_FIELDS.index(name))], source_etype=I64), typ=I64)
 
     v = {name: field(name) for name in _FIELDS}
-    flags = [b.select(b.trunc(v[t], ir.IntType(1)), constant(112, dtypes.int32), constant(111, dtypes.int32)) for t in ("ta", "tb")]
+    transposed, plain = constant(112, dtypes.int32), constant(111, dtypes.int32)
+    flags = [b.select(b.trunc(v[t], ir.IntType(1)), transposed, plain) for t in ("ta", "tb")]
 
     def call(a: Any, right: Any, c: Any, m: Any, n: Any) -> None:
         pointers = [

@@ -27,7 +27,6 @@ _COMPARE = {
 }
 
 
-
 class LoopBuilder:
     def __init__(self) -> None:
         self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
@@ -371,9 +370,7 @@ class LoopBuilder:
         return found
 
     @staticmethod
-    def _make(
-        op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None
-    ) -> Expr:
+    def _make(op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None) -> Expr:
         expr = Expr()
         expr.op, expr.args, expr.attr, expr.dtype, expr.low, expr.high = op, args, attr, dtype, low, high
         expr.depends = frozenset().union(*(a.depends for a in args)) if args else frozenset()

@@ -1,7 +1,7 @@
 """From scalar stores to a loop nest: merge adjacent loops, choose the one that runs in lanes, mark the parallel one.
 
-    out[i0*4 + i1] = f(x[i0*4 + i1])      i0 < 3, i1 < 4
- -> for i < 12 vector: out[i] = f(x[i])
+   out[i0*4 + i1] = f(x[i0*4 + i1])      i0 < 3, i1 < 4
+-> for i < 12 vector: out[i] = f(x[i])
 """
 
 from __future__ import annotations
@@ -173,4 +173,3 @@ def _reads_contiguously(r: Reduce, var: Expr) -> bool:
             return True
         stack.extend(expr.args)
     return False
-

@@ -1,4 +1,4 @@
-"""Matrix products in the form that leaves no copy: `permute_dims(matmul(a, b)) -> matmul(permute_dims(b), permute_dims(a))`.
+"""Matrix products in the form that leaves no copy: the transpose of `a @ b` is `b.T @ a.T`.
 
 A weight gradient arrives as the transpose of a product. The product can write the transpose itself, since operands are
 read transposed for nothing; a transposed result would have to be gathered element by element. Sums run over the same
@@ -30,11 +30,12 @@ def _transposed_product(node: Node) -> Node | None:
 
 
 CONTRACTION_RULES = (
-    Rule("permute_dims(matmul(a, b)) -> matmul(permute_dims(b), permute_dims(a))", ("permute_dims",), _transposed_product, lambda: [
+    Rule("permute_dims(a @ b) -> permute_dims(b) @ permute_dims(a)", ("permute_dims",), _transposed_product, lambda: [
         make("permute_dims", make("matmul", sample("i8", 3, 4), sample("i8", 4, 2)), axes=(1, 0)),
         make("permute_dims", make("matmul", sample("i8", 2, 3, 4), sample("i8", 2, 4, 2)), axes=(0, 2, 1)),
     ]),
 )  # fmt: skip
+
 
 def transpose_products(graph: Graph) -> Graph:
     """Let products write their transpose, where nothing else reads the product itself."""

@@ -32,7 +32,7 @@ class Executable:
     explain_failure: Callable[[Sequence[np.ndarray]], Exception]  # the error that these inputs raise
     stats: Any
     ir: str
-    modules: Mapping[str, str]  # LLVM IR by symbol
+    modules: Mapping[str, Callable[[], str]]  # by symbol, what emits its LLVM IR
     launches: Sequence[Any]
     keep: tuple[object, ...]  # owners of the code
 
@@ -43,7 +43,7 @@ class Executable:
     @property
     def llvm(self) -> str:
         """LLVM IR of every kernel and of the step that launches them."""
-        return "\n".join(f"; ---- {symbol}\n{text}" for symbol, text in self.modules.items())
+        return "\n".join(f"; ---- {symbol}\n{emit()}" for symbol, emit in self.modules.items())
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check(arrays)

@@ -11,10 +11,11 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as once
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.errors import CompileError
@@ -130,9 +131,19 @@ def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 
 def compile_many(texts: Sequence[str], *, passes: bool = True, opt: int = OPT) -> list[bytes]:
     """`compile_cached` of each text; those not in the cache are compiled in parallel where llvmlite lets us."""
-    names = [_key(text, passes, opt) for text in texts]
+    return compile_sources([(text, partial(str, text)) for text in texts], passes=passes, opt=opt)
+
+
+def compile_sources(
+    sources: Sequence[tuple[str, Callable[[], str]]], *, passes: bool = True, opt: int = OPT
+) -> list[bytes]:
+    """Object code of modules known by a source (the key of the cache) and a function that emits their LLVM IR.
+
+    Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile.
+    """
+    names = [_key(source, passes, opt) for source, _ in sources]
     found = {name: cache.get(name) for name in names}
-    missing = {name: text for name, text in zip(names, texts, strict=True) if found[name] is None}
+    missing = {name: emit for name, (_, emit) in zip(names, sources, strict=True) if found[name] is None}
     workers = min(len(missing), _cores(), MAX_COMPILE_THREADS)
 
     def work(text: str) -> bytes:
@@ -143,9 +154,10 @@ def compile_many(texts: Sequence[str], *, passes: bool = True, opt: int = OPT) -
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(workers, thread_name_prefix="hybridml-compile") as pool:
-            compiled = list(pool.map(work, missing.values()))
+            futures = [pool.submit(work, emit()) for emit in missing.values()]
+            compiled = [future.result() for future in futures]
     else:
-        compiled = [compile_ir(text, passes=passes, opt=opt) for text in missing.values()]
+        compiled = [compile_ir(emit(), passes=passes, opt=opt) for emit in missing.values()]
     for name, made in zip(missing, compiled, strict=True):
         cache.put(name, made)
         found[name] = made

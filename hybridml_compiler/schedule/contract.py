@@ -53,8 +53,10 @@ class Product:
 
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"
-        return f"matmul {dtypes.short(self.dtype)} {shape}" + (" A'" if self.a.transposed else "") + (
-            " B'" if self.b.transposed else ""
+        return (
+            f"matmul {dtypes.short(self.dtype)} {shape}"
+            + (" A'" if self.a.transposed else "")
+            + (" B'" if self.b.transposed else "")
         )
 
 
@@ -89,7 +91,7 @@ def _fold_batch(product: Product) -> Product:
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
     """Can BLAS read this operand where it is, without a copy?"""
-    rows, columns = (node.shape[-2:] if node.aval.ndim > 1 else (1, *node.shape))
+    rows, columns = node.shape[-2:] if node.aval.ndim > 1 else (1, *node.shape)
     return _matrix(node, (rows, columns), node.shape[:-2], row_vector=True, in_memory=in_memory) is not None
 
 

@@ -70,9 +70,7 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
     return {node: chosen[node] for node in order if node in chosen}
 
 
-def _reason(
-    node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float
-) -> str | None:
+def _reason(node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float) -> str | None:
     assert node.op is not None
     if node.op.kind in OWN_LOOP:
         return f"{node.op.kind}: a loop of its own"

@@ -69,8 +69,10 @@ class GroupLowering:
         """node[i] by its row, whether or not it is in memory."""
         assert node.op is not None
         loads: Any = [Load(self, operand) for operand in node.inputs]
-        value = node.op.lower(self.s, i, loads, **node.params) if node.op.variadic else node.op.lower(
-            self.s, i, *loads, **node.params
+        value = (
+            node.op.lower(self.s, i, loads, **node.params)
+            if node.op.variadic
+            else node.op.lower(self.s, i, *loads, **node.params)
         )
         return value if isinstance(value, Expr) else self.s.const(value, node.dtype)
 
@@ -124,9 +126,7 @@ class GroupLowering:
         results = [n for n in full if n not in self.group.local]
         if results:
             inner, inner_vars = self._inner(shape, axes, index)
-            fills = [
-                Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results
-            ]
+            fills = [Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results]
             stages += [*self.s.pending, Fill(inner_vars, tuple(fills))]
         body = Body(vars_, tuple(stages), tuple(stores))
         every: tuple[Stmt, ...] = (*stores, *body.reduces)
@@ -305,4 +305,3 @@ def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int
     if offset.op != "const":
         raise CompileError(f"strided view of {node} has a variable offset {offset}")
     return base, int(offset.attr), strides
-

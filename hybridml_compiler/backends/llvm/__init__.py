@@ -1,1 +1,1 @@
-"""Loop nest -> LLVM IR. `scalars.py` emits instructions, `kernel.py` loops, `gemm.py` matrix products, `step.py` the entry."""
+"""Loop nest -> LLVM IR: `scalars.py` instructions, `kernel.py` loops, `gemm.py` products, `step.py` the entry."""

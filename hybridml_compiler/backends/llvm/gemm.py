@@ -1,6 +1,6 @@
 """A matrix product as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` around the process's BLAS.
 
-One product is split into slabs of rows (or columns) that BLAS computes on one thread each; a batch is split by matrices.
+One product is split into slabs of rows (or columns) that BLAS computes on one thread each, a batch into matrices.
 """
 
 from __future__ import annotations

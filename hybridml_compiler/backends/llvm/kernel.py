@@ -25,6 +25,8 @@ from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, I64, I64])
 _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
+CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
+
 
 @dataclass
 class Scope:
@@ -153,7 +155,13 @@ class KernelEmitter:
         return Lanes(Literal(kind, f"<{items}>"), dtype, self.width)
 
     def loop(
-        self, var: Expr, lo: Any, hi: Any, step: int, carried: Sequence[Lanes], body: Callable[[list[Lanes]], list[Lanes]]
+        self,
+        var: Expr,
+        lo: Any,
+        hi: Any,
+        step: int,
+        carried: Sequence[Lanes],
+        body: CarriedBody,
     ) -> list[Lanes]:
         """for (var = lo; var < hi; var += step) carried = body(carried), with the carried values in registers."""
         self.scopes[-1].block = self.b.block  # the enclosing scope stays open for hoisted code
@@ -198,7 +206,9 @@ class KernelEmitter:
             self.results[stmt.result] = self._lane_reduce(stmt)
         else:
             width = self.width if self.vector is not None and self.vector in stmt.result.depends else 1
-            start = Lanes(constant(identity(stmt.op, stmt.value.dtype), stmt.value.dtype, width), stmt.value.dtype, width)
+            start = Lanes(
+                constant(identity(stmt.op, stmt.value.dtype), stmt.value.dtype, width), stmt.value.dtype, width
+            )
 
             def accumulate(carried: list[Lanes]) -> list[Lanes]:
                 return [self.combine(stmt.op, carried[0], self.value(stmt.value))]
@@ -206,7 +216,7 @@ class KernelEmitter:
             self.results[stmt.result] = self.nest(stmt.vars, [start], accumulate)[0]
         self.level[stmt.result] = len(self.scopes) - 1
 
-    def nest(self, vars_: Sequence[Expr], carried: list[Lanes], body: Callable[[list[Lanes]], list[Lanes]]) -> list[Lanes]:
+    def nest(self, vars_: Sequence[Expr], carried: list[Lanes], body: CarriedBody) -> list[Lanes]:
         """Serial loops over all of `vars_`, outer to inner, carrying values through."""
         if not vars_:
             return body(carried)

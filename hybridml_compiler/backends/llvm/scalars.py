@@ -1,7 +1,7 @@
 """LaneBuilder: the scalar instruction set emitted as LLVM IR, for one value or for a vector of lanes.
 
-It is a `Builder` of `loops/scalar.py`, so the transcendental polynomials emit themselves through it. No fast-math flag is
-ever set: that is what makes compiled results bit-equal to the NumPy builder's.
+It is a `Builder` of `loops/scalar.py`, so the transcendental polynomials emit themselves through it. No fast-math flag
+is ever set: that is what makes compiled results bit-equal to the NumPy builder's.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class LaneBuilder:
         return Lanes(value, dtype, x.lanes)
 
     def _float_to_int(self, x: Lanes, dtype: np.dtype) -> Any:
-        """Through a signed integer of at least 32 bits, as the CPU converts: negative numbers wrap into unsigned types."""
+        """Through a signed integer of at least 32 bits, as the CPU does: negative numbers wrap into unsigned types."""
         if dtype is dtypes.uint64:
             return self.b.fptoui(x.value, register_type(dtype, x.lanes))
         wide = dtypes.int64 if dtype.itemsize == 8 or dtype is dtypes.uint32 else dtypes.int32

@@ -1,7 +1,7 @@
 """The one native entry of a compiled graph: `i64 step(ptr table)` launches every kernel in order.
 
-`table` holds data pointers: inputs, outputs, arena. Constants are external symbols. The result is 0, or 1 + the number of
-the launch whose index check failed; nothing after that launch has run, so no state has been overwritten.
+`table` holds data pointers: inputs, outputs, arena. Constants are external symbols. The result is 0, or 1 + the number
+of the launch whose index check failed; nothing after that launch has run, so no state has been overwritten.
 """
 
 from __future__ import annotations
@@ -145,5 +145,3 @@ def _extern(module: ir.Module, needs: set[str], name: str, result: Any, argument
 
 def _i64(value: int) -> Any:
     return constant(value, dtypes.int64)
-
-

@@ -1,0 +1,94 @@
+"""LLVM modules of a plan: one for every distinct kernel, and the step. Each has a source and can be emitted.
+
+The source is the text of what is to be compiled (a kernel of the loop dialect, a product, the launches of a step)
+together with a fingerprint of the code that emits it. Object code is cached under the source, so that a kernel that has
+been compiled before, in this process or another, is not even emitted: its text takes 0.7 ms, its LLVM IR 4 ms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache as once
+from pathlib import Path
+
+from llvmlite import ir
+
+from ...loops.text import print_kernel
+from ...schedule.contract import Product
+from ...schedule.plan import Copy, Launch, Plan
+from .gemm import emit_product
+from .kernel import emit_kernel
+from .step import STEP, emit_step, range_of, runs_parallel
+
+# Whatever decides what is emitted for a source, relative to the package.
+_EMITTERS = ("backends/llvm/*.py", "loops/transcendental*.py", "loops/notation.py", "loops/payne_hanek.py",
+             "loops/float_format.py", "loops/scalar.py", "schedule/cost.py")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Module:
+    symbol: str
+    source: str
+    emit: Callable[[], str]  # its LLVM IR
+
+
+def modules_of(plan: Plan) -> list[Module]:
+    """Distinct kernels in order of first use, then the step that launches them."""
+    found: dict[str, Module] = {}
+    symbols: list[str | None] = []
+    for launch in plan.launches:
+        module = _kernel_module(launch)
+        symbols.append(module.symbol if module else None)
+        if module:
+            found.setdefault(module.symbol, module)
+    lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
+    header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs"
+    return [*found.values(), Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols))]
+
+
+def _kernel_module(launch: Launch) -> Module | None:
+    work = launch.work
+    if isinstance(work, Copy):
+        return None
+    # The cost decides about threads in the step; kernels that differ in it alone are one.
+    source = _source(repr(work) if isinstance(work, Product) else print_kernel(replace(work, cost=0.0)))
+    symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
+
+    def emit() -> str:
+        module = ir.Module(symbol)
+        if isinstance(work, Product):
+            emit_product(module, symbol, work)
+        else:
+            emit_kernel(module, symbol, work)
+        return str(module)
+
+    return Module(symbol, source, emit)
+
+
+def _launch_source(launch: Launch, symbol: str | None) -> str:
+    work = launch.work
+    how = f"copy {work.nbytes}" if isinstance(work, Copy) else f"{symbol} {range_of(launch)} {runs_parallel(launch)}"
+    return f"{how} {launch.checked} {launch.operands}"
+
+
+def _step_text(plan: Plan, symbols: list[str | None]) -> str:
+    module = ir.Module(STEP)
+    emit_step(module, plan, symbols)
+    return str(module)
+
+
+def _source(text: str) -> str:
+    return f"; emitted by {_fingerprint()}\n{text}"
+
+
+@once
+def _fingerprint() -> str:
+    """Of the emitting code: an edit of it must not find objects that its former self compiled."""
+    root = Path(__file__).parent.parent.parent
+    digest = hashlib.sha256()
+    for pattern in _EMITTERS:
+        for path in sorted(root.glob(pattern)):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
