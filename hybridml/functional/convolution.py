@@ -47,16 +47,11 @@ def conv2d(
     view = _windows("conv2d", x, size, steps, dilations)  # (n, c, h', w', kh, kw)
     height, width = view.shape[2:4]
     area = per_group * size[0] * size[1]
-    if groups == 1:
-        columns = hm.permute_dims(view, (0, 2, 3, 1, 4, 5)).reshape((batch * height * width, area))
-        product = hm.matmul(columns, weight.reshape((out, area)).mT)
-        result = hm.permute_dims(product.reshape((batch, height, width, out)), (0, 3, 1, 2))
-    else:
-        split = view.reshape((batch, groups, per_group, height, width, *size))
-        columns = hm.permute_dims(split, (1, 0, 3, 4, 2, 5, 6)).reshape((groups, batch * height * width, area))
-        product = hm.matmul(columns, weight.reshape((groups, out // groups, area)).mT)
-        stacked = product.reshape((groups, batch, height, width, out // groups))
-        result = hm.permute_dims(stacked, (1, 0, 4, 2, 3)).reshape((batch, out, height, width))
+    # Pixels are the last axis of columns, product and result: every copy is contiguous, and the result is NCHW already.
+    split = view.reshape((batch, groups, per_group, height, width, *size))
+    columns = hm.permute_dims(split, (0, 1, 2, 5, 6, 3, 4)).reshape((batch, groups, area, height * width))
+    product = hm.matmul(weight.reshape((groups, out // groups, area)), columns)
+    result = product.reshape((batch, out, height, width))
     if bias is not None:
         result = result + bias.reshape((out, 1, 1))
     return result[0] if single else result

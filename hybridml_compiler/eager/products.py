@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Multiply-adds below which BLAS does not use threads and the detour would only cost (64^3).
-_SMALL = 1 << 18
+from ..schedule import cost
+
 _ROWS, _COLUMNS, _BATCH = 0, 1, 2
-_FIELDS = ("a", "b", "c", "m", "n", "k", "lda", "ldb", "ta", "tb", "a_step", "b_step", "mode")
-_GRANULE = 16  # rows or columns: whole register tiles
+_FIELDS = ("a", "b", "c", "m", "n", "k", "lda", "ldb", "ta", "tb", "a_step", "b_step", "slab", "mode")
 
 
 class _Layout(NamedTuple):
@@ -41,7 +40,7 @@ def _matmul(x: np.ndarray, y: np.ndarray) -> Any:
     if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:  # a batch times one matrix is one product
         return _matmul(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
     m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
-    if x.size * n < _SMALL or y.shape[-2] != k or x.shape[:-2] != y.shape[:-2]:
+    if x.size * n <= cost.WHOLE_PRODUCT or y.shape[-2] != k or x.shape[:-2] != y.shape[:-2]:
         return np.matmul(x, y)
     left, right = _layout(x), _layout(y)
     run = _kernel(x.dtype.char)
@@ -50,12 +49,11 @@ def _matmul(x: np.ndarray, y: np.ndarray) -> Any:
     out = np.empty((*x.shape[:-2], m, n), x.dtype)
     count = math.prod(x.shape[:-2])
     mode = _BATCH if count > 1 else _ROWS if m >= n else _COLUMNS
-    total = count if mode == _BATCH else max(m, n)
     fields = (
         x.ctypes.data, y.ctypes.data, out.ctypes.data, m, n, k, left.leading, right.leading,
-        left.transposed, right.transposed, left.step, right.step, mode,
+        left.transposed, right.transposed, left.step, right.step,
     )  # fmt: skip
-    run(fields, total, 1 if mode == _BATCH else _GRANULE)
+    run(fields, mode, count if mode == _BATCH else max(m, n))
     return out
 
 
@@ -76,10 +74,11 @@ def _layout(x: np.ndarray) -> _Layout | None:
 
 @once
 def _kernel(dtype: str) -> Any:
-    """run(fields, total, granule), or None where there is no compiler or no BLAS."""
+    """run(fields, mode, extent), or None where there is no compiler or no BLAS."""
     try:
         from llvmlite import ir
 
+        from ..backends.llvm.gemm import slab
         from ..runtime import blas, jit, threads
     except ImportError:
         return None
@@ -94,11 +93,12 @@ def _kernel(dtype: str) -> Any:
     hold, release = (ctypes.CFUNCTYPE(None)(holds[name]) for name in ("hml_blas_hold", "hml_blas_release"))
     table = ctypes.c_int64 * len(_FIELDS)
 
-    def run(fields: tuple[int, ...], total: int, granule: int, keep: Any = library) -> None:
-        argument = table(*fields)
+    def run(fields: tuple[int, ...], mode: int, extent: int, keep: Any = library) -> None:
+        part = 1 if mode == _BATCH else slab(extent)
+        argument = table(*fields, part, mode)
         hold()
         try:
-            threads.run(address, ctypes.addressof(argument), total, granule)
+            threads.run(address, ctypes.addressof(argument), -(-extent // part), 1)
         finally:
             release()
 
@@ -106,7 +106,7 @@ def _kernel(dtype: str) -> Any:
 
 
 def _emit(module: Any, dtype: np.dtype) -> None:
-    """`void product(ptr fields, i64 lo, i64 hi)`: rows, columns or matrices lo..hi of the product."""
+    """`void product(ptr fields, i64 lo, i64 hi)`: slabs of rows or columns, or matrices, lo..hi of the product."""
     from llvmlite import ir
 
     from .. import dtypes
@@ -142,21 +142,29 @@ def _emit(module: Any, dtype: np.dtype) -> None:
              pointers[2], v["n"]],
         )  # fmt: skip
 
-    zero, one, count = number(0), number(1), b.sub(hi, lo)
+    zero, one = number(0), number(1)
     row = b.select(b.icmp_signed("!=", v["ta"], zero), one, v["lda"])
     column = b.select(b.icmp_signed("!=", v["tb"], zero), v["ldb"], one)
-    with b.if_then(b.icmp_signed("==", v["mode"], number(_ROWS))):
-        call(b.mul(lo, row), zero, b.mul(lo, v["n"]), count, v["n"])
-        b.ret_void()
-    with b.if_then(b.icmp_signed("==", v["mode"], number(_COLUMNS))):
-        call(zero, b.mul(lo, column), lo, v["m"], count)
-        b.ret_void()
-    head, done, entry = b.append_basic_block("matrix"), b.append_basic_block("done"), b.block
+    rows, columns = (b.icmp_signed("==", v["mode"], number(mode)) for mode in (_ROWS, _COLUMNS))
+    extent = b.select(rows, v["m"], v["n"])
+    head, done, entry = b.append_basic_block("part"), b.append_basic_block("done"), b.block
     b.branch(head)
     b.position_at_end(head)
     t = b.phi(I64)
-    size = b.mul(v["m"], v["n"])
-    call(b.mul(t, v["a_step"]), b.mul(t, v["b_step"]), b.mul(t, size), v["m"], v["n"])
+    start = b.mul(t, v["slab"])
+    left = b.sub(extent, start)
+    count = b.select(b.icmp_signed("<", left, v["slab"]), left, v["slab"])
+
+    def by_mode(of_rows: Any, of_columns: Any, of_batch: Any) -> Any:
+        return b.select(rows, of_rows, b.select(columns, of_columns, of_batch))
+
+    call(
+        by_mode(b.mul(start, row), zero, b.mul(t, v["a_step"])),
+        by_mode(zero, b.mul(start, column), b.mul(t, v["b_step"])),
+        by_mode(b.mul(start, v["n"]), start, b.mul(t, b.mul(v["m"], v["n"]))),
+        by_mode(count, v["m"], v["m"]),
+        by_mode(v["n"], count, v["n"]),
+    )
     following = b.add(t, one)
     t.add_incoming(lo, entry)
     t.add_incoming(following, b.block)

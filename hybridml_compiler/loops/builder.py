@@ -271,6 +271,42 @@ class LoopBuilder:
             self._masks.pop()
         return self.select(cond, value, default)
 
+    def bounded(self, value: Scalar, size: int) -> Expr:
+        """The value, which the caller knows to lie in [0, size) wherever it is used: under the mask that says so.
+
+        Divisions that undo a reshape then simplify. The promise is for the simplifier alone: `without_bounds` takes it
+        out again once the index is built.
+        """
+        expr = self._index(value)
+        if size < 1 or (expr.low is not None and expr.high is not None and expr.low >= 0 and expr.high < size):
+            return expr
+        return self._intern(("bounded", size, id(expr)), "bounded", (expr,), size, dtypes.int64, 0, size - 1)
+
+    def without_bounds(self, expr: Expr, memo: dict[Expr, Expr]) -> Expr:
+        """The expression without its `bounded` promises, otherwise as it is."""
+        stack = [expr]
+        while stack:
+            part = stack[-1]
+            waiting = [a for a in part.args if a not in memo]
+            if part not in memo and waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            if part not in memo:
+                memo[part] = self._unbounded(part, [memo[a] for a in part.args])
+        return memo[expr]
+
+    def _unbounded(self, part: Expr, args: list[Expr]) -> Expr:
+        if part.op == "bounded":
+            return args[0]
+        if tuple(args) == part.args:
+            return part
+        if part.op == "load":
+            return self.load_of(part.attr, tuple(args))
+        if part.op == "index":
+            return self.index_of(tuple(args), *part.attr)
+        return self.emit(part.op, *args, dtype=part.dtype, attr=part.attr)
+
     @property
     def mask(self) -> Expr | None:
         return self._masks[-1] if self._masks else None

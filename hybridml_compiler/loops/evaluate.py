@@ -71,6 +71,9 @@ class NumpyLowering(NumpyBuilder):
             self._mask = outside
         return np.where(cond, value, default)
 
+    def bounded(self, value: Array, size: int) -> Array:
+        return value
+
     def index(self, value: Array, extent: int, what: str = "index") -> Array:
         wide = value.astype(int64)
         found = np.where(wide < 0, wide + extent, wide)

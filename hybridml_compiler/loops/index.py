@@ -82,7 +82,9 @@ def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, int] | None = Non
     memo = {} if memo is None else memo
     if expr not in memo:
         parts = [affine_coefficient(a, var, memo) for a in expr.args]
-        if expr.op == "mul":
+        if expr.op == "bounded":
+            memo[expr] = parts[0]
+        elif expr.op == "mul":
             memo[expr] = parts[0] * int(expr.args[1].attr)
         else:
             memo[expr] = parts[0] + parts[1] if expr.op == "add" else parts[0] - parts[1]

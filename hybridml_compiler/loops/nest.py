@@ -41,7 +41,7 @@ class Body:
 
 def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes: int) -> Kernel:
     """The kernel that runs `body` over its output space; `lanes` is the vector width in elements."""
-    merged = merge_loops(s, body)
+    merged = merge_loops(s, without_bounds(s, body))
     inner_vector, merged = choose_lanes(merged)
     stmts: tuple[Stmt, ...] = (*map(_stage, merged.stages), *merged.stores)
     for depth, var in enumerate(reversed(merged.vars)):
@@ -58,6 +58,22 @@ def _stage(stage: Reduce | Fill) -> Stmt:
     for depth, var in enumerate(reversed(stage.vars)):
         stmts = (For(var, stmts, vector=depth == 0 and extent(var) >= _MIN_VECTOR),)
     return stmts[0]
+
+
+def without_bounds(s: LoopBuilder, body: Body) -> Body:
+    """The body once its indices are built: what they were promised has done its work."""
+    memo: dict[Expr, Expr] = {}
+    stages = [
+        Fill(stage.vars, tuple(plain_store(s, store, memo) for store in stage.stores))
+        if isinstance(stage, Fill)
+        else replace(stage, value=s.without_bounds(stage.value, memo))
+        for stage in body.stages
+    ]
+    return Body(body.vars, tuple(stages), tuple(plain_store(s, store, memo) for store in body.stores))
+
+
+def plain_store(s: LoopBuilder, store: Store, memo: dict[Expr, Expr]) -> Store:
+    return Store(store.buffer, s.without_bounds(store.index, memo), s.without_bounds(store.value, memo))
 
 
 # ---- merging

@@ -345,7 +345,7 @@ def _pad_lower(s: Any, i: Index, x: Load, widths: Sequence[tuple[int, int]], val
             inside.append(s.ge(k, before))
         if after:
             inside.append(s.lt(k, before + n))
-        source.append(s.sub(k, before) if before else k)
+        source.append(s.bounded(s.sub(k, before) if before else k, n))
     condition = all_of(s, inside)
     return x(i) if condition is None else s.masked(condition, lambda: x(tuple(source)), s.const(value, x.dtype))
 

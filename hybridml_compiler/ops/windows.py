@@ -148,20 +148,32 @@ def _fold_lower(s: Any, i: Index, x: Load, shape: Shape, stride: Shape, dilation
     n = len(shape)
     lead = len(x.shape) - 2 * n
     counts, sizes = x.shape[lead : lead + n], x.shape[lead + n :]
+    # Windows that do not overlap along an axis have one candidate there: no sum, as in the gradient of most pooling.
+    summed = [k for k in range(n) if stride[k] < sizes[k] or dilation[k] > 1]
 
-    def body(k: Index) -> Scalar:
-        inside, source = [], []
-        for h, kk, count, step, d in zip(i[lead:], k, counts, stride, dilation, strict=True):
-            offset = s.sub(h, s.mul(kk, d))
-            inside.append(s.ge(offset, 0))
-            if step > 1:
-                inside.append(s.eq(s.mod(offset, step), 0))
-                offset = s.floordiv(offset, step)
-            inside.append(s.lt(offset, count))
-            source.append(offset)
-        return s.masked(all_of(s, inside), lambda: x((*i[:lead], *source, *k)), s.const(0, x.dtype))
+    def along(h: Scalar, k: int, part: Scalar | None) -> tuple[list[Scalar], Scalar, Scalar]:
+        """(conditions, window, position in it) of position h; `part` counts the positions of a summed axis."""
+        count, step = counts[k], stride[k]
+        if part is None:
+            window, part = s.floordiv(h, step), s.mod(h, step)
+            inside = [s.lt(part, sizes[k]), s.lt(window, count)]
+            return inside, s.bounded(window, count), s.bounded(part, sizes[k])
+        offset = s.sub(h, s.mul(part, dilation[k]))
+        inside = [s.ge(offset, 0)]
+        if step > 1:
+            inside.append(s.eq(s.mod(offset, step), 0))
+            offset = s.floordiv(offset, step)
+        inside.append(s.lt(offset, count))
+        return inside, s.bounded(offset, count), part
 
-    return s.reduce("add", sizes, body)
+    def body(r: Index) -> Scalar:
+        parts = dict(zip(summed, r, strict=True))
+        found = [along(h, k, parts.get(k)) for k, h in enumerate(i[lead:])]
+        inside = [c for conditions, _, _ in found for c in conditions]
+        source = (*i[:lead], *(w for _, w, _ in found), *(p for _, _, p in found))
+        return s.masked(all_of(s, inside), lambda: x(source), s.const(0, x.dtype))
+
+    return s.reduce("add", [sizes[k] for k in summed], body) if summed else body(())
 
 
 fold_windows: Op = Op(

@@ -97,9 +97,14 @@ def _default_count() -> int:
     if not pool_ir.PARALLEL:
         return 1
     asked = config.read().num_threads
-    if asked is not None:
-        return asked
-    return max(1, min(len(os.sched_getaffinity(0)), _quota(), MAX_THREADS))
+    return cores() if asked is None else asked
+
+
+@once
+def cores() -> int:
+    """CPUs that the process may use, whatever number of threads it was asked to use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(allowed, _quota(), MAX_THREADS))
 
 
 def _quota() -> int:

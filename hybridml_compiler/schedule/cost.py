@@ -40,6 +40,8 @@ SMALL_SPACE = 1 << 14
 SCRATCH_BYTES = 1 << 14
 # One multiply-add of a float32 matrix product on one core: 100-140 GF/s.
 FLOP_NS = 0.01
+# Multiply-adds of a product up to which BLAS uses one thread of its own accord (64^3); larger ones are cut into slabs.
+WHOLE_PRODUCT = 1 << 18
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.

@@ -15,7 +15,7 @@ from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
 from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions
-from ..loops.nest import Body, Fill, build_kernel
+from ..loops.nest import Body, Fill, build_kernel, plain_store
 from . import cost
 from .group import Group, form_of, reduced_axes
 
@@ -172,7 +172,7 @@ class GroupLowering:
         assert node.op is not None
         index, vars_ = self.loop_vars(node.shape)
         axis = node.params["axis"]
-        value = self.compute(node, index)
+        value = self.s.without_bounds(self.compute(node, index), {})
         out = self.buffer(node, "out")
         flat = self.flat(index, node.shape)
         if node.shape[axis] == 1:
@@ -189,10 +189,10 @@ class GroupLowering:
         """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
         (node,) = self.group.roots
         assert node.op is not None
+        base, _, updates = node.inputs
         index, vars_ = self.loop_vars(node.shape)
         out = self.buffer(node, "out")
-        copy = _serial(Store(out, self.flat(index, node.shape), self.at(node.inputs[0], index)), vars_)
-        updates = node.inputs[2]
+        copy = _serial(plain_store(self.s, Store(out, self.flat(index, node.shape), self.at(base, index)), {}), vars_)
         if updates.aval.size == 0:
             return [self._finish(copy)]
         at, update_vars = self.loop_vars(updates.shape)
@@ -206,7 +206,7 @@ class GroupLowering:
         # Axes that the loaded indices do not depend on run outermost: threads may share them without a conflict.
         free = [v for v in update_vars if not _moves_data(position, v)]
         bound = [v for v in update_vars if v not in free]
-        apply = _serial(Store(out, position, combined), (*free, *bound), parallel=bool(free))
+        apply = _serial(plain_store(self.s, Store(out, position, combined), {}), (*free, *bound), parallel=bool(free))
         first = self._finish(copy)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
         return [first, self._finish(apply)]

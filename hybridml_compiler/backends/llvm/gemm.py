@@ -1,6 +1,8 @@
 """A matrix product as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` around the process's BLAS.
 
-One product is split into slabs of rows (or columns) that BLAS computes on one thread each, a batch into matrices.
+One product is split into slabs of rows (or columns) that BLAS computes on one thread each, a batch into matrices. Slabs
+follow from the shape and the machine, never from the number of threads: BLAS adds up in an order that depends on the
+number of rows, so one product in other slabs would have other bits (in every fifth shape tried).
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from typing import Any
 from llvmlite import ir
 
 from ... import dtypes
+from ...runtime.threads import cores
+from ...schedule import cost
 from ...schedule.contract import Matrix, Product
 from .kernel import KERNEL_TYPE
 from .types import I32, I64, PTR, VOID, constant, register_type
@@ -18,11 +22,20 @@ _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS kernel
 
 
-def slabs(product: Product) -> tuple[int, int]:
-    """(extent of the parallel range, granule): matrices of a batch, else rows or columns, whichever are more."""
+def slab(extent: int) -> int:
+    """Rows or columns in one slab: one for each core, of whole register tiles."""
+    share = -(-extent // cores())
+    return -(-share // GRANULE) * GRANULE
+
+
+def slabs(product: Product) -> int:
+    """Extent of the parallel range: matrices of a batch, else slabs of rows or columns, whichever are more."""
     if product.matrices > 1:
-        return product.matrices, 1
-    return max(product.m, product.n), GRANULE
+        return product.matrices
+    if product.m * product.n * product.k <= cost.WHOLE_PRODUCT:
+        return 1
+    extent = max(product.m, product.n)
+    return -(-extent // slab(extent))
 
 
 def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
@@ -32,41 +45,42 @@ def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
     table, lo, hi = function.args
     pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
     gemm = _declaration(module, product)
-    if product.matrices > 1:
-        _batched(b, function, product, pointers, gemm, lo, hi)
-    else:
-        count = b.sub(hi, lo)
-        a_at, b_at, c_at = _i64(product.a.offset), _i64(product.b.offset), _i64(0)
-        if product.m >= product.n:
-            m, n = count, _i64(product.n)
-            a_at = b.add(a_at, b.mul(lo, _i64(product.a.row)))
-            c_at = b.mul(lo, _i64(product.n))
-        else:
-            m, n = _i64(product.m), count
-            b_at = b.add(b_at, b.mul(lo, _i64(product.b.column)))
-            c_at = lo
-        _call(b, gemm, product, pointers, (a_at, b_at, c_at), m, n)
+    head, body, done = (function.append_basic_block(n) for n in ("slabs", "product", "done"))
+    entry = b.block
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64, name="s")
+    index.add_incoming(lo, entry)
+    b.cbranch(b.icmp_signed("<", index, hi), body, done)
+    b.position_at_end(body)
+    offsets, m, n = (_matrix_of_batch if product.matrices > 1 else _slab)(b, product, index)
+    _call(b, gemm, product, pointers, offsets, m, n)
+    index.add_incoming(b.add(index, _i64(1)), b.block)
+    b.branch(head)
+    b.position_at_end(done)
     b.ret_void()
     return function
 
 
-def _batched(
-    b: ir.IRBuilder, function: ir.Function, product: Product, pointers: list[Any], gemm: Any, lo: Any, hi: Any
-) -> None:
-    head, body, done = (function.append_basic_block(n) for n in ("batch", "product", "done"))
-    entry = b.block
-    b.branch(head)
-    b.position_at_end(head)
-    index = b.phi(I64, name="b")
-    index.add_incoming(lo, entry)
-    b.cbranch(b.icmp_signed("<", index, hi), body, done)
-    b.position_at_end(body)
+Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
+
+
+def _matrix_of_batch(b: ir.IRBuilder, product: Product, index: Any) -> Part:
     a_at, b_at = _batch_offset(b, product.a, product.batch, index), _batch_offset(b, product.b, product.batch, index)
-    c_at = b.mul(index, _i64(product.m * product.n))
-    _call(b, gemm, product, pointers, (a_at, b_at, c_at), _i64(product.m), _i64(product.n))
-    index.add_incoming(b.add(index, _i64(1)), b.block)
-    b.branch(head)
-    b.position_at_end(done)
+    return (a_at, b_at, b.mul(index, _i64(product.m * product.n))), _i64(product.m), _i64(product.n)
+
+
+def _slab(b: ir.IRBuilder, product: Product, index: Any) -> Part:
+    a_at, b_at, m, n = _i64(product.a.offset), _i64(product.b.offset), _i64(product.m), _i64(product.n)
+    if slabs(product) == 1:
+        return (a_at, b_at, _i64(0)), m, n
+    extent = max(product.m, product.n)
+    start = b.mul(index, _i64(slab(extent)))
+    left = b.sub(_i64(extent), start)
+    count = b.select(b.icmp_signed("<", left, _i64(slab(extent))), left, _i64(slab(extent)))
+    if product.m >= product.n:
+        return (b.add(a_at, b.mul(start, _i64(product.a.row))), b_at, b.mul(start, n)), count, n
+    return (a_at, b.add(b_at, b.mul(start, _i64(product.b.column))), start), m, count
 
 
 def _batch_offset(b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any) -> Any:

@@ -16,15 +16,15 @@ from pathlib import Path
 from llvmlite import ir
 
 from ...loops.text import print_kernel
+from ...runtime.threads import cores
 from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Plan
-from .gemm import emit_product
+from .gemm import emit_product, slabs
 from .kernel import emit_kernel
 from .step import STEP, emit_step, range_of, runs_parallel
 
 # Whatever decides what is emitted for a source, relative to the package.
-_EMITTERS = ("backends/llvm/*.py", "loops/transcendental*.py", "loops/notation.py", "loops/payne_hanek.py",
-             "loops/float_format.py", "loops/scalar.py", "schedule/cost.py")  # fmt: skip
+_EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/cost.py", "schedule/contract.py", "dtypes.py")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ def _kernel_module(launch: Launch) -> Module | None:
     if isinstance(work, Copy):
         return None
     # The cost decides about threads in the step; kernels that differ in it alone are one.
-    source = _source(repr(work) if isinstance(work, Product) else print_kernel(replace(work, cost=0.0)))
+    if isinstance(work, Product):
+        source = _source(f"{work!r} in {slabs(work)} slabs for {cores()} cores")
+    else:
+        source = _source(print_kernel(replace(work, cost=0.0)))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:

@@ -25,7 +25,7 @@ STEP = "step"
 def range_of(launch: Launch) -> tuple[int, int]:
     """(iterations, granule) of the loop that threads may share."""
     if isinstance(launch.work, Product):
-        return slabs(launch.work)
+        return slabs(launch.work), 1
     assert not isinstance(launch.work, Copy)
     return launch.work.total, launch.work.granule
 
