@@ -30,6 +30,14 @@ def _tracked(leaf: Any) -> Any:
     return t.detach().requires_grad_()
 
 
+def _check_function(name: str, fn: Any) -> None:
+    if not callable(fn):
+        raise ArgumentError(
+            f"{name}: takes a function and gives a function, got {type(fn).__name__}; the gradient of a tensor that is "
+            "already computed is y.backward(), or hm.autograd.grad(y, x)"
+        )
+
+
 def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """`value_and_grad(fn)(*args)` is `(fn(*args), gradient)`.
 
@@ -42,6 +50,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
     >>> value.item(), g.tolist()
     (5.0, [2.0, 4.0])
     """
+    _check_function("grad", fn)
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(fn)

@@ -265,6 +265,8 @@ def test_transforms() -> None:
     with pytest.raises(hm.DTypeError, match="only float tensors"):
         hm.grad(f)(hm.tensor([1]))
     assert hm.grad(lambda t: hm.tensor(1.0))(x).tolist() == [0, 0]
+    with pytest.raises(hm.ArgumentError, match="takes a function and gives a function, got Tensor"):
+        hm.grad(c * 2, c)
 
 
 class Cube(hm.autograd.Function):
