@@ -6,7 +6,8 @@ Arguments that stand behind the deprecated `size_average` and `reduce` in PyTorc
 from __future__ import annotations
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..tensor import Tensor
 from .activations import log_softmax
@@ -57,10 +58,12 @@ def nll_loss(
     """
     axis = _class_axis("nll_loss", input)
     expected = input.shape[:axis] + input.shape[axis + 1 :]
-    if target.shape != expected or not hm.isdtype(target.dtype, "integral"):
+    if not hm.isdtype(target.dtype, "integral"):
+        got = Aval(target.shape, target.dtype)
+        raise DTypeError(f"nll_loss: class indices must be integers, got {got}; cast them with .astype(hm.int64)")
+    if target.shape != expected:
         raise ShapeError(
-            f"nll_loss: target must be integer class indices of shape {expected} for input {input.shape}, "
-            f"got {target.dtype} of shape {target.shape}"
+            f"nll_loss: target must be class indices of shape {expected} for input {input.shape}, got {target.shape}"
         )
     counts = hm.not_equal(target, ignore_index)
     index = hm.where(counts, target, 0)

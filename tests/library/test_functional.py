@@ -139,6 +139,7 @@ def test_one_hot() -> None:
         (lambda: F.batch_norm(hm.ones((1, 3)), None, None, training=True), ValueError, "more than one value"),
         (lambda: F.cross_entropy(hm.ones((2, 3)), hm.asarray([0, 1, 2])), ValueError, "class indices of shape (2,)"),
         (lambda: F.cross_entropy(hm.ones((2, 3)), hm.asarray([0, 3])), IndexError, "out of range"),
+        (lambda: F.cross_entropy(hm.ones((2, 3)), hm.ones((2,))), TypeError, "must be integers, got f32[2]"),
         (lambda: F.mse_loss(hm.ones((2,)), hm.ones((2, 1))), ValueError, "must have one shape"),
         (lambda: F.mse_loss(hm.ones((2,)), hm.ones((2,)), reduction="avg"), ValueError, "'mean', 'sum' or 'none'"),
         (lambda: F.embedding(hm.asarray([5]), hm.ones((3, 2))), IndexError, "out of range"),
