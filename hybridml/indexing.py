@@ -83,9 +83,13 @@ def plan(key: Any, aval: Aval) -> Plan:
             ranges.append(range(size))
             shape.append(size)
         else:
-            what = "two index arrays" if index is not None and isinstance(k, Tensor | _ndarray | list) else repr(k)
+            if index is not None and isinstance(k, Tensor | _ndarray | list):
+                raise ArgumentError(
+                    f"index: two index arrays cannot index {aval}; pick an element of each row with "
+                    "hm.take_along_axis, or index x.reshape(-1) with one array of positions"
+                )
             raise ArgumentError(
-                f"index: {what} cannot index {aval}; use integers, slices, None, ... and one integer array"
+                f"index: {k!r} cannot index {aval}; use integers, slices, None, ... and one integer array"
             )
     return Plan(
         tuple(r.start for r in ranges), tuple(r.stop for r in ranges), tuple(r.step for r in ranges),

@@ -28,6 +28,11 @@ from ..tensor import Tensor, leaked
 
 _ndarray = np.ndarray
 
+# What to write instead of asking for a value, by what asks.
+_NUMBERS = "use tensor operations instead of Python numbers"
+_ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
+_READ_LATER = "return the tensor and read it after the call"
+
 
 class Traced(Tensor):
     """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is
@@ -194,9 +199,8 @@ class Tracer:
         known = self._known(node)
         if known is None:
             raise TraceError(
-                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; use hm.where "
-                "instead of `if`, tensor operations instead of Python numbers, or do this step outside of the traced "
-                "function"
+                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; "
+                f"{_ADVICE.get(what, _READ_LATER)}, or do this step outside of the traced function"
             )
         for n in known:
             index, value = self.floats[n]

@@ -80,6 +80,7 @@ def test_setitem_broadcasts_and_checks() -> None:
         (True, hm.ArgumentError, "Python bool is not an index"),
         (hm.ones((2,)), hm.ArgumentError, "must hold integers"),
         ([5], hm.OutOfBoundsError, "out of range"),
+        (([0], [0]), hm.ArgumentError, "two index arrays.*take_along_axis"),
     ],
 )
 def test_index_errors(key: object, error: type[Exception], match: str) -> None:

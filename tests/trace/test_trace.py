@@ -178,14 +178,18 @@ def test_methods_and_modules(trace: Any) -> None:
 
 def test_data_dependent_python_is_an_error_with_advice() -> None:
     x = hm.asarray(X)
-    for program, what in [
-        (lambda t: t if t.sum() > 0 else -t, "bool"), (lambda t: t * int(t.sum()), "int"),
-        (lambda t: t.numpy(), "numpy"), (lambda t: t[t > 0], "mask"), (lambda t: t.sum().item(), "item"),
-        (lambda t: np.median(t), "median"),
-    ]:  # fmt: skip
+    for program, what, advice in [
+        (lambda t: t if t.sum() > 0 else -t, "bool", "use hm.where"),
+        (lambda t: t * int(t.sum()), "int", "tensor operations instead of Python numbers"),
+        (lambda t: [t for _ in range(t.sum().astype(hm.int64))], "index", "instead of Python numbers"),
+        (lambda t: t.numpy(), "numpy", "return the tensor and read it after the call"),
+        (lambda t: t.sum().item(), "item", "return the tensor and read it after the call"),
+        (lambda t: t[t > 0], "mask", "use hm.where"),
+        (lambda t: np.median(t), "median", "outside of the traced function"),
+    ]:
         with pytest.raises(hm.TraceError, match=what) as found:
             hm.trace(program)(x)
-        assert "test_trace.py" in str(found.value) and ("hm.where" in str(found.value))
+        assert "test_trace.py" in str(found.value) and advice in str(found.value)
     w = hm.tensor([1.0])
     with pytest.raises(hm.TraceError):
         hm.trace(lambda t: t * float(w))(x)
