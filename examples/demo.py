@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print(
                 f"{eager.name}: THE CURVES PART: step {agreement.worst_step} uses {agreement.worst_share:.3g} times "
-                f"the allowed difference (first loss differs by {agreement.first:.1e}, at most {agreement.largest:.1e}"
+                f"the allowed difference (first loss differs by {agreement.first:.1e}, at most {agreement.largest:.1e})"
             )
     print(f"report: {options.output.resolve()}")
     return 0 if all(agreement.within for *_, agreement in pairs) else 1

@@ -40,7 +40,7 @@ pre { background: color-mix(in srgb, var(--soft) 12%, transparent); padding: .8r
 def page(pairs: Sequence[tuple[Run, Run, Agreement]], seconds: float) -> str:
     """The report on (eager, traced, agreement) of each example."""
     good = all(agreement.within for *_, agreement in pairs)
-    verdict = "the loss curves agree within the numerics contract" if good else "THE LOSS CURVES PART"
+    verdict = "The loss curves agree within the numerics contract" if good else "THE LOSS CURVES PART"
     sections = "\n".join(_section(*pair) for pair in pairs)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -113,7 +113,7 @@ def curves(runs: Sequence[Run]) -> str:
         width, dash = ((5, ""), (1.6, ""))[min(k, 1)]
         lines += f'<polyline points="{points}" fill="none" stroke="{COLOURS[run.style]}" stroke-width="{width}"{dash}/>'
     ticks = "".join(_tick(share, f"{share * top:.2f}") for share in (0, 0.25, 0.5, 0.75, 1))
-    return _chart("loss", ticks + lines + _steps(last) + _legend([run.style for run in runs]))
+    return _chart("loss at each step", ticks + lines + _steps(last) + _legend([run.style for run in runs]))
 
 
 def differences(eager: Run, traced: Run) -> str:
@@ -134,7 +134,7 @@ def differences(eager: Run, traced: Run) -> str:
     ticks = "".join(_tick((power - low) / (high - low), f"1e{power:.0f}") for power in range(-9, 1, 3))
     line = f'<polyline points="{limit}" fill="none" stroke="var(--bad)" stroke-dasharray="4 3"/>'
     note = f'<text x="{LEFT + 6}" y="{TOP + 10}">dashed: what is allowed; bottom line: equal bit by bit</text>'
-    return _chart("relative difference of the losses", ticks + line + dots + note + _steps(last))
+    return _chart("relative difference of the losses at each step", ticks + line + dots + note + _steps(last))
 
 
 def bars(runs: Sequence[Run]) -> str:

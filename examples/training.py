@@ -99,7 +99,7 @@ def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, 
 
     run = Run(name, style)
     call = hm.trace(step) if style == "traced" else step
-    with tqdm(total=total, desc=f"{name:<14}{style:<7}", unit="step", file=sys.stderr) as bar:
+    with tqdm(total=total, desc=f"{name:<15}{style:<7}", unit="step", file=sys.stderr) as bar:
         for x, y in batches:
             start = time.perf_counter()
             loss = call(x, y).item()
@@ -112,10 +112,10 @@ def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, 
 
 def print_summary(runs: Iterable[Run]) -> None:
     """One line a run."""
-    print(f"{'example':<14}{'style':<8}{'first loss':>11}{'last loss':>11}{'first s':>9}{'step ms':>9}{'total s':>9}")
+    print(f"{'example':<15}{'style':<8}{'first loss':>11}{'last loss':>11}{'first s':>9}{'step ms':>9}{'total s':>9}")
     for run in runs:
         print(
-            f"{run.name:<14}{run.style:<8}{run.losses[0]:>11.4f}{run.losses[-1]:>11.4f}"
+            f"{run.name:<15}{run.style:<8}{run.losses[0]:>11.4f}{run.losses[-1]:>11.4f}"
             f"{run.first:>9.3f}{1e3 * run.steady:>9.2f}{run.total:>9.2f}"
             + "".join(f"  {key} {value}" for key, value in run.notes.items() if "\n" not in value)
         )
