@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from random_graphs import same_bits
 
 from hybridml_compiler import dtypes, pipeline
+from hybridml_compiler.eager import products
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, apply, constant, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule.contract import Product
 
 
@@ -238,9 +240,28 @@ def test_two_threads_call_one_program() -> None:
     def work() -> None:
         wrong.extend(k for k in range(100) if not np.array_equal(executable(arrays)[0], expected))
 
-    threads = [Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    workers = [Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("shapes", [((333, 300), (300, 33)), ((17, 784), (784, 128)), ((3, 64, 300), (3, 300, 100))])
+def test_products_have_the_same_bits_with_any_number_of_threads(shapes: tuple[tuple[int, ...], ...]) -> None:
+    """And the same bits eagerly. Values whose sums depend on the order."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype("f4") for shape in shapes]
+    nodes = graph_of(arrays)
+    executable = pipeline.compile(Graph(tuple(nodes), (make("matmul", *nodes),)))
+    before = threads.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 3, 5):
+            threads.set_num_threads(count)
+            results += [executable(arrays)[0], products.matmul(*arrays)]
+    finally:
+        threads.set_num_threads(before)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])

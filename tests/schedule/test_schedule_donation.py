@@ -43,6 +43,12 @@ def test_an_update_in_place_needs_no_copy() -> None:
     check(graph("update", [w, g], [w - g * 0.5]), {0: 0}, copies=0)
 
 
+def test_a_product_is_written_over_an_input() -> None:
+    a, b, old = array(4, 6), array(6, 5), array(4, 5)
+    check(graph("product", [a, b, old], [a @ b]), {0: 2}, copies=0)
+    check(graph("accumulated", [a, b, old], [old + a @ b]), {0: 2}, copies=0)
+
+
 def test_other_readers_of_the_old_value_run_first() -> None:
     w, g = array(4, 10), array(4, 10)
     check(graph("norm", [w, g], [w - g * 0.5, w.sum(1)]), {0: 0}, copies=0)
