@@ -274,6 +274,6 @@ def capture(
         warnings.warn(
             f"{name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not repeat "
             "that; keep such values in tensors, or do it outside of the traced function",
-            TraceWarning, stacklevel=4,
+            TraceWarning, stacklevel=5,
         )  # fmt: skip
     return entry

@@ -1,28 +1,44 @@
 """Guards: the Python values a trace has relied on. A call whose guards hold may run the compiled program.
 
-Watched are the globals and closure cells that the function (and the functions it names) reads, the objects among its
-arguments, and what hangs on them: attributes, lists and dicts. Everything comes down to entries of dicts and lists.
-Entries below a `Module` or `Optimizer` are looked at only when `state.epoch` has moved.
+Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
+classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
+An attribute that no reached code names is not watched: a counter beside a traced step may move freely.
+Entries of a `Module` or `Optimizer` are looked at only when `state.epoch` has moved.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import types
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from ..tensor import Tensor
 from . import state
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_OPAQUE = (Tensor, types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_OPAQUE = (Tensor, np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
 _MAX_ENTRIES = 20000
-_MAX_DEPTH = 12
-_MAX_ITEMS = 100  # of a longer list or dict only the length is watched: a check must take microseconds
-_MISSING = object()
+_MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
+_MAX_COMPARED = 10000  # of a still longer one only the length is watched: a check must take microseconds
+_OURS = ("hybridml", "hybridml_compiler")
+# Called by our own code, so no code of the user names them.
+_HOOKS = frozenset(("forward", "backward", "update", "state_names"))
+# Code that says one of these can read an attribute of any name.
+_REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
+# What Module and Optimizer change only by announced assignments.
+_ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
+    ("hybridml.nn.module", "Module"): frozenset(("_kinds", "_hooks")),
+    ("hybridml.optim.optimizer", "Optimizer"): frozenset(("defaults", "param_groups", "state", "_steps")),
+}
 
-Entry = tuple[Any, Any, Any]  # (dict or list or cell, key, value seen)
+Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
+_cell_contents = attrgetter("cell_contents")
 
 
 class Watch:
@@ -33,20 +49,20 @@ class Watch:
         self.quiet: list[Entry] = []  # checked when the epoch has moved
         self._seen: set[int] = set()
         self._keep: list[Any] = []
-        self._managed = _managed_classes()
-        self._follow(fn, set())
-        for obj in objects:
-            self._value(obj, False, 0)
+        self._names = set(_HOOKS)
+        self._spaces: list[tuple[Mapping[str, Any], ...]] = []  # where an attribute is looked up, in this order
+        self._class_vars: dict[type, Mapping[str, Any]] = {}
+        self._done: set[tuple[int, str]] = set()
+        self._pending: list[tuple[Any, bool]] = [(fn, False), *((obj, False) for obj in objects)]
+        self._collect()
         self.epoch = state.epoch.value
 
     def holds(self) -> bool:
-        for entry in self.free:
-            if not _same(entry):
-                return False
+        if not _hold(self.free):
+            return False
         if state.epoch.value != self.epoch:
-            for entry in self.quiet:
-                if not _same(entry):
-                    return False
+            if not _hold(self.quiet):
+                return False
             self.epoch = state.epoch.value
         return True
 
@@ -54,144 +70,220 @@ class Watch:
         """Stop watching what the function itself has changed while it was traced; the names, for a warning."""
         changed = []
         for entries in (self.free, self.quiet):
-            for entry in entries:
-                if not _same(entry):
-                    changed.append(_describe(entry))
-            entries[:] = [e for e in entries if _same(e)]
+            same = [_hold((entry,)) for entry in entries]
+            changed += [_describe(entry) for entry, kept in zip(entries, same, strict=True) if not kept]
+            entries[:] = [entry for entry, kept in zip(entries, same, strict=True) if kept]
         self.epoch = state.epoch.value
         return changed
 
     # -- collecting
 
-    def _code(self, fn: Any, visited: set[int]) -> None:
-        """Globals and cells that a Python function reads, through the functions that it names."""
-        fn = getattr(fn, "__func__", fn)
-        code = getattr(fn, "__code__", None)
-        if code is None or id(code) in visited or fn.__globals__.get("__name__", "").split(".")[0] in _OURS:
+    def _collect(self) -> None:
+        """Visit until nothing new is reached: code gives names, names lead to attributes, attributes to code."""
+        known = -1
+        while self._pending or known != len(self._names):
+            while self._pending and len(self.free) + len(self.quiet) < _MAX_ENTRIES:
+                self._visit(*self._pending.pop())
+            self._pending.clear()
+            known = len(self._names)
+            for spaces in self._spaces:
+                self._attributes(spaces)
+
+    def _visit(self, value: Any, quiet: bool) -> None:
+        if isinstance(value, (*_SCALARS, *_OPAQUE)) or id(value) in self._seen:
             return
-        visited.add(id(code))
-        for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
-            self._value(value, False, 0)
+        self._seen.add(id(value))
+        self._keep.append(value)
+        if isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.MethodType):
+            self._reach(value.__self__, value.__func__)
+        elif isinstance(value, staticmethod | classmethod):
+            self._reach(value.__func__)
+        elif isinstance(value, property):
+            self._reach(value.fget)
+        elif isinstance(value, functools.partial):
+            self._reach(value.func, value.args, value.keywords)
+        elif isinstance(value, dict | list | tuple | deque | set | frozenset):
+            self._container(value, quiet)
+        elif isinstance(value, types.ModuleType):
+            if not _is_library(value.__name__):
+                self._spaces.append((vars(value),))
+        elif isinstance(value, type):
+            self._spaces.append(self._class_spaces(value))
+        elif callable(value) and hasattr(value, "__wrapped__"):
+            self._reach(value.__wrapped__)
+        else:
+            self._object(value)
+
+    def _reach(self, *values: Any) -> None:
+        self._pending += [(value, False) for value in values]
+
+    def _add(self, read: Callable[[Any], Any], key: Any, value: Any, quiet: bool = False) -> None:
+        (self.quiet if quiet else self.free).append((read, key, value))
+        self._pending.append((value, quiet))
+
+    def _function(self, fn: types.FunctionType) -> None:
+        module = fn.__globals__.get("__name__", "")
+        if _is_library(module):
+            return
+        names = _names(fn.__code__)
+        self._names |= names
+        self._reach(fn.__defaults__, fn.__kwdefaults__, getattr(fn, "__wrapped__", None))
+        self._spaces.append((vars(fn),))
         for cell in fn.__closure__ or ():
             try:
-                value = cell.cell_contents
-            except ValueError:
+                self._add(_cell_contents, cell, cell.cell_contents)
+            except ValueError:  # not assigned yet
                 continue
-            self.free.append((cell, None, value))
-            self._follow(value, visited)
-        for name in _names(code):
-            value = fn.__globals__.get(name, _MISSING)
-            if value is not _MISSING:
-                self.free.append((fn.__globals__, name, value))
-                self._follow(value, visited)
+        for name in names:
+            if name in fn.__globals__ and (id(fn.__globals__), name) not in self._done:
+                self._done.add((id(fn.__globals__), name))
+                self._add(fn.__globals__.get, name, fn.__globals__[name])
 
-    def _follow(self, value: Any, visited: set[int]) -> None:
-        """What a value that the program may call or read depends on."""
-        if isinstance(value, types.FunctionType | types.MethodType):
-            if isinstance(value, types.MethodType):
-                self._value(value.__self__, False, 0)
-            self._code(value, visited)
-        elif hasattr(value, "__wrapped__") and callable(value) and not isinstance(value, type):
-            self._follow(value.__wrapped__, visited)
-        elif isinstance(value, functools.partial):
-            self._follow(value.func, visited)
-            self._value([value.args, value.keywords], False, 0)
-        else:
-            self._value(value, False, 0)
-            call = type(value).__call__ if callable(value) else None
-            if isinstance(call, types.FunctionType):
-                self._code(call, visited)
-
-    def _value(self, obj: Any, quiet: bool, depth: int) -> None:
-        """Entries of a container or object, to any reasonable depth."""
-        if isinstance(obj, _SCALARS) or isinstance(obj, _OPAQUE) or depth > _MAX_DEPTH or id(obj) in self._seen:
+    def _container(self, value: Any, quiet: bool) -> None:
+        if isinstance(value, set | frozenset):
+            if len(value) <= _MAX_COMPARED and all(isinstance(item, _SCALARS) for item in value):
+                (self.quiet if quiet else self.free).append((frozenset, value, frozenset(value)))
             return
         entries = self.quiet if quiet else self.free
-        if len(self.free) + len(self.quiet) > _MAX_ENTRIES:
+        mapping = isinstance(value, dict)
+        items = list(value.values() if mapping else value)
+        if isinstance(value, tuple):
+            self._pending += [(item, quiet) for item in items]
             return
-        if isinstance(obj, dict):
-            items: Iterable[tuple[Any, Any]] = [(k, v) for k, v in obj.items() if isinstance(k, _SCALARS)]
-            container: Any = obj
-        elif isinstance(obj, list | tuple):
-            items, container = list(enumerate(obj)), obj
-        elif type(obj).__module__.split(".")[0] in _FOREIGN or not isinstance(getattr(obj, "__dict__", None), dict):
-            return
+        entries.append((len, value, len(items)))
+        if len(items) <= _MAX_ITEMS:
+            read = dict.get.__get__(value) if mapping else value.__getitem__
+            for key, item in value.items() if mapping else enumerate(items):
+                if not (quiet and isinstance(key, Tensor)):  # an optimizer fills in the state of a parameter
+                    self._add(read, key, item, quiet)
+        elif len(items) <= _MAX_COMPARED:
+            entries.append((_values if mapping else tuple, value, tuple(items)))
+            self._pending += [(item, quiet) for item in items]
+
+    def _object(self, obj: Any) -> None:
+        cls = type(obj)
+        attributes = getattr(obj, "__dict__", None)
+        if not isinstance(attributes, dict):
+            attributes = {}
+        classes = self._class_spaces(cls)
+        announced = _announced(cls)
+        if announced is not None:
+            for name, value in list(attributes.items()):
+                self.quiet.append((attributes.get, name, value))
+                self._pending.append((value, name in announced))
+            self.quiet.append((len, attributes, len(attributes)))
+            self._spaces.append(classes)
+        elif _reads_unseen(cls):
+            self._container(attributes, False)
+            self._spaces.append(classes)
         else:
-            quiet = quiet or isinstance(obj, self._managed)
-            container = obj.__dict__
-            items = list(container.items())
-            entries = self.quiet if quiet else self.free
-        if not isinstance(obj, tuple):
-            entries.append((container, len, len(container)))
-        self._seen.add(id(obj))
-        self._keep.append(obj)
-        if not quiet and len(container) > _MAX_ITEMS:
-            return
-        for key, value in items:
-            if not isinstance(obj, tuple):
-                entries.append((container, key, value))
-            self._value(value, quiet, depth + 1)
+            self._spaces.append((attributes, *classes))
+        for name in _slots(cls):
+            if hasattr(obj, name):
+                self._add(attrgetter(name), obj, getattr(obj, name))
+
+    def _class_spaces(self, cls: type) -> tuple[Mapping[str, Any], ...]:
+        bases = [base for base in cls.__mro__ if not _is_library(base.__module__)]
+        # `vars` makes a new proxy each time: kept, so that it is known by its identity
+        return tuple(self._class_vars.setdefault(base, vars(base)) for base in bases)
+
+    def _attributes(self, spaces: tuple[Mapping[str, Any], ...]) -> None:
+        """Entries for the attributes that reached code names; one that is found in a class may come to be shadowed."""
+        every = not self._names.isdisjoint(_REFLECTION)
+        for space in spaces:
+            for name in list(space):
+                if not (name in self._names or every or (name[:2] == "__" and callable(space[name]))):
+                    continue
+                if name in _CONSTRUCTION or (id(space), name) in self._done:
+                    continue
+                for other in spaces:
+                    if (id(other), name) not in self._done:
+                        self._done.add((id(other), name))
+                        self._keep.append(other)
+                        self._add(other.get, name, other.get(name))
 
 
-_OURS = ("hybridml", "hybridml_compiler")
-_FOREIGN = (
-    "hybridml_compiler",
-    "numpy",
-    "builtins",
-    "threading",
-    "_thread",
-    "weakref",
-    "logging",
-    "typing",
-    "contextvars",
-)
+_CONSTRUCTION = frozenset(("__init__", "__new__", "__init_subclass__", "__repr__", "__class__", "__weakref__"))
 
 
-def _managed_classes() -> tuple[type, ...]:
-    """Module and Optimizer, which announce assignments; not imported for a program that uses neither."""
-    import sys
+def _hold(entries: Iterable[Entry]) -> bool:
+    try:
+        for read, key, value in entries:
+            now = read(key)
+            if now is not value and not _equal(now, value):
+                return False
+    except (AttributeError, IndexError, KeyError, ValueError):  # what was there is gone
+        return False
+    return True
 
-    found = []
-    for module, name in (("hybridml.nn.module", "Module"), ("hybridml.optim.optimizer", "Optimizer")):
-        cls = getattr(sys.modules.get(module), name, None)
-        if isinstance(cls, type):
-            found.append(cls)
-    return tuple(found)
+
+def _equal(now: Any, value: Any) -> bool:
+    if type(now) is not type(value):
+        return False
+    if isinstance(value, _SCALARS):
+        return bool(now == value or (now != now and value != value))
+    if type(value) is tuple:
+        return len(now) == len(value) and all(a is b or _equal(a, b) for a, b in zip(now, value, strict=True))
+    return type(value) is frozenset and now == value
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Global names that a code object may read, nested functions included."""
+def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    return tuple(mapping.values())
+
+
+@functools.cache
+def _is_library(module: str) -> bool:
+    """Whether a module is ours, Python's or installed: its functions are taken not to depend on changing state."""
+    top = module.split(".")[0]
+    if top == "__main__":
+        return False
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return top in _OURS or top in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file
+
+
+def _reads_unseen(cls: type) -> bool:
+    """Whether attributes of its objects are read by library code, so that no code of the user names them."""
+    for base in cls.__mro__[:-1]:
+        if _is_library(base.__module__) and (base.__module__.split(".")[0] in _OURS or hasattr(base, "__getitem__")):
+            return True
+    return False
+
+
+def _announced(cls: type) -> frozenset[str] | None:
+    """For Module and Optimizer, which announce assignments: the containers that they manage."""
+    for base in cls.__mro__:
+        found = _ANNOUNCED.get((base.__module__, base.__qualname__))
+        if found is not None:
+            return found
+    return None
+
+
+def _slots(cls: type) -> list[str]:
+    names: list[str] = []
+    for base in cls.__mro__:
+        found = base.__dict__.get("__slots__", ())
+        names += [found] if isinstance(found, str) else list(found)
+    return [name for name in names if not name.startswith("__")]
+
+
+@functools.cache
+def _names(code: types.CodeType) -> frozenset[str]:
+    """What a code object may look up by name, nested functions included; strings may be given to `getattr`."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             names |= _names(const)
-    return names
-
-
-def _same(entry: Entry) -> bool:
-    container, key, value = entry
-    if key is len:
-        return len(container) == value
-    if isinstance(container, dict):
-        now = container.get(key, _MISSING)
-    elif type(container) is types.CellType:
-        try:
-            now = container.cell_contents
-        except ValueError:
-            return False
-    else:
-        if key >= len(container):
-            return False
-        now = container[key]
-    if now is value:
-        return True
-    return (
-        type(now) is type(value) and isinstance(value, _SCALARS) and (now == value or (now != now and value != value))
-    )
+        elif isinstance(const, str) and const.isidentifier():
+            names.add(const)
+    return frozenset(names)
 
 
 def _describe(entry: Entry) -> str:
-    container, key, _ = entry
-    if type(container) is types.CellType:
+    read, key, value = entry
+    if isinstance(key, types.CellType):
         return "a variable of the enclosing function"
-    return "the size of a container" if key is len else repr(key)
+    if read is len:
+        return "the size of a container"
+    return "the contents of a container" if isinstance(value, tuple | frozenset) and key is not value else repr(key)

@@ -1,0 +1,192 @@
+"""What a traced program has read of Python is checked at each call: a compiled program is never stale."""
+
+from __future__ import annotations
+
+import collections
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+
+FACTOR = 2.0
+
+
+class Config:
+    factor = 2.0
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+        self.steps = 0
+        self.table = {"a": 2.0}
+
+    def times(self, x: hm.Tensor) -> hm.Tensor:
+        return x * FACTOR
+
+    @property
+    def power(self) -> float:
+        return FACTOR
+
+    @staticmethod
+    def plain(x: hm.Tensor) -> hm.Tensor:
+        return x * FACTOR
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = [2.0]
+        self.table = {"a": {"b": 2.0}}
+        self.config = Config()
+        self.count = 0
+
+    def forward(self, x: hm.Tensor) -> hm.Tensor:
+        return x * self.items[0] * self.table["a"]["b"] * self.config.scale * FACTOR
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+
+def _put(target: Any, key: Any, value: Any) -> Callable[[], None]:
+    return lambda: target.__setitem__(key, value)
+
+
+def _set(target: Any, name: str, value: Any) -> Callable[[], None]:
+    return lambda: setattr(target, name, value)
+
+
+def _global(value: float) -> Callable[[], None]:
+    return _put(globals(), "FACTOR", value)
+
+
+def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], list[Callable[[], Any]]]]]:
+    """name -> () -> (a function, what is done between its calls)."""
+
+    def module_containers() -> Any:
+        m = Scaled()
+        changes = [_put(m.items, 0, 3.0), _put(m.table["a"], "b", 5.0), _set(m.config, "scale", 7.0), _global(11.0)]
+        return m.forward, changes
+
+    def called_module() -> Any:
+        m = nn.Sequential(Scaled())
+        return lambda x: m(x), [_global(3.0), _put(m[0].items, 0, 5.0)]
+
+    def python_module() -> Any:
+        config = types.ModuleType("config")
+        config.factor, config.times = 2.0, lambda x: x * FACTOR
+        return lambda x: config.times(x) * config.factor, [_set(config, "factor", 3.0), _global(5.0)]
+
+    def class_attribute() -> Any:
+        kind = type("Kind", (Config,), {})
+        c = kind()
+        changes = [_set(kind, "factor", 3.0), _set(c, "factor", 5.0), _set(kind, "times", lambda self, x: x * 7)]
+        return lambda x: c.times(x) * c.factor, changes
+
+    def class_itself() -> Any:
+        kind = type("Kind", (), {"factor": 2.0})
+        return lambda x: x * kind.factor, [_set(kind, "factor", 3.0)]
+
+    def methods() -> Any:
+        c = Config()
+        return lambda x: c.times(x) * c.power + c.plain(x), [_global(3.0)]
+
+    def function_in_dict() -> Any:
+        table = {"f": lambda x: x * FACTOR}
+        return lambda x: table["f"](x), [_global(3.0), _put(table, "f", lambda x: x * 5)]
+
+    def function_attribute() -> Any:
+        def times(x: hm.Tensor) -> hm.Tensor:
+            return x * times.factor
+
+        times.factor = 2.0
+        return lambda x: times(x), [_set(times, "factor", 3.0)]
+
+    def slots() -> Any:
+        s = Slotted()
+        s.factor = 2.0
+        return lambda x: x * s.factor, [_set(s, "factor", 3.0)]
+
+    def other_containers() -> Any:
+        some, queue = {2.0}, collections.deque([2.0])
+        return lambda x: x * sum(some) + sum(queue), [lambda: some.add(3.0), lambda: queue.append(5.0), queue.popleft]
+
+    def long_list() -> Any:
+        long, layers = [1.0] * 200, [nn.Dropout(1.0) for _ in range(150)]
+        return lambda x: layers[-1](x) + sum(long), [_put(long, 150, 3.0), layers[-1].eval]
+
+    def any_key() -> Any:
+        key = object()
+        table = {key: 2.0, (1, 2): 3.0}
+        return lambda x: x * table[key] * table[1, 2], [_put(table, key, 5.0), _put(table, (1, 2), 7.0)]
+
+    def reflection() -> Any:
+        c = Config()
+        name = "".join(["sca", "le"])
+        return lambda x: x * getattr(c, name), [_set(c, "scale", 3.0)]
+
+    def namespace() -> Any:
+        options = types.SimpleNamespace(factor=2.0)
+        return lambda x: x * options.factor, [_set(options, "factor", 3.0)]
+
+    return {name: case for name, case in locals().items() if callable(case)}
+
+
+@pytest.mark.parametrize("name", _cases())
+def test_never_stale(name: str, trace: Any) -> None:
+    def values(style: Callable[[Any], Any]) -> list[list[float]]:
+        globals()["FACTOR"] = 2.0
+        fn, changes = _cases()[name]()
+        f, x, seen = style(fn), hm.tensor([1.0, 2.0]), []
+        for change in (lambda: None, *changes):
+            change()
+            seen += [f(x).tolist(), f(x).tolist()]
+        return seen
+
+    try:
+        eager = values(lambda fn: fn)
+        assert all(a != b for a, b in zip(eager[::2], eager[2::2], strict=False))  # each change can be seen
+        assert values(trace) == eager
+    finally:
+        globals()["FACTOR"] = 2.0
+
+
+def test_function_argument(trace: Any) -> None:
+    factor = 2.0
+
+    def times(x: hm.Tensor) -> hm.Tensor:
+        return x * factor
+
+    f, x = trace(lambda g, x: g(x)), hm.tensor([1.0])
+    assert f(times, x).tolist() == [2]
+    factor = 3.0
+    assert f(times, x).tolist() == [3]
+
+
+def test_what_the_code_does_not_name_moves_freely(trace: Any) -> None:
+    c = Config()
+    f, x = trace(lambda x: x * c.scale), hm.tensor([1.0])
+    for _ in range(4):
+        assert f(x).tolist() == [2]
+        c.steps += 1
+        c.table["a"] += 1
+    assert f.cache_info().compiles == 1
+
+
+def test_a_counter_in_the_traced_code_warns_at_the_users_line(trace: Any) -> None:
+    c = Config()
+
+    def f(x: hm.Tensor) -> hm.Tensor:
+        c.steps += 1
+        return x * 2
+
+    traced = trace(f)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        traced(hm.tensor([1.0]))
+    assert ["changes 'steps'" in str(w.message) for w in found] == [True]
+    assert found[0].filename == __file__
