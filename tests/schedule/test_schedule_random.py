@@ -13,11 +13,13 @@ from random_graphs import Pick, build, data, same_bits
 from run_plan import plan_of, run_plan
 
 from hybridml_compiler import pipeline
+from hybridml_compiler.backends.llvm.kernel import emit_kernel
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, constant
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.ir import Kernel
+from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.memory import ALIGNMENT, Interval, plan_arena
@@ -162,6 +164,23 @@ def test_plans_of_random_graphs(seed: int) -> None:
     got = run_plan(plan, arrays_for(graph), len(expected), donate)
     assert got is not None
     check(got, expected, "plan")
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 30))
+def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
+    """Object code is cached under this text: what is read back from it must emit the same."""
+    for launch in plan_of(*donations(seed, (19, 37))).launches:
+        if isinstance(launch.work, Kernel):
+            assert llvm(parse_kernel(print_kernel(launch.work))) == llvm(launch.work)
+
+
+def llvm(kernel: Kernel) -> str:
+    from llvmlite import ir
+
+    module = ir.Module("kernel")
+    emit_kernel(module, "kernel", kernel)
+    return str(module)
 
 
 @settings(max_examples=40)
