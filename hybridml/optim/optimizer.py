@@ -10,11 +10,16 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..context import current_interpreter
 from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
 from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
 from .group import ParameterGroup
+
+
+# Elements from which an eager step is compiled: below, its operations take less time than compiling ever pays back.
+_COMPILED_SIZE = 1 << 14
 
 
 class Optimizer:
@@ -63,16 +68,37 @@ class Optimizer:
             with hm.enable_grad():
                 loss = closure()
         with hm.no_grad():
-            writes: Writes = []
-            for group, counts in zip(self.param_groups, self._steps, strict=True):
-                has_grad = [parameter.grad is not None for parameter in group["params"]]
-                if any(has_grad):
-                    self._ensure_state(group)
-                    steps = counts + (1 if all(has_grad) else hm.asarray(has_grad))
-                    writes.append((counts, steps))
-                    writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
-            commit(writes)
+            if current_interpreter() is None and self._size >= _COMPILED_SIZE:
+                self._compiled_step()(self)
+            else:
+                self._update_all()
         return loss
+
+    def _update_all(self) -> None:
+        writes: Writes = []
+        for group, counts in zip(self.param_groups, self._steps, strict=True):
+            has_grad = [parameter.grad is not None for parameter in group["params"]]
+            if any(has_grad):
+                self._ensure_state(group)
+                steps = counts + (1 if all(has_grad) else hm.asarray(has_grad))
+                writes.append((counts, steps))
+                writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
+        commit(writes)
+
+    def _compiled_step(self) -> Any:
+        """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""
+        found = self.__dict__.get("_compiled")
+        if found is None:
+            found = hm.trace(Optimizer._update_all)
+            object.__setattr__(self, "_compiled", found)
+        return found
+
+    @property
+    def _size(self) -> int:
+        return sum(p.size for group in self.param_groups for p in group["params"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
