@@ -73,7 +73,8 @@ def _layout(t: Tensor) -> np.ndarray:
     source = current_interpreter().source_array(t)
     if source is not None:
         return source
-    strides, step = [], t.itemsize
+    strides: list[int] = []
+    step = t.itemsize
     for n in reversed(t.shape):
         strides.insert(0, step)
         step *= n

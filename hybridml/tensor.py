@@ -74,8 +74,12 @@ class Tensor:
     if TYPE_CHECKING:  # the rows of the operation table, installed by ops.py
         T: Tensor
         mT: Tensor
-        grad: Tensor | None
         requires_grad: bool
+
+        @property
+        def grad(self) -> Tensor | None: ...
+        @grad.setter
+        def grad(self, value: Tensor | None) -> None: ...
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, key: Any) -> Tensor: ...

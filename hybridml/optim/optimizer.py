@@ -17,7 +17,6 @@ from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
 from .group import ParameterGroup
 
-
 # Elements from which an eager step is compiled: below, its operations take less time than compiling ever pays back.
 _COMPILED_SIZE = 1 << 14
 
