@@ -79,6 +79,10 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})
+
+
 def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)

@@ -304,3 +304,11 @@ def test_generated_source_is_readable() -> None:
         and hm.add.__doc__ == "x + y. Integers wrap; of bools: logical or, as NumPy."
     )
     assert hm.Tensor.add is hm.add
+
+
+def test_the_names_that_completion_offers() -> None:
+    """Functions that are imported when first used are offered, what the package imports for itself is not."""
+    offered = set(dir(hm))
+    assert {"compare", "nn", "exp", "zeros", "trace", "float32", "set_num_threads", "__version__"} <= offered
+    assert not {"Any", "TYPE_CHECKING", "annotations", "importlib", "codegen"} & offered
+    assert all(hasattr(hm, name) for name in offered)
