@@ -43,7 +43,10 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class Stats:
-    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call."""
+    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
+
+    `first_ms` is what the first call took in all: capture, passes, code generation and the run.
+    """
 
     trace_ms: float
     passes_ms: float
@@ -117,6 +120,7 @@ class TracedFunction:
             self._trace_ms = (time.perf_counter() - start) * 1e3
             _ = entry.program.executable  # an error of the compiler leaves no entry behind
             self._entries.setdefault(key, []).insert(0, entry)
+            entry.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
             self._compiles += 1
             self._last = entry
             return entry
@@ -171,7 +175,7 @@ class TracedFunction:
         passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
         return Stats(
             self._trace_ms, passes, compile_ms - passes, entry.first_ms,
-            statistics.median(entry.steady_ms) if entry.steady_ms else entry.first_ms,
+            statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
             getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
         )  # fmt: skip
 

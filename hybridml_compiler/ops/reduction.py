@@ -85,9 +85,10 @@ def _bad_axes(name: str) -> Callable[[], Any]:
 
 
 def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
+    reduce = ufunc.reduce  # by position: keywords cost it 0.3 us
+
     def eager(x: np.ndarray, axis: Any, keepdims: bool, dtype: Any) -> Any:
-        wide = _sum_dtype(Aval(x.shape, x.dtype), dtype)
-        return ufunc.reduce(x, axis=axis, dtype=wide, keepdims=keepdims)
+        return reduce(x, axis, accumulator(x.dtype) if dtype is None else dtype, None, keepdims)
 
     def lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool, dtype: np.dtype) -> Scalar:
         if dtype.kind == "b":  # addition and multiplication of bools are logic
@@ -272,7 +273,8 @@ def _over(n: float) -> float:
 
 def _mean_eager(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
     # np.mean would warn about an empty mean; the dtype keeps a Python int from deciding
-    return np.true_divide(_add_reduce(x, axis=axis, keepdims=keepdims), x.dtype.type(_count(x.shape, axis)))
+    total = _add_reduce(x, axis, None, None, keepdims)
+    return total / x.dtype.type(x.size // (total.size or 1))
 
 
 def _mean_lower(s: Any, i: Index, x: Load, axis: Shape, keepdims: bool) -> Scalar:

@@ -341,7 +341,8 @@ def test_what_it_shows() -> None:
     chain(hm.asarray(X))
     assert "multiply" in chain.ir and chain.ir.startswith("graph chain(") and "define" in chain.llvm
     stats = chain.stats
-    assert stats.kernels == 1 and stats.bytes == 96 and stats.codegen_ms > 0 and stats.first_ms > 0
+    assert stats.kernels == 1 and stats.bytes == 96 and stats.codegen_ms > 0
+    assert stats.first_ms > stats.trace_ms + stats.passes_ms + stats.codegen_ms  # what the caller waited for
     assert chain.__doc__ == "Doc." and chain.__name__ == "chain" and "1 compiled" in repr(chain)
 
 
