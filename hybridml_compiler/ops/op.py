@@ -14,6 +14,8 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
 `lower` by kind:
   elementwise, movement, creation, random, gather    returns the scalar at output index `i`
   reduction, contraction                             the same, with `s.reduce(op, extents, body)`
+  random     also has lower_tile(s, t, *loads, **params) -> the `tile` elements from flat position t * tile, where they
+             cost together what one costs
   scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
@@ -64,7 +66,8 @@ class Op:
 
     __slots__ = (
         "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fn", "infer", "inputs",
-        "kind", "lower", "method", "name", "needs", "operator", "params", "samples", "unify", "variadic", "vjp",
+        "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "samples", "tile", "unify",
+        "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +88,8 @@ class Op:
         unify: tuple[int, ...] | None = None,
         variadic: bool = False,
         combine: str = "add",
+        tile: int = 1,
+        lower_tile: Callable[..., Any] | None = None,
         method: str | None = None,
         operator: str | None = None,
         doc: str = "",
@@ -100,6 +105,7 @@ class Op:
         self.unify = unify if unify is not None else (tuple(range(len(inputs))) if kind == "elementwise" else ())
         self.variadic = variadic  # the one input is a sequence of tensors
         self.combine = combine
+        self.tile, self.lower_tile = tile, lower_tile
         self.method = method  # name of the Tensor method, None for no method
         self.operator = operator  # name of the Python operator slot: "add" -> __add__ (and __radd__)
         self.doc = doc

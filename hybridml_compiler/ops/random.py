@@ -64,14 +64,12 @@ def _eager(state: np.ndarray, shape: Any) -> np.ndarray:
     return _bits(state, shape_tuple("random_bits", shape))
 
 
-def _lower(s: Any, i: Index, state: Load, shape: tuple[int, ...]) -> Scalar:
+def _block(s: Any, number: Scalar, state: Load) -> list[Scalar]:
+    """The four uint32 words of block counter + number."""
     u8 = dtypes.uint64
     mask, half = s.const(_MASK, u8), s.const(32, u8)
     zero = s.const(0, u8)
-    # a zero index first: an empty index tuple has no scalar to make the position of
-    position = s.add(s.const(0, dtypes.int64), flatten(s, i, shape))
-    word = s.mod(position, 4)
-    block = s.add(s.cast(s.floordiv(position, 4), u8), state((1,)))
+    block = s.add(s.cast(number, u8), state((1,)))
     key = state((0,))
     c = (s.and_(block, mask), s.shr(block, half), zero, zero)
     k = (s.and_(key, mask), s.shr(key, half))
@@ -86,9 +84,20 @@ def _lower(s: Any, i: Index, state: Load, shape: tuple[int, ...]) -> Scalar:
             s.and_(p0, mask),
         )
         k = tuple(s.and_(s.add(part, step), mask) for part, step in zip(k, steps, strict=True))
-    low = s.select(s.eq(word, 0), c[0], c[1])
-    high = s.select(s.eq(word, 2), c[2], c[3])
-    return s.cast(s.select(s.lt(word, 2), low, high), dtypes.uint32)
+    return [s.cast(part, dtypes.uint32) for part in c]
+
+
+def _lower(s: Any, i: Index, state: Load, shape: tuple[int, ...]) -> Scalar:
+    # a zero index first: an empty index tuple has no scalar to make the position of
+    position = s.add(s.const(0, dtypes.int64), flatten(s, i, shape))
+    words = _block(s, s.floordiv(position, 4), state)
+    word = s.mod(position, 4)
+    low, high = s.select(s.eq(word, 0), words[0], words[1]), s.select(s.eq(word, 2), words[2], words[3])
+    return s.select(s.lt(word, 2), low, high)
+
+
+def _lower_tile(s: Any, t: Scalar, state: Load, shape: tuple[int, ...]) -> list[Scalar]:
+    return _block(s, t, state)
 
 
 def _infer(state: Aval, shape: Any) -> Aval:
@@ -112,6 +121,8 @@ random_bits = Op(
     infer=_infer,
     eager=_eager,
     lower=_lower,
+    tile=4,
+    lower_tile=_lower_tile,
     vjp=(None,),
     samples=cases(
         ([_state(0, 0)], {"shape": (17,)}),

@@ -20,6 +20,7 @@ from . import cost
 from .group import Group, form_of, reduced_axes
 
 Index = tuple[Any, ...]
+TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 
 
 class GroupLowering:
@@ -102,6 +103,8 @@ class GroupLowering:
             return [self._scan()]
         if kind == "scatter":
             return self._scatter()
+        if kind == "random":
+            return self._tiles()
         return [self._map(lanes)]
 
     def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
@@ -210,6 +213,32 @@ class GroupLowering:
         first = self._finish(copy)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
         return [first, self._finish(apply)]
+
+    def _tiles(self) -> list[Kernel]:
+        """Random bits a block at a time: a loop over whole tiles, then the rest element by element."""
+        (node,) = self.group.roots
+        op = node.op
+        assert op is not None and op.lower_tile is not None
+        loads = [Load(self, operand) for operand in node.inputs]
+        out = self.buffer(node, "out")
+        whole, rest = divmod(node.aval.size, op.tile)
+        kernels = []
+        if whole:
+            t = self.s.var("t", whole)
+            first = self.s.mul(t, op.tile)
+            values = op.lower_tile(self.s, t, *loads, **node.params)
+            stores = [Store(out, self.s.add(first, k), value) for k, value in enumerate(values)]
+            lanes = TILE_LANES if whole >= TILE_LANES else 1
+            loop = For(t, tuple(stores), vector=lanes > 1)
+            kernels.append(self._finish(Kernel((), (loop,), t, lanes, lanes)))
+        if rest:
+            k = self.s.var("k", rest)
+            position = self.s.add(k, whole * op.tile)
+            flat = {**node.params, "shape": (node.aval.size,)}
+            kernels.append(
+                self._finish(_serial(Store(out, position, op.lower(self.s, (position,), *loads, **flat)), (k,)))
+            )
+        return kernels
 
     def _finish(self, kernel: Kernel) -> Kernel:
         buffers = (*self.operands.values(), *self._rows.values())
