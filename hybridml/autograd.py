@@ -20,7 +20,7 @@ from .tensor import Tensor, method
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
-_add, _full = OPS["add"], OPS["full"]
+_add, _astype, _full = OPS["add"], OPS["astype"], OPS["full"]
 
 
 def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
@@ -274,8 +274,8 @@ class Function:
     """An operation with a hand-written gradient: subclass it, write two static methods, call `apply`.
 
     `forward(ctx, *args)` returns a tensor or a tuple of tensors, and is not recorded. `backward(ctx, *grads)` gets one
-    gradient an output and returns one an argument (None for arguments without gradient). If `backward` is written in
-    framework operations it can be differentiated again.
+    gradient an output and returns one an argument (None for arguments without gradient), which is cast to the
+    argument's dtype. If `backward` is written in framework operations it can be differentiated again.
 
     >>> import hybridml as hm
     >>> class Square(hm.autograd.Function):
@@ -333,8 +333,8 @@ def _record_function(
     position = {id(o): k for k, o in enumerate(outs)}
     kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
     ctx._saved = ()
-    positions = [k for k, want in enumerate(wants) if want]
-    parents = [args[k]._node for k in positions]
+    positions = tuple((k, args[k].dtype) for k, want in enumerate(wants) if want)
+    parents = [args[k]._node for k, _ in positions]
     arrays = [o._array for o in outs]
     joint: Node = [clock(), _pull_function, None, *parents, cls, ctx, positions, len(args), kept, arrays]
     for k, t in enumerate(results):
@@ -372,7 +372,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
     if len(result) != n_args:
         raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
     pairs = []
-    for parent, k in zip(node[KEPT:-6], positions, strict=True):
+    for parent, (k, dtype) in zip(node[KEPT:-6], positions, strict=True):
         g = result[k]
         if g is None:
             continue
@@ -380,5 +380,5 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         if not isinstance(g, Tensor) or g.shape != shape:
             got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
             raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
-        pairs.append((parent, _lift(g)))
+        pairs.append((parent, _lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs

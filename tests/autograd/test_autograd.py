@@ -309,6 +309,24 @@ def test_custom_function() -> None:
         Cube.apply(x.detach(), 1.0).sum().backward()
 
 
+def test_a_custom_gradient_takes_the_dtype_of_its_argument() -> None:
+    class Product(hm.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: object, g: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+    x, y = leaf(1, 2), hm.tensor([3.0, 4.0], dtype=hm.float64, requires_grad=True)
+    Product.apply(x * 1, y).sum().backward()
+    assert x.grad.dtype is hm.float32 and y.grad.dtype is hm.float64
+    assert x.grad.tolist() == [3, 4] and y.grad.tolist() == [1, 2]
+
+
 def test_custom_function_with_several_results() -> None:
     x = hm.tensor([0.3, 1.1], dtype=hm.float64, requires_grad=True)
     s, c = SinCos.apply(x)

@@ -211,6 +211,25 @@ def test_containers() -> None:
         nn.Sequential(lambda x: x)
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_float64_data_leaves_parameters_and_gradients_as_they_are(style: Any) -> None:
+    """NumPy data is float64 unless someone has cast it: the result is float64, what is trained stays float32."""
+    layer = hm.nn.Linear(4, 3)
+    optimizer = hm.optim.Adam(layer.parameters())
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = layer(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = style(step)
+    for _ in range(2):
+        assert run(hm.asarray(np.ones((2, 4)))).dtype is hm.float64
+    assert {p.dtype for p in layer.parameters()} == {p.grad.dtype for p in layer.parameters()} == {hm.float32}
+
+
 def test_repr() -> None:
     assert repr(Block()) == (
         "Block(\n"
