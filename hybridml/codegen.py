@@ -22,7 +22,7 @@ from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
 from .context import clock, grad_is_off, interpreter
-from .dispatch import bare, checked, fail, record, slow, slow_operator
+from .dispatch import bare, checked, record, recover, slow, slow_operator
 from .pulls import compile_function, digits, kept_names, pull_of
 from .tensor import Tensor
 
@@ -32,9 +32,10 @@ _ndarray = np.ndarray
 def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
-        "_op": op, "_kernel": op.eager, "_slow": slow, "_fail": fail, "_mode": interpreter, "_no_grad": grad_is_off,
-        "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray, "_asarray": np.asarray, "_record": record,
-        "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
+        "__name__": __name__,  # where NumPy's warnings come from, see context.py
+        "_op": op, "_kernel": op.eager, "_slow": slow, "_recover": recover, "_mode": interpreter,
+        "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
+        "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         **{f"_default_{p}": v for p, v in op.params.items()},
     }  # fmt: skip
     rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
@@ -110,7 +111,7 @@ def _forward(op: Op) -> list[str]:
             "    try:",
             f"        _o = _kernel({call})",
             "    except Exception as _error:",
-            f"        _fail(_op, _error, {_tuple(inputs)}, {{}})",
+            f"        _o = _recover(_op, _error, {_tuple(inputs)}, {{}})",
         ]
     else:
         key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
@@ -121,15 +122,12 @@ def _forward(op: Op) -> list[str]:
             "    except (KeyError, TypeError):",
             f"        return {again}",
         ]
-        if op.kind == "gather" or op.kind == "scatter" or "indices" in inputs:
-            lines += [
-                "    try:",
-                f"        _o = _kernel({call})",
-                "    except IndexError as _error:",
-                f"        _fail(_op, _error, {_tuple(inputs)}, {_dict(params)})",
-            ]
-        else:
-            lines += [f"    _o = _kernel({call})"]
+        lines += [
+            "    try:",
+            f"        _o = _kernel({call})",
+            "    except Exception as _error:",
+            f"        _o = _recover(_op, _error, {_tuple(inputs)}, {_dict(params)})",
+        ]
     lines += [
         "    if type(_o) is not _ndarray:",
         "        _o = _asarray(_o)",

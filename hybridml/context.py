@@ -7,32 +7,30 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 from weakref import ref
-
-import numpy as np
 
 from hybridml_compiler.errors import ArgumentError
 
+# The tracing interpreter, or None where operations run eagerly.
+interpreter_var: ContextVar[Any] = ContextVar("hybridml_interpreter", default=None)
+interpreter = current_interpreter = interpreter_var.get
 
-class _Unset:
-    """Interpreter of a context that no operation has run in yet (a new thread)."""
-
-    def __repr__(self) -> str:
-        return "<no operation yet>"
-
-
-UNSET: Final = _Unset()
-
-# None: eager. UNSET sends the first operation of a thread to the slow path, which is how every thread gets its float
-# policy without a test in the hot path (NumPy keeps the policy in a context variable, so a thread starts with
-# warnings).
-interpreter_var: ContextVar[Any] = ContextVar("hybridml_interpreter", default=UNSET)
-interpreter = interpreter_var.get
+# 1/0 is inf and 0/0 is nan, as in compiled code, and nothing to warn about. NumPy ascribes a warning to the module that
+# called it, so a filter for our modules leaves the user's own NumPy code alone, where `np.seterr` would silence it too.
+# Where a later filter or `np.seterr` makes it an exception, `recover` computes again without.
+warnings.filterwarnings(
+    "ignore",
+    "(divide by zero|overflow|underflow|invalid value) encountered",
+    RuntimeWarning,
+    r"hybridml(_compiler)?(\.|$)",
+)
+FLOAT_FLAGS = (RuntimeWarning, FloatingPointError)
 
 _no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
 grad_is_off = _no_grad.get
@@ -43,21 +41,6 @@ clock: Callable[[], int] = count(1).__next__
 
 # Moves when `requires_grad`, a hook or the default dtype is switched: compiled calls then check all they rely on.
 switches = ctypes.c_int64(0)
-
-
-def enter_context() -> None:
-    """First operation of this context: 1/0 is inf and 0/0 is nan, without warnings, as in compiled code."""
-    np.seterr(all="ignore")
-    interpreter_var.set(None)
-
-
-def current_interpreter() -> Any:
-    """The tracing interpreter, or None when operations run eagerly."""
-    found = interpreter()
-    if found is UNSET:
-        enter_context()
-        return None
-    return found
 
 
 def is_grad_enabled() -> bool:
@@ -150,6 +133,3 @@ class enable_grad(_Preset):
 
     __slots__ = ()
     mode = True
-
-
-enter_context()  # the importing thread; the others by way of UNSET

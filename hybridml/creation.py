@@ -68,7 +68,8 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     if dtype is None and array.size == 0 and array.dtype.kind == "f":
         dtype = dtypes.default_float()
     if dtype is not None and array.dtype != dtype:
-        array = array.astype(dtype)
+        with np.errstate(all="ignore"):
+            array = array.astype(dtype)
     t = adopt(array)
     interp = current_interpreter()
     return t if interp is None else interp.constant(t)

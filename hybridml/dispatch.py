@@ -7,7 +7,7 @@ history. The functions that codegen.py generates do the same for the common case
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing
-from .context import clock, current_interpreter, grad_is_off
+from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off
 from .pulls import kept_names, pull_of, pull_variadic
 from .tensor import Tensor, adopt, leaked, wrap
 
@@ -48,7 +48,8 @@ def constant(value: bool | int | float, dtype: np.dtype) -> Tensor:
         _constants.clear()
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise ArgumentError(f"the Python number {value} does not fit {dtype.name}; cast the tensor with astype first")
-    array = np.array(value, dtype)
+    with np.errstate(all="ignore"):
+        array = np.array(value, dtype)
     array.flags.writeable = False
     t = _constants[value, dtype] = wrap(array)
     return t
@@ -126,7 +127,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         try:
             result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
         except Exception as error:
-            fail(op, error, tensors, params)
+            result = recover(op, error, tensors, params)
         out = wrap(result if type(result) is _ndarray else np.asarray(result))
     record(op, out, tensors, params)
     if op.kind == "movement" and not op.variadic:
@@ -209,8 +210,14 @@ def _canonical(
     return canonical
 
 
-def fail(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[str, Any]) -> NoReturn:
-    """NumPy refused: raise what the row's own shape rule says, which is what a traced program would raise."""
+def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[str, Any]) -> Any:
+    """NumPy refused. A division by zero is a value here; for the rest raise what the row's own shape rule says, which
+    is what a traced program would raise.
+    """
+    if isinstance(error, FLOAT_FLAGS):
+        arrays = [t._array for t in tensors]
+        with np.errstate(all="ignore"):
+            return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
     avals = [_aval(t) for t in tensors]
     canonical = op.canonical_params(avals, params)
     if op.variadic:

@@ -14,7 +14,7 @@ from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, manipulation, ops
 from .aliasing import is_python_float
-from .context import clock, current_interpreter, grad_is_off, interpreter
+from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, interpreter
 from .dispatch import slow_operator
 from .tensor import Device, Tensor, method
 
@@ -225,8 +225,12 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
         if kernel is not None and interpreter() is None and type(self) is Tensor and type(other) is Tensor:
             a, b = self._array, other._array
             if a.dtype is b.dtype and (grad_is_off() or (self._node is None and other._node is None)):
-                if a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
-                    kernel(a, b, a)
+                apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
+                if apart and a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
+                    try:
+                        kernel(a, b, a)
+                    except FLOAT_FLAGS:  # NumPy looks at the flags when all is written (overlapping memory aside)
+                        pass
                     version = self._version
                     if type(version) is list:
                         version[0] = clock()

@@ -264,7 +264,8 @@ def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, 
     if not (np.isfinite(a[differ]).all() and np.isfinite(b[differ]).all()):
         return math.inf, math.inf, sys.maxsize
     largest = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0)) for x in (a, b))
-    absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ])))
+    with np.errstate(over="ignore"):
+        absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ])))
     return absolute, absolute / largest, int(np.max(_apart(_order(a[differ]), _order(b[differ]))))
 
 

@@ -45,7 +45,9 @@ def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
     wanted = number_dtype(dtype, fill)
     if wanted.kind in "iu" and not (math.isfinite(fill) and np.iinfo(wanted).min <= fill <= np.iinfo(wanted).max):
         raise ArgumentError(f"full: {wanted.name} cannot hold {fill}; use a float dtype or a value in its range")
-    return {"shape": shape_tuple("full", shape), "value": wanted.type(fill).item(), "dtype": wanted}
+    with np.errstate(over="ignore"):  # 1e300 is inf in float32
+        fill = wanted.type(fill).item()
+    return {"shape": shape_tuple("full", shape), "value": fill, "dtype": wanted}
 
 
 def _full_eager(shape: Any, value: Any, dtype: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Elementwise rows: arithmetic, rounding, extremes, selection. `elementwise` is the constructor of every such row.
 
 `eager` is the bare NumPy ufunc wherever NumPy is exact, so that dispatch costs nothing; floating-point flags
-(division by zero, overflow, nan) are results here, not warnings: the front end silences them once with `np.seterr`.
+(division by zero, overflow, nan) are results here, not warnings: the front end filters those of our modules.
 """
 
 from __future__ import annotations
