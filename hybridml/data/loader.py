@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
 from .dataset import IterableDataset
@@ -27,6 +27,12 @@ def default_collate(batch: Sequence[Any]) -> Any:
     [1, 3]
     """
     first: Any = batch[0]
+    shapes = sorted({sample.shape for sample in batch if isinstance(sample, Tensor | np.ndarray)})
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"default_collate: samples of shapes {', '.join(map(str, shapes))} make no batch; "
+            "give them one shape (pad or crop), or pass a collate_fn"
+        )
     if isinstance(first, Tensor):
         return hm.stack(list(batch))
     if isinstance(first, np.ndarray | np.generic):

@@ -148,6 +148,8 @@ def test_collate() -> None:
         default_collate([object()])
     with pytest.raises(ValueError, match="number of entries"):
         default_collate([(1,), (1, 2)])
+    with pytest.raises(hm.ShapeError, match=r"samples of shapes \(2,\), \(3,\) make no batch"):
+        default_collate([(np.zeros(2), 0), (np.zeros(3), 1)])
 
 
 @pytest.mark.parametrize(
