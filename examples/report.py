@@ -21,16 +21,18 @@ CSS = """
     --good: #68d391; --bad: #fc8181 }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); margin: 2rem auto;
-  max-width: 62rem; padding: 0 1rem }
+  max-width: 80rem; padding: 0 1rem }
 h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem }
-p.lead { color: var(--soft); margin-top: 0 }
+p.lead { color: var(--soft); margin-top: 0; max-width: 62rem }
+.wide { margin-bottom: .8rem }
 .pair { display: flex; flex-wrap: wrap; gap: 1.5rem; align-items: flex-start }
 .pair svg { flex: 1 1 24rem; max-width: 100% }
 svg text { fill: var(--soft); font-size: 12px } svg .axis { stroke: var(--line) }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 .wide { overflow-x: auto }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
-th:first-child, td:first-child { text-align: left } th { color: var(--soft); font-weight: 500 }
+th:first-child, td:first-child { text-align: left }
+th { color: var(--soft); font-weight: 500; white-space: normal; vertical-align: bottom }
 .good { color: var(--good) } .bad { color: var(--bad); font-weight: 600 }
 pre { background: color-mix(in srgb, var(--soft) 12%, transparent); padding: .8rem 1rem; overflow-x: auto;
   border-radius: 6px }
@@ -61,13 +63,14 @@ and matrix products may be added up in another order, and training amplifies the
 
 
 def _table(pairs: Sequence[tuple[Run, Run, Agreement]]) -> str:
-    names = ["example", "steps", "eager step", "traced step", "speed-up", "traced first step", "first loss differs by"]
-    names += ["largest difference", "in ulp", "share of the allowed", "verdict"]
+    names = ["example", "curves", "steps", "eager step", "traced step", "speed-up", "traced first step"]
+    names += ["first loss differs by", "largest difference", "in ulp", "share of the allowed"]
     rows = []
     for eager, traced, agreement in pairs:
-        word, kind = ("agrees", "good") if agreement.within else ("parts", "bad")
+        word, kind = ("agree", "good") if agreement.within else ("part", "bad")
         cells = [
             escape(eager.name),
+            f'<span class="{kind}">{word}</span>',
             str(len(eager.losses)),
             _time(eager.steady),
             _time(traced.steady),
@@ -77,7 +80,6 @@ def _table(pairs: Sequence[tuple[Run, Run, Agreement]]) -> str:
             f"{agreement.largest:.1e}",
             str(agreement.largest_ulp),
             f"{100 * agreement.worst_share:.2g} % (step {agreement.worst_step})",
-            f'<span class="{kind}">{word}</span>',
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(f"<th>{name}</th>" for name in names)
