@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,7 @@ DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in FORMAT.items(
 # Formats that the framework has no dtype for, read as the next larger one that holds every value.
 WIDENED = {"F16": np.dtype("<f2")}
 TREE = "hybridml.tree"  # metadata key of the structure of a nested object
+CHECKSUM = "hybridml.crc32"  # metadata key of the checksum: the format itself has none
 
 
 class CheckpointError(HybridmlError, OSError):
@@ -62,7 +64,8 @@ def save(
         arrays = {key: _array(value) for key, value in tree.items()}
     else:
         notes[TREE] = json.dumps(_flatten(tree, "", arrays))
-    _write_atomically(Path(path), library.numpy.save(arrays, notes or None))
+    notes[CHECKSUM] = _checksum(arrays, notes.get(TREE, ""))
+    _write_atomically(Path(path), library.numpy.save(arrays, notes))
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -72,9 +75,12 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     data = Path(path).read_bytes()
     arrays = _decode(data, path)
-    tree = read_metadata(path, data).get(TREE)
+    notes = read_metadata(path, data)
+    tree = notes.get(TREE)
+    if CHECKSUM in notes and notes[CHECKSUM] != _checksum(arrays, tree or ""):
+        raise _broken(path, "the checksum of its values differs from the one it was saved with")
     if tree is None:
-        return {name: adopt(array) for name, array in arrays.items()}
+        return {name: adopt(arrays[name]) for name in sorted(arrays)}  # the library's order is a new one each time
     try:
         return _unflatten(json.loads(tree), arrays)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -112,6 +118,16 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         # Own, writable memory: a parameter may be trained in it.
         arrays[name] = array.astype(np.float32 if entry["dtype"] in WIDENED else dtype.newbyteorder("="), copy=True)
     return arrays
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], tree: str) -> str:
+    """CRC-32 of the tree and of every array: its name, dtype, shape and little-endian bytes."""
+    crc = zlib.crc32(tree.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+        crc = zlib.crc32(f"{name} {array.dtype.name} {arrays[name].shape}".encode(), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+    return f"{crc:08x}"
 
 
 def _broken(path: str | os.PathLike[str], why: str) -> CheckpointError:
