@@ -126,7 +126,7 @@ def _checksum(arrays: Mapping[str, np.ndarray], tree: str) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
         crc = zlib.crc32(f"{name} {array.dtype.name} {arrays[name].shape}".encode(), crc)
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
     return f"{crc:08x}"
 
 

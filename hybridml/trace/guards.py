@@ -22,7 +22,7 @@ from ..tensor import Tensor
 from . import state
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_OPAQUE = (Tensor, np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
+_OPAQUE = (np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COMPARED = 10000  # of a still longer one only the length is watched: a check must take microseconds
@@ -94,7 +94,9 @@ class Watch:
             return
         self._seen.add(id(value))
         self._keep.append(value)
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, Tensor):
+            self._reach(*(getattr(value._node, "hooks", None) or {}).values())
+        elif isinstance(value, types.FunctionType):
             self._function(value)
         elif isinstance(value, types.MethodType):
             self._reach(value.__self__, value.__func__)

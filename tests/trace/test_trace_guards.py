@@ -167,6 +167,22 @@ def test_function_argument(trace: Any) -> None:
     assert f(times, x).tolist() == [3]
 
 
+def test_what_a_hook_reads(trace: Any) -> None:
+    w, factor = hm.tensor([1.0], requires_grad=True), [2.0]
+    w.register_hook(lambda g: g * factor[0])
+
+    @trace
+    def gradient(x: hm.Tensor) -> hm.Tensor:
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad
+
+    x = hm.tensor([1.0])
+    assert gradient(x).tolist() == [2]
+    factor[0] = 3.0
+    assert gradient(x).tolist() == [3]
+
+
 def test_what_the_code_does_not_name_moves_freely(trace: Any) -> None:
     c = Config()
     f, x = trace(lambda x: x * c.scale), hm.tensor([1.0])
