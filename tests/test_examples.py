@@ -101,4 +101,4 @@ def test_the_page_shows_what_the_runs_say() -> None:
     eager, traced = made("eager", [2.0, 1.5, 1.0]), made("traced", [2.0, 1.5, 1.0])
     text = page([(eager, traced, compare(eager, traced))], 12.0)
     check_page(text, charts=3)
-    assert "made up" in text and "agrees" in text and "1.00 ms" in text and "500.00 ms" in text
+    assert "made up" in text and ">agree</span>" in text and "1.00 ms" in text and "500.00 ms" in text
