@@ -52,11 +52,20 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     >>> embedding(hm.asarray([[0, 2]]), hm.ones((3, 5))).shape
     (1, 2, 5)
     """
-    rows = hm.take(weight, input, axis=0)
+    rows = hm.take(weight, from_zero(input, weight.shape[0]), axis=0)
     if padding_idx is None:
         return rows
     index = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
     return hm.where(hm.equal(input, index)[..., None], rows.detach(), rows)
+
+
+def from_zero(index: Tensor, size: int) -> Tensor:
+    """Indices of which a negative one does not exist, as in PyTorch: it is moved out of the range of -size..size - 1.
+
+    A class of -1 is "no label" in many data sets; counted from the end it would be the last class.
+    """
+    wide = index if index.dtype == hm.int64 else hm.astype(index, hm.int64)  # int8 cannot hold -size
+    return hm.where(hm.less(wide, 0), wide - size, wide)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

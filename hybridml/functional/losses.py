@@ -11,6 +11,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..tensor import Tensor
 from .activations import log_softmax
+from .basics import from_zero
 
 
 def cross_entropy(
@@ -66,7 +67,7 @@ def nll_loss(
             f"nll_loss: target must be class indices of shape {expected} for input {input.shape}, got {target.shape}"
         )
     counts = hm.not_equal(target, ignore_index)
-    index = hm.where(counts, target, 0)
+    index = from_zero(hm.where(counts, target, 0), input.shape[axis])
     picked = -hm.take_along_axis(input, hm.expand_dims(index, axis=axis), axis=axis).squeeze(axis)
     if weight is not None:
         picked = picked * hm.take(weight, index, axis=0)

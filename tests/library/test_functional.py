@@ -149,3 +149,16 @@ def test_errors_say_what_is_wrong(call: Any, error: type[Exception], words: str)
     with pytest.raises(error) as caught:
         call()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace])
+def test_a_negative_class_or_row_does_not_exist(style: Any) -> None:
+    loss, rows = style(lambda x, y: F.cross_entropy(x, y)), style(lambda i, w: F.embedding(i, w))
+    x = hm.zeros((2, 3))
+    assert loss(x, hm.asarray([-100, 0])).item() == pytest.approx(np.log(3))
+    with pytest.raises(hm.OutOfBoundsError, match="out of range"):
+        loss(x, hm.asarray([-1, 0]))
+    with pytest.raises(hm.OutOfBoundsError, match="out of range"):
+        rows(hm.asarray([0, -1]), x)
+    for dtype in (hm.uint8, hm.int8):
+        assert rows(hm.asarray([0, 1], dtype=dtype), hm.ones((300, 3))).shape == (2, 3)
