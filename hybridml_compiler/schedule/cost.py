@@ -7,11 +7,16 @@ decide between alternatives, they do not predict.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from .. import dtypes
 from ..graph.ir import Node
 from ..loops.index import coefficient
 from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
+
+if TYPE_CHECKING:
+    from .contract import Product
 
 # A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
 _SIMPLE = 0.02
@@ -42,6 +47,14 @@ SCRATCH_BYTES = 1 << 14
 FLOP_NS = 0.01
 # Multiply-adds of a product up to which BLAS uses one thread of its own accord (64^3); larger ones are cut into slabs.
 WHOLE_PRODUCT = 1 << 18
+# Our own product against OpenBLAS on Zen 4 with AVX-512, one thread, float32: 102-114 GF/s against 92-102 from so many
+# multiply-adds, rows and depth on, where few of the columns of whole vectors are too many. Below that, BLAS has kernels
+# for small matrices as fast as ours (64x64x64: 102 and 104) that need not be compiled. It has none for a transposed B
+# (128x512x512: 82 against 107, and 1.1 to 1.9 times from 32x32x64 on). For float64 the two are equal (43 and 43).
+OWN_PRODUCT_SIZE = 2 << 20
+OWN_PRODUCT_ROWS = 32
+OWN_PRODUCT_DEPTH = 32
+OWN_PRODUCT_FILLED = 0.95
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
@@ -57,6 +70,13 @@ def element_cost(node: Node) -> float:
 
 def memory_cost(nbytes: float) -> float:
     return nbytes * _BYTE
+
+
+def use_own_product(product: Product, filled: float) -> bool:
+    """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
+    large = product.b.transposed or product.m * product.n * product.k >= OWN_PRODUCT_SIZE
+    deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH
+    return product.dtype is dtypes.float32 and large and deep and filled >= OWN_PRODUCT_FILLED
 
 
 EXPENSIVE = 0.1  # ns an element: from a division upwards

@@ -66,7 +66,7 @@ Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the 
 
 
 def _matrix_of_batch(b: ir.IRBuilder, product: Product, index: Any) -> Part:
-    a_at, b_at = _batch_offset(b, product.a, product.batch, index), _batch_offset(b, product.b, product.batch, index)
+    a_at, b_at = batch_offset(b, product.a, product.batch, index), batch_offset(b, product.b, product.batch, index)
     return (a_at, b_at, b.mul(index, _i64(product.m * product.n))), _i64(product.m), _i64(product.n)
 
 
@@ -83,7 +83,7 @@ def _slab(b: ir.IRBuilder, product: Product, index: Any) -> Part:
     return (a_at, b.add(b_at, b.mul(start, _i64(product.b.column))), start), m, count
 
 
-def _batch_offset(b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any) -> Any:
+def batch_offset(b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any) -> Any:
     """Element offset of matrix number `index` (row-major over the batch axes)."""
     at, rest = _i64(matrix.offset), index
     for size, step in reversed(list(zip(batch, matrix.batch, strict=True))):

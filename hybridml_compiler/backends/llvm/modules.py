@@ -16,11 +16,10 @@ from pathlib import Path
 from llvmlite import ir
 
 from ...loops.text import print_kernel
-from ...runtime.threads import cores
 from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Plan
-from .gemm import emit_product, slabs
 from .kernel import emit_kernel
+from .product import emit_product, product_source
 from .step import STEP, emit_step, range_of, runs_parallel
 
 # Whatever decides what is emitted for a source, relative to the package.
@@ -54,7 +53,7 @@ def _kernel_module(launch: Launch) -> Module | None:
         return None
     # The cost decides about threads in the step; kernels that differ in it alone are one.
     if isinstance(work, Product):
-        source = _source(f"{work!r} in {slabs(work)} slabs for {cores()} cores")
+        source = _source(product_source(work))
     else:
         source = _source(print_kernel(replace(work, cost=0.0)))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]

@@ -15,8 +15,8 @@ from ... import dtypes
 from ...schedule import cost
 from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Place, Plan
-from .gemm import slabs
 from .kernel import KERNEL_TYPE
+from .product import own_blocking, range_of_product
 from .types import I8, I64, PTR, VOID, constant
 
 STEP = "step"
@@ -25,7 +25,7 @@ STEP = "step"
 def range_of(launch: Launch) -> tuple[int, int]:
     """(iterations, granule) of the loop that threads may share."""
     if isinstance(launch.work, Product):
-        return slabs(launch.work), 1
+        return range_of_product(launch.work), 1
     assert not isinstance(launch.work, Copy)
     return launch.work.total, launch.work.granule
 
@@ -48,13 +48,13 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
     slots = _Memory(b, step.args[0], plan, needs)
-    products = any(isinstance(launch.work, Product) for launch in plan.launches)
+    blas = any(isinstance(launch.work, Product) and own_blocking(launch.work) is None for launch in plan.launches)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.alloca(PTR, size=max(widest, 1))
     status = slots.pointer(Place("arena")) if plan.checked else None
     if status is not None:
         b.store(_i64(0), status)
-    if products:
+    if blas:
         _blas(b, module, needs, "hold")
     for number, (launch, name) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
@@ -73,10 +73,10 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
         if launch.checked:
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
             with b.if_then(failed, likely=False):
-                if products:
+                if blas:
                     _blas(b, module, needs, "release")
                 b.ret(_i64(number + 1))
-    if products:
+    if blas:
         _blas(b, module, needs, "release")
     b.ret(_i64(0))
     return needs

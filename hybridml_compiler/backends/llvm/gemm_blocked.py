@@ -1,0 +1,169 @@
+"""A matrix product of our own as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
+
+The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from ...schedule.blocking import Blocking
+from ...schedule.contract import Product
+from .gemm import batch_offset
+from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
+from .kernel import KERNEL_TYPE
+from .types import I64, PTR
+
+_LINE = 64  # bytes of a cache line, and of the widest vector
+
+Range = tuple[Any, Any]
+Starts = tuple[Any, Any, Any]  # of A, B and the result
+
+
+def emit_blocked_product(module: ir.Module, name: str, product: Product, blocking: Blocking) -> ir.Function:
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.add("nounwind")
+    _Product(function, product, blocking).emit()
+    return function
+
+
+class _Product:
+    """One emission: the blocking, the micro-kernels by their number of rows, and where the panels are."""
+
+    def __init__(self, function: ir.Function, product: Product, blocking: Blocking) -> None:
+        self.product, self.blocking = product, blocking
+        self.table, self.lo, self.hi = function.args
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.v = Vectors(self.b, product.dtype, blocking.lanes)
+        self.partial = product.n % blocking.columns != 0
+        self.panel = blocking.depth * blocking.columns
+        if blocking.pack:
+            memory = self.b.alloca(self.v.scalar_type, size=self.panel * blocking.unit_panels)
+            memory.align = _LINE
+            self.packed = self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+        sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
+        self.tiles = {
+            rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
+        }
+
+    def _tile(self, rows: int) -> Tile:
+        p, g = self.product, self.blocking
+        return Tile(
+            dtype=p.dtype,
+            lanes=g.lanes,
+            rows=rows,
+            vectors=g.vectors,
+            a_row=p.a.row,
+            a_step=p.a.column,
+            b_step=g.columns if g.pack else p.b.row,
+            c_row=p.n,
+            partial=self.partial,
+            bounded=self.partial and not g.pack,
+            adds=g.depth < p.k,
+        )
+
+    def emit(self) -> None:
+        b, p = self.b, self.product
+        a, right, c = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
+
+        def unit(index: Any) -> None:
+            blocks = self.blocking.row_blocks * self.blocking.column_blocks
+            matrix, block = b.udiv(index, i64(blocks)), b.urem(index, i64(blocks))
+            column_block = b.udiv(block, i64(self.blocking.row_blocks))
+            row_block = b.urem(block, i64(self.blocking.row_blocks))
+            starts = (
+                self.v.element(a, batch_offset(b, p.a, p.batch, matrix)),
+                self.v.element(right, batch_offset(b, p.b, p.batch, matrix)),
+                self.v.element(c, b.mul(matrix, i64(p.m * p.n))),
+            )
+            self._unit(starts, row_block, column_block)
+
+        repeat(b, self.lo, self.hi, 1, unit)
+        b.ret_void()
+
+    def _unit(self, starts: Starts, row_block: Any, column_block: Any) -> None:
+        b, p, g = self.b, self.product, self.blocking
+        a, right, c = starts
+        tile = b.mul(row_block, i64(g.unit_tiles))
+        tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), i64(g.tiles)))
+        panel = b.mul(column_block, i64(g.unit_panels))
+        panels = (panel, least(b, b.add(panel, i64(g.unit_panels)), i64(g.panels)))
+
+        def block_of_k(k: Any) -> None:
+            depth = least(b, i64(g.depth), b.sub(i64(p.k), k))
+            a_at = self.v.element(a, b.mul(k, i64(p.a.column)))
+            b_at = self.v.element(right, b.mul(k, i64(p.b.row)))
+            if g.pack:
+                repeat(b, *panels, 1, lambda j: self._pack_panel(b_at, b.sub(j, panel), j, depth))
+            first = b.icmp_signed("==", k, i64(0))
+            large = (tiles[0], least(b, tiles[1], i64(g.large)))
+            self._rows_of_tiles(g.rows, large, (a_at, b_at, c), panels, depth, first)
+            if g.large < g.tiles:
+                small = (b.select(b.icmp_signed("<", tiles[0], i64(g.large)), i64(g.large), tiles[0]), tiles[1])
+                self._rows_of_tiles(g.rows - 1, small, (a_at, b_at, c), panels, depth, first)
+
+        repeat(b, i64(0), i64(p.k), g.depth, block_of_k)
+
+    def _rows_of_tiles(self, rows: int, tiles: Range, starts: Starts, panels: Range, depth: Any, first: Any) -> None:
+        """The tiles of one height, each against every panel."""
+        b, p, g = self.b, self.product, self.blocking
+        a, right, c = starts
+        skipped = 0 if rows == g.rows else g.large  # every larger tile before has one row more
+
+        def tile(t: Any) -> None:
+            row = b.add(b.mul(t, i64(rows)), i64(skipped))
+            a_at = self.v.element(a, b.mul(row, i64(p.a.row)))
+
+            def panel(j: Any) -> None:
+                column = b.mul(j, i64(g.columns))
+                live = least(b, i64(g.columns), b.sub(i64(p.n), column))
+                c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
+                b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(right, column)
+                b.call(self.tiles[rows], [a_at, b_at, c_at, depth, live, first])
+
+            repeat(b, *panels, 1, panel)
+
+        repeat(b, *tiles, 1, tile)
+
+    def _panel(self, number: Any) -> Any:
+        return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))
+
+    def _pack_panel(self, right: Any, number: Any, j: Any, depth: Any) -> None:
+        """Columns of one panel as [depth][columns]; what lies beyond B is never stored by a tile."""
+        b, v, p, g = self.b, self.v, self.product, self.blocking
+        target, column = self._panel(number), b.mul(j, i64(g.columns))
+        if p.b.transposed:
+
+            def group(first: Any) -> None:
+                self._pack_transposed(right, b.add(column, first), v.element(target, first), depth)
+
+            repeat(b, i64(0), i64(g.columns), g.lanes, group)
+            return
+        source, live = v.element(right, column), b.sub(i64(p.n), column)
+        masks = [v.mask(live, group) if self.partial else None for group in range(g.vectors)]
+
+        def row(k: Any) -> None:
+            here, there = v.element(source, b.mul(k, i64(p.b.row))), v.element(target, b.mul(k, i64(g.columns)))
+            values = [v.load(v.element(here, i64(i * g.lanes)), mask) for i, mask in enumerate(masks)]
+            for i, value in enumerate(values):
+                v.store(value, v.element(there, i64(i * g.lanes)))
+
+        repeat(b, i64(0), depth, 1, row)
+
+    def _pack_transposed(self, right: Any, column: Any, target: Any, depth: Any) -> None:
+        """B lies as [column][k]: squares of as many columns as a vector has lanes, through registers."""
+        b, v, p, g = self.b, self.v, self.product, self.blocking
+        columns = [b.add(column, i64(i)) for i in range(g.lanes)]
+        if self.partial:  # repeat the last column rather than read beyond it
+            columns = [least(b, x, i64(p.n - 1)) for x in columns]
+        lines = [v.element(right, b.mul(x, i64(p.b.column))) for x in columns]
+
+        def square(k: Any) -> None:
+            mask = v.mask(b.sub(depth, k), 0)
+            rows = v.transpose([v.load(v.element(line, k), mask) for line in lines])
+            for i, value in enumerate(rows):
+                v.store(value, v.element(target, b.mul(b.add(k, i64(i)), i64(g.columns))))
+
+        repeat(b, i64(0), depth, g.lanes, square)

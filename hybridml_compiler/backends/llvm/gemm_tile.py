@@ -1,0 +1,192 @@
+"""The micro-kernel of a matrix product: one tile of the result, kept in vector registers over all of k.
+
+The tile's rows are broadcast from A, its columns are vectors of B (Goto and van de Geijn, "Anatomy of high-performance
+matrix multiplication", 2008). Every element is one chain of fused multiply-adds in order of k, and so are the sums of
+blocks of k: neither the shape of a tile, nor its place, nor the width of a vector can change a bit of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ... import dtypes
+from .types import I1, I32, I64, PTR, VOID, Literal, constant, intrinsic, register_type
+
+TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I1])  # a, b, c, depth, live columns, first?
+# Steps of k that a transposed A is fetched ahead: every step reads another line of it (512x784x1024: 88 -> 102 GF/s,
+# 16 ahead the same). Fetching B ahead gained nothing.
+PREFETCH = 8
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Strides are in elements: A at a + i * a_row + k * a_step, B at b + k * b_step, C at c + i * c_row."""
+
+    dtype: np.dtype
+    lanes: int
+    rows: int
+    vectors: int
+    a_row: int
+    a_step: int
+    b_step: int
+    c_row: int
+    partial: bool  # some tiles have fewer columns than their vectors have lanes
+    bounded: bool  # B is read in place: beyond the live columns there may be no memory
+    adds: bool  # k is cut into blocks: all but the first add to what is there
+
+
+def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
+    """`void tile(ptr a, ptr b, ptr c, i64 depth, i64 live, i1 first)`, depth > 0, 0 < live <= lanes * vectors."""
+    function = ir.Function(module, TILE_TYPE, name)
+    function.linkage = "internal"
+    for attribute in ("nounwind", "noinline"):
+        function.attributes.add(attribute)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    a, right, c, depth, live, first = function.args
+    memory = Vectors(b, tile.dtype, tile.lanes)
+    masks = [memory.mask(live, j) for j in range(tile.vectors)] if tile.partial else [None] * tile.vectors
+    at = range(tile.vectors)
+
+    def step(k: Any, sums: list[Any]) -> list[Any]:
+        row = memory.element(right, b.mul(k, i64(tile.b_step)))
+        across = [memory.load(memory.element(row, i64(j * tile.lanes)), masks[j] if tile.bounded else None) for j in at]
+        column = memory.element(a, b.mul(k, i64(tile.a_step)))
+        if tile.a_step != 1:
+            memory.prefetch(memory.element(column, i64(PREFETCH * tile.a_step)))
+        updated = []
+        for i in range(tile.rows):
+            down = memory.splat(memory.scalar(memory.element(column, i64(i * tile.a_row))))
+            updated += [memory.fma(down, across[j], sums[i * tile.vectors + j]) for j in at]
+        return updated
+
+    sums = loop(b, i64(0), depth, 1, [memory.zero] * (tile.rows * tile.vectors), step)
+    places = [memory.element(c, i64(i * tile.c_row + j * tile.lanes)) for i in range(tile.rows) for j in at]
+    masks = masks * tile.rows
+    if tile.adds:
+        before = b.block
+        with b.if_then(b.not_(first)):
+            present = [memory.load(place, mask) for place, mask in zip(places, masks, strict=True)]
+            added = [b.fadd(x, y) for x, y in zip(present, sums, strict=True)]
+            adding = b.block
+        sums = [memory.merge((x, before), (y, adding)) for x, y in zip(sums, added, strict=True)]
+    for value, place, mask in zip(sums, places, masks, strict=True):
+        memory.store(value, place, mask)
+    b.ret_void()
+    return function
+
+
+class Vectors:
+    """Loads, stores and arithmetic on vectors of one dtype and width; a mask of None means all lanes."""
+
+    def __init__(self, b: ir.IRBuilder, dtype: np.dtype, lanes: int) -> None:
+        self.b, self.dtype, self.lanes = b, dtype, lanes
+        self.scalar_type, self.type = register_type(dtype), ir.VectorType(register_type(dtype), lanes)
+        self.zero = Literal(self.type, "zeroinitializer")
+
+    def element(self, pointer: Any, offset: Any) -> Any:
+        return self.b.gep(pointer, [offset], source_etype=self.scalar_type)
+
+    def scalar(self, pointer: Any) -> Any:
+        return self.b.load(pointer, typ=self.scalar_type, align=self.dtype.itemsize)
+
+    def load(self, pointer: Any, mask: Any = None) -> Any:
+        if mask is None:
+            return self.b.load(pointer, typ=self.type, align=self.dtype.itemsize)
+        arguments = [pointer, constant(self.dtype.itemsize, dtypes.int32), mask, self.zero]
+        return self._call("masked.load", self.type, arguments, [self.type, PTR])
+
+    def store(self, value: Any, pointer: Any, mask: Any = None) -> None:
+        if mask is None:
+            self.b.store(value, pointer, align=self.dtype.itemsize)
+            return
+        arguments = [value, pointer, constant(self.dtype.itemsize, dtypes.int32), mask]
+        self._call("masked.store", VOID, arguments, [self.type, PTR])
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        return self._call("fma", self.type, [x, y, z], [self.type])
+
+    def prefetch(self, pointer: Any) -> None:
+        """Into L1, for reading."""
+        arguments = [pointer, *(constant(x, dtypes.int32) for x in (0, 3, 1))]
+        self._call("prefetch", VOID, arguments, [PTR])
+
+    def splat(self, x: Any) -> Any:
+        return _splat(self.b, x, self.lanes)
+
+    def mask(self, live: Any, vector: int) -> Any:
+        """Lanes of vector number `vector` that lie within the first `live` columns."""
+        left = self.b.trunc(self.b.sub(live, i64(vector * self.lanes)), I32)
+        return self.b.icmp_signed("<", _numbers(list(range(self.lanes))), _splat(self.b, left, self.lanes))
+
+    def merge(self, *incoming: tuple[Any, Any]) -> Any:
+        phi = self.b.phi(self.type)
+        for value, block in incoming:
+            phi.add_incoming(value, block)
+        return phi
+
+    def transpose(self, rows: list[Any]) -> list[Any]:
+        """A square: interleaving row i with row i + half turns the bits of (row, column) by one place."""
+        half = self.lanes // 2
+        low = _numbers([x for k in range(half) for x in (k, self.lanes + k)])
+        high = _numbers([x for k in range(half, self.lanes) for x in (k, self.lanes + k)])
+        for _ in range(half.bit_length()):
+            pairs = zip(rows[:half], rows[half:], strict=True)
+            rows = [self.b.shuffle_vector(x, y, order) for x, y in pairs for order in (low, high)]
+        return rows
+
+    def _call(self, name: str, result: Any, arguments: Sequence[Any], overloads: Sequence[Any]) -> Any:
+        kinds = [x.type for x in arguments]
+        return self.b.call(intrinsic(self.b.module, name, result, kinds, list(overloads)), arguments)
+
+
+def _splat(b: ir.IRBuilder, x: Any, lanes: int) -> Any:
+    nothing = Literal(ir.VectorType(x.type, lanes), "poison")
+    one = b.insert_element(nothing, x, constant(0, dtypes.int32))
+    return b.shuffle_vector(one, nothing, _numbers([0] * lanes))
+
+
+def _numbers(values: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(I32, len(values)), values)
+
+
+def loop(
+    b: ir.IRBuilder, low: Any, high: Any, step: int, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
+) -> list[Any]:
+    """for (i = low; i < high; i += step) carried = body(i, carried), at least once."""
+    before, head = b.block, b.append_basic_block("loop")
+    b.branch(head)
+    b.position_at_end(head)
+    index, phis = b.phi(I64, name="i"), [b.phi(x.type) for x in carried]
+    updated = body(index, list(phis))
+    following = b.add(index, i64(step), flags=["nsw"])
+    for phi, start, new in zip([index, *phis], [low, *carried], [following, *updated], strict=True):
+        phi.add_incoming(start, before)
+        phi.add_incoming(new, b.block)
+    after = b.append_basic_block("done")
+    b.cbranch(b.icmp_signed("<", following, high), head, after)
+    b.position_at_end(after)
+    return updated
+
+
+def repeat(b: ir.IRBuilder, low: Any, high: Any, step: int, body: Callable[[Any], None]) -> None:
+    """for (i = low; i < high; i += step) body(i), perhaps never."""
+
+    def once(index: Any, _: list[Any]) -> list[Any]:
+        body(index)
+        return []
+
+    with b.if_then(b.icmp_signed("<", low, high)):
+        loop(b, low, high, step, [], once)
+
+
+def least(b: ir.IRBuilder, x: Any, y: Any) -> Any:
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def i64(value: int) -> Any:
+    return constant(value, dtypes.int64)

@@ -1,0 +1,50 @@
+"""How a matrix product is computed on this machine: by the process's BLAS in slabs, or by a product of our own."""
+
+from __future__ import annotations
+
+from functools import cache as once
+
+from llvmlite import ir
+
+from ...runtime import jit
+from ...runtime.threads import cores
+from ...schedule import cost
+from ...schedule.blocking import Blocking, blocking_of, units
+from ...schedule.contract import Product
+from . import gemm
+from .gemm_blocked import emit_blocked_product
+
+# Sums, a row of B and an element of A of a tile must fit; AVX2 has 16 registers, and was not measured.
+_REGISTERS = {512: 32}
+
+
+@once
+def own_blocking(product: Product) -> Blocking | None:
+    """How our own product is cut; None where BLAS computes it."""
+    bits = jit.host().vector_bits
+    if bits not in _REGISTERS:
+        return None
+    blocking = blocking_of(product, bits // 8, _REGISTERS[bits], cores())
+    filled = product.n / (blocking.panels * blocking.columns)
+    return blocking if cost.use_own_product(product, filled) else None
+
+
+def range_of_product(product: Product) -> int:
+    """Extent of the range that threads share."""
+    blocking = own_blocking(product)
+    return gemm.slabs(product) if blocking is None else units(product, blocking)
+
+
+def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
+    """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are A, B and the result."""
+    blocking = own_blocking(product)
+    if blocking is None:
+        return gemm.emit_product(module, name, product)
+    return emit_blocked_product(module, name, product, blocking)
+
+
+def product_source(product: Product) -> str:
+    """All that `emit_product` depends on."""
+    blocking = own_blocking(product)
+    how = f"{gemm.slabs(product)} slabs for {cores()} cores" if blocking is None else repr(blocking)
+    return f"{product!r} in {how}"

@@ -1,0 +1,123 @@
+"""How our own matrix product is cut: tiles for registers, panels for caches, units for threads. Numbers only, no code.
+
+A unit computes some columns of some rows. It goes over k in blocks, over its tiles of rows, and with each over its
+panels: columns one tile wide. A is read where it is. So is B, unless it is transposed, or too large to be read there by
+so many rows; then each unit packs its own panels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from . import cost
+from .contract import Product
+
+# Depth of a block of k: 256 to 768 are equal (1024^3: 111 GF/s). Of a transposed A every step reads another line, and
+# 256 of them and B are what L1 holds (1000x256x1024: 104 against 89 GF/s with 512).
+MAX_DEPTH = 512
+MAX_DEPTH_TRANSPOSED = 256
+DEPTH_MULTIPLE = 16  # lanes of the widest vector of the narrowest dtype
+# More rows of A read at once are slower whatever their stride; and slow (512x16x1024: 23 against 113 GF/s) where that
+# makes them share a set of L1.
+MAX_ROWS = 14
+LINE, L1_SETS, L1_WAYS = 64, 64, 8
+# Packed panels of a unit, on the stack of the thread that computes it: a quarter of the L2 of AVX-512 machines.
+PACKED_BYTES = 1 << 18
+# Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where B stays in L2 (1024x512x512: 113,
+# packed 112); packing it wins beyond both (1024^3: 107 against 101). Packing A never did on Zen 4 (94 against 111).
+PACK_ROWS = 512
+PACK_BYTES = 1 << 21
+# Units that share columns pack them twice: each gets at least so many tiles of rows.
+UNIT_TILES = 16
+UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
+
+
+@dataclass(frozen=True)
+class Blocking:
+    lanes: int
+    rows: int  # of the larger tiles; the others have one fewer
+    large: int  # how many tiles are larger; they come first
+    tiles: int  # of rows
+    vectors: int  # across a tile
+    depth: int  # of a block of k, a multiple of the lanes
+    panels: int
+    unit_panels: int
+    unit_tiles: int
+    pack: bool  # B
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.panels // self.unit_panels)
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.tiles // self.unit_tiles)
+
+
+def units(product: Product, blocking: Blocking) -> int:
+    """Extent of the parallel range."""
+    return product.matrices * blocking.column_blocks * blocking.row_blocks
+
+
+def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Blocking:
+    """`registers` of `vector_bytes` each; the bits of the result depend on neither them nor the number of cores."""
+    size = product.dtype.itemsize
+    lanes = vector_bytes // size
+    tiles, vectors = tile_shape(product.m, product.n, lanes, registers, _most_rows(product.a.row * size))
+    rows = -(-product.m // tiles)
+    panels = -(-product.n // (lanes * vectors))
+    depth = _balanced(product.k, MAX_DEPTH_TRANSPOSED if product.a.transposed else MAX_DEPTH)
+    large_b = product.k * product.n * size > PACK_BYTES
+    pack = product.b.transposed or (product.m >= PACK_ROWS and large_b)
+    most = PACKED_BYTES // (depth * lanes * vectors * size) if pack else panels
+    wanted = -(-UNITS_A_CORE * cores // product.matrices)
+    if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
+        wanted = 1
+    column_blocks = max(-(-panels // max(most, 1)), min(panels, wanted))
+    row_blocks = min(-(-tiles // UNIT_TILES), -(-wanted // column_blocks))
+    return Blocking(
+        lanes=lanes,
+        rows=rows,
+        large=product.m - (rows - 1) * tiles,
+        tiles=tiles,
+        vectors=vectors,
+        depth=depth,
+        panels=panels,
+        unit_panels=-(-panels // column_blocks),
+        unit_tiles=-(-tiles // row_blocks),
+        pack=pack,
+    )
+
+
+def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int) -> tuple[int, int]:
+    """(tiles of rows, vectors across a tile): the cheapest whose sums, row of B and element of A fit the registers."""
+    best = (math.inf, 0, 0)
+    for vectors in range(1, min(8, -(-n // lanes), (registers - 1) // 2) + 1):
+        fewest = -(-m // min((registers - 1 - vectors) // vectors, most_rows))
+        # A number of tiles that divides m needs one micro-kernel, any other two (8 ms of compilation each).
+        dividing = [t for t in range(fewest, fewest + fewest * 3 // 4 + 1) if m % t == 0][:1]
+        for tiles in (fewest, *dividing):
+            rows = -(-m // tiles)
+            # One step in k: multiply-adds (8 hide their latency) or loads; a row of B comes from further away than A.
+            step = max(rows * vectors, rows + vectors, 8) + 0.1 * rows + 0.3 * vectors + 0.5
+            total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03)
+            best = min(best, (total, tiles, vectors))
+    return best[1], best[2]
+
+
+def _most_rows(stride: int) -> int:
+    """Rows of A, `stride` bytes apart, that may be read at once: streams in one set of L1 evict each other."""
+    sets = {row * stride // LINE % L1_SETS for row in range(MAX_ROWS)}
+    return min(MAX_ROWS, L1_WAYS * len(sets))
+
+
+def _balanced(extent: int, most: int) -> int:
+    """Size of nearly equal blocks; the sum of each is rounded, so that it must not depend on the width of a vector."""
+    blocks = -(-extent // most)
+    share = -(-extent // blocks)
+    return -(-share // DEPTH_MULTIPLE) * DEPTH_MULTIPLE

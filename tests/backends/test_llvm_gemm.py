@@ -1,0 +1,197 @@
+"""Our own matrix product: every layout, size of edge, batch and width of vector, against NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm.gemm_blocked import emit_blocked_product
+from hybridml_compiler.backends.llvm.product import emit_product, own_blocking, product_source, range_of_product
+from hybridml_compiler.runtime import jit, threads
+from hybridml_compiler.schedule import blocking as limits
+from hybridml_compiler.schedule import cost
+from hybridml_compiler.schedule.blocking import Blocking, blocking_of, tile_shape, units
+from hybridml_compiler.schedule.contract import Matrix, Product
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+
+
+class Case:
+    """A product and operands for it: `pad` extra columns a row, `offset` elements before the first matrix."""
+
+    def __init__(
+        self,
+        size: tuple[int, int, int],
+        layout: str = "nn",
+        batch: tuple[int, ...] = (),
+        dtype: np.dtype = dtypes.float32,
+        pad: int = 0,
+        offset: int = 0,
+    ) -> None:
+        m, n, k = size
+        rng = np.random.default_rng([m, n, k])
+        self.a, a = self._operand(rng, (*batch, m, k), layout[0] == "t", dtype, pad, offset)
+        self.b, b = self._operand(rng, (*batch, k, n), layout[1] == "t", dtype, pad, offset)
+        self.product = Product(dtype, batch, m, n, k, a, b)
+
+    @staticmethod
+    def _operand(
+        rng: np.random.Generator, shape: tuple[int, ...], transposed: bool, dtype: np.dtype, pad: int, offset: int
+    ) -> tuple[np.ndarray, Matrix]:
+        *batch, rows, columns = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
+        stored = (*batch, rows, columns + pad)
+        memory = np.full(offset + int(np.prod(stored)), np.nan, dtype)  # what must not be read would show
+        matrices = memory[offset:].reshape(stored)[..., :columns]
+        matrices[...] = rng.standard_normal(matrices.shape)
+        steps = tuple(s // dtype.itemsize for s in matrices.strides)
+        row, column = (1, steps[-2]) if transposed else (steps[-2], 1)
+        values = matrices.swapaxes(-1, -2) if transposed else matrices
+        return values, Matrix(offset, steps[:-2], row, column)
+
+    def expected(self) -> np.ndarray:
+        return np.asarray(self.a.astype(np.float64) @ self.b.astype(np.float64))
+
+    def tolerance(self) -> float:
+        return (self.product.k + 8) * float(np.finfo(self.product.dtype).eps)
+
+    def run(self, blocking: Blocking, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
+        p = self.product
+        module = ir.Module("product")
+        emit_blocked_product(module, "product", p, blocking)
+        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+        guard = 64
+        memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
+        out = memory[guard:-guard]
+        # The operands' memory starts `offset` elements before their first element.
+        starts = [x.ctypes.data - m.offset * p.dtype.itemsize for x, m in ((self.a, p.a), (self.b, p.b))]
+        table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
+        run = RUN(library.address("product"))
+        for lo, hi in ranges or [(0, units(p, blocking))]:
+            run(ctypes.addressof(table), lo, hi)
+        assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
+        return out.reshape(*p.batch, p.m, p.n)
+
+    def check(self, blocking: Blocking) -> np.ndarray:
+        out = self.run(blocking)
+        scale = np.abs(self.a).astype(np.float64) @ np.abs(self.b).astype(np.float64)
+        assert np.all(np.abs(out - self.expected()) <= self.tolerance() * scale + 1e-300), f"{self.product} {blocking}"
+        return out
+
+
+def blocked(product: Product, width: int = 32, cores: int = 2) -> Blocking:
+    return blocking_of(product, width, WIDTHS[width], cores)
+
+
+def usable_widths() -> list[int]:
+    return [width for width in WIDTHS if 8 * width <= jit.host().vector_bits]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_odd_sizes_of_every_layout(layout: str) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [(1, 1, 1), (1, 67, 1), (67, 1, 3), (16, 32, 16), (15, 33, 17), *map(tuple, rng.integers(1, 68, (6, 3)))]
+    for number, size in enumerate(sizes):
+        case = Case(tuple(map(int, size)), layout)
+        case.check(blocked(case.product, usable_widths()[number % len(usable_widths())]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_float64(layout: str) -> None:
+    case = Case((29, 37, 41), layout, dtype=dtypes.float64)
+    case.check(blocked(case.product, usable_widths()[0]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_of_k_and_packed_panels(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_DEPTH", "MAX_DEPTH_TRANSPOSED"):
+        monkeypatch.setattr(limits, name, 48)
+    monkeypatch.setattr(limits, "PACKED_BYTES", 1 << 14)
+    case = Case((45, 150, 130), layout)
+    blocking = blocked(case.product, usable_widths()[0])
+    assert blocking.depth < case.product.k
+    case.check(replace(blocking, pack=True, unit_panels=min(blocking.unit_panels, 2)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batches_strides_and_offsets(layout: str) -> None:
+    case = Case((19, 23, 21), layout, batch=(2, 3), pad=5, offset=7)
+    case.check(blocked(case.product))
+
+
+def test_an_operand_shared_by_a_batch() -> None:
+    case = Case((19, 23, 21), batch=(4,))
+    case.b = np.broadcast_to(case.b[0], case.b.shape)
+    case.product = replace(case.product, b=replace(case.product.b, batch=(0,)))
+    case.check(blocked(case.product))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bits_depend_neither_on_threads_nor_on_tiles_nor_on_the_width(layout: str) -> None:
+    case = Case((61, 100, 600), layout)
+    results = []
+    for width, cores in itertools.product(usable_widths(), (1, 3)):
+        blocking = blocked(case.product, width, cores)
+        count = units(case.product, blocking)
+        results.append(case.run(blocking))
+        results.append(case.run(blocking, [(k, k + 1) for k in reversed(range(count))]))
+    for other in results[1:]:
+        np.testing.assert_array_equal(other, results[0])
+
+
+def test_tiles_cover_the_rows_and_fit_the_registers() -> None:
+    for m, n, lanes, registers in itertools.product((1, 2, 13, 64, 67, 1000), (1, 10, 48, 500), (4, 16), (16, 32)):
+        tiles, vectors = tile_shape(m, n, lanes, registers, limits.MAX_ROWS)
+        rows = -(-m // tiles)
+        assert tiles * (rows - 1) < m <= tiles * rows
+        assert rows * vectors + vectors + 1 <= registers
+
+
+def test_few_rows_are_read_at_once_where_they_share_a_set_of_l1() -> None:
+    sizes = {k: blocked(Case((256, 16, k)).product, 64).rows for k in (1000, 1024)}
+    assert sizes[1024] <= limits.L1_WAYS < sizes[1000]
+
+
+def test_units_share_a_large_product_and_leave_a_small_one_whole() -> None:
+    large, small = Case((256, 256, 256)).product, Case((16, 16, 16)).product
+    assert units(large, blocked(large, cores=2)) >= 4
+    assert units(small, blocked(small)) == 1
+    tall = Case((4096, 32, 64)).product
+    assert units(tall, blocked(tall)) >= 4
+
+
+def test_the_cost_decides_between_blas_and_our_own() -> None:
+    def uses_own(size: tuple[int, int, int], layout: str = "nn", dtype: np.dtype = dtypes.float32) -> bool:
+        return cost.use_own_product(Case(size, layout, dtype=dtype).product, 1.0)
+
+    assert uses_own((128, 512, 512)) and uses_own((512, 512, 128), "tn") and uses_own((64, 64, 64), "nt")
+    assert not uses_own((64, 64, 64)) and not uses_own((8, 512, 512), "nt") and not uses_own((512, 512, 8))
+    assert not uses_own((128, 512, 512), dtype=dtypes.float64)
+    assert not cost.use_own_product(Case((256, 200, 256)).product, 200 / 224)
+
+
+@pytest.mark.parametrize("layout", ("nn", "nt", "tn"))
+def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
+    case = Case((128, 192, 128), layout)
+    p = case.product
+    module = ir.Module("chosen")
+    emit_product(module, "product", p)
+    assert ("slabs" in product_source(p)) == (own_blocking(p) is None)
+    if own_blocking(p) is None:
+        return
+    library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+    out = np.full((p.m, p.n), np.nan, p.dtype)
+    table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
+    threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p), 1)
+    np.testing.assert_array_equal(out, case.run(blocked(p, 64, 1)))
