@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from hybridml_compiler import dtypes
+from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm.gemm_blocked import emit_blocked_product
 from hybridml_compiler.backends.llvm.product import emit_product, own_blocking, product_source, range_of_product
+from hybridml_compiler.graph.ir import Graph, apply, graph_of
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, threads
 from hybridml_compiler.schedule import blocking as limits
 from hybridml_compiler.schedule import cost
@@ -195,3 +197,26 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
     threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p), 1)
     np.testing.assert_array_equal(out, case.run(blocked(p, 64, 1)))
+
+
+def test_a_compiled_graph_has_the_same_bits_on_any_number_of_threads() -> None:
+    """x @ w.T, its gradients' layouts and a batch, all in one graph; sums of small integers are exact."""
+    rng = np.random.default_rng(0)
+    shapes = ((128, 192), (160, 192), (4, 128, 160), (4, 160, 128))
+    arrays = [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
+    nodes = graph_of(arrays)
+    x, w, p, q = nodes
+    turned = [apply(OPS["permute_dims"], [v], {"axes": (1, 0)}) for v in (x, w)]
+    pairs = [(x, turned[1]), (turned[0], x), (p, q)]
+    graph = Graph(tuple(nodes), tuple(apply(OPS["matmul"], list(pair), {}) for pair in pairs))
+    executable = pipeline.compile(graph)
+    expected = [arrays[0] @ arrays[1].T, arrays[0].T @ arrays[0], arrays[2] @ arrays[3]]
+    count = threads.get_num_threads()
+    try:
+        for number in (1, 2, 3):
+            threads.set_num_threads(number)
+            for got, want in zip(executable(arrays), expected, strict=True):
+                np.testing.assert_array_equal(got, want)
+    finally:
+        threads.set_num_threads(count)
+    assert ("hml_sgemm" in executable.llvm) == (jit.host().vector_bits < 512)
