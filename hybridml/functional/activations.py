@@ -9,8 +9,10 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
 from ..tensor import Tensor
+from .compiled import compiled
 
 
+@compiled
 def relu(input: Tensor) -> Tensor:
     """``max(input, 0)``; the gradient at 0 is 0, as in PyTorch. Any shape; float or integer dtype.
 
@@ -29,6 +31,7 @@ def relu6(input: Tensor) -> Tensor:
     return hm.where(input >= 6, 6, relu(input))
 
 
+@compiled
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """``input`` where it is positive, ``negative_slope * input`` elsewhere.
 
@@ -38,6 +41,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return hm.where(input > 0, input, input * negative_slope)
 
 
+@compiled
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
 
@@ -49,6 +53,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return hm.where(positive, input, hm.expm1(hm.where(positive, 0, input)) * alpha)
 
 
+@compiled
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """``input * Phi(input)`` with the normal distribution function Phi (Hendrycks and Gimpel 2016).
 
@@ -65,6 +70,7 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
     raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
+@compiled
 def silu(input: Tensor) -> Tensor:
     """``input * sigmoid(input)``, also known as swish.
 
@@ -74,6 +80,7 @@ def silu(input: Tensor) -> Tensor:
     return input * sigmoid(input)
 
 
+@compiled
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``.
 
@@ -114,6 +121,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     return hm.where(negative, input, 0) - hm.log1p(small)
 
 
+@compiled
 def softmax(input: Tensor, dim: int = -1) -> Tensor:
     """``exp(input) / sum(exp(input))`` along `dim`, with the maximum taken off first; shape and dtype of `input`.
 
@@ -124,6 +132,7 @@ def softmax(input: Tensor, dim: int = -1) -> Tensor:
     return shifted / shifted.sum(axis=dim, keepdims=True)
 
 
+@compiled
 def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
     """``log(softmax(input))`` along `dim` without the rounding of taking it apart.
 

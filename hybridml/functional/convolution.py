@@ -10,11 +10,13 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
+from .compiled import compiled
 
 Pair = int | Sequence[int]
 Padding = Pair | Literal["same", "valid"]
 
 
+@compiled
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -57,6 +59,7 @@ def conv2d(
     return result[0] if single else result
 
 
+@compiled
 def max_pool2d(
     input: Tensor,
     kernel_size: Pair,
@@ -82,6 +85,7 @@ def max_pool2d(
     return result[0] if single else result
 
 
+@compiled
 def avg_pool2d(
     input: Tensor,
     kernel_size: Pair,

@@ -12,8 +12,10 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
 from .activations import log_softmax
 from .basics import from_zero
+from .compiled import compiled
 
 
+@compiled
 def cross_entropy(
     input: Tensor,
     target: Tensor,

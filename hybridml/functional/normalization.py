@@ -8,6 +8,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
+from .compiled import compiled
 
 
 def batch_norm(
@@ -60,6 +61,7 @@ def _move(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
     running.copy_(running * (1 - momentum) + hm.astype(batch, running.dtype) * momentum)
 
 
+@compiled
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -78,6 +80,7 @@ def layer_norm(
     return _affine(centred * hm.rsqrt(variance + eps), weight, bias)
 
 
+@compiled
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -95,6 +98,7 @@ def rms_norm(
     return _affine(input * hm.rsqrt(square + eps), weight, None)
 
 
+@compiled
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:

@@ -185,7 +185,10 @@ class Backward:
     wanted: list[int]
 
 
-def dense(array: np.ndarray) -> np.ndarray:
+def dense(array: np.ndarray | float) -> np.ndarray:
+    """What native code reads: a C-contiguous array; a lifted Python float is a float64 number."""
+    if isinstance(array, float):
+        return np.asarray(array)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 

@@ -1,0 +1,42 @@
+"""Eager composites as one compiled call: eager is trace at the granularity of one library function.
+
+A composite on a large array run operation by operation writes every intermediate to memory, on one thread: softmax of
+4096x1024 took 9 ms, gelu of 4M elements 28. Compiled once for each signature it is what a traced program would run,
+with the same bits, and one node on the tape (2.2 and 1.0 ms).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from ..context import current_interpreter
+from ..tensor import Tensor
+
+# Elements of the first argument from which the call (4 us, 20 us recorded) costs less than the operations' temporaries.
+LARGE = 1 << 15
+# Signatures compiled for one composite. A program with more (every batch of another length) goes on without.
+MOST = 64
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a composite of a tensor: compiled where its first argument is large and nothing traces yet."""
+    traced: list[Callable[P, R]] = []
+
+    @functools.wraps(fn)
+    def composite(*args: P.args, **kwargs: P.kwargs) -> R:
+        first = args[0] if args else None
+        if type(first) is not Tensor or first._array.size < LARGE or current_interpreter() is not None:
+            return fn(*args, **kwargs)
+        if not traced:
+            from ..trace import trace
+
+            traced.append(trace(fn))
+        known = traced[0].cache_info().entries  # type: ignore[attr-defined]
+        return traced[0](*args, **kwargs) if known < MOST else fn(*args, **kwargs)
+
+    return composite

@@ -1,0 +1,90 @@
+"""Composites compiled at the granularity of one call: the numbers of the operations, gradients included."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import functional as F
+from hybridml.functional import compiled
+
+X = np.random.default_rng(0).standard_normal((6, 4, 8, 8)).astype("f4")
+W = np.random.default_rng(1).standard_normal((5, 4, 3, 3)).astype("f4")
+
+CALLS: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
+    "relu": F.relu,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.3),
+    "elu": lambda x: F.elu(x, 0.7),
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "softmax": lambda x: F.softmax(x, 1),
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, (8, 8)),
+    "rms_norm": lambda x: F.rms_norm(x, (8,)),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "conv2d": lambda x: F.conv2d(x, hm.asarray(W), stride=2, padding=1),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2),
+    "cross_entropy": lambda x: F.cross_entropy(x.reshape((24, 64)), hm.arange(24)),
+}
+
+
+def value_and_gradient(call: Callable[[hm.Tensor], hm.Tensor]) -> tuple[np.ndarray, np.ndarray]:
+    x = hm.tensor(X, requires_grad=True)
+    out = call(x)
+    (out * hm.cos(hm.arange(out.size, dtype=hm.float32).reshape(out.shape))).sum().backward()
+    assert x.grad is not None
+    return out.detach().numpy(), x.grad.numpy()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_compiled_and_plain_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = value_and_gradient(CALLS[name])
+    monkeypatch.setattr(compiled, "LARGE", 0)
+    for got, expected in zip(value_and_gradient(CALLS[name]), plain, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_every_composite_is_tried() -> None:
+    named = {name for name in dir(F) if hasattr(getattr(F, name), "__wrapped__")}
+    assert named <= CALLS.keys() | {"relu6"}
+
+
+def test_large_arrays_are_compiled_and_errors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError) as plain:
+        F.softmax(hm.ones((2, 3)), 5)
+    monkeypatch.setattr(compiled, "LARGE", 0)
+    with pytest.raises(ValueError) as traced:
+        F.softmax(hm.ones((2, 3)), 5)
+    assert str(plain.value).splitlines()[0] == str(traced.value).splitlines()[0]
+
+
+def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "LARGE", 0)
+    monkeypatch.setattr(compiled, "MOST", 2)
+    made: list[Any] = []
+    trace = hm.trace
+    monkeypatch.setattr(sys.modules["hybridml.trace"], "trace", lambda fn: made.append(trace(fn)) or made[0])
+    double = compiled.compiled(lambda x: x * 2)
+    for n in (3, 4, 5, 6, 6):
+        assert double(hm.ones(n)).tolist() == [2.0] * n
+    assert made[0].cache_info().compiles == 2
+
+
+def test_the_gradient_of_a_traced_function_of_a_float() -> None:
+    @hm.trace
+    def scaled(x: hm.Tensor, a: float) -> hm.Tensor:
+        return hm.exp(x * a)
+
+    for a in (0.5, 0.7):
+        x = hm.tensor([1.0, 2.0], requires_grad=True)
+        scaled(x, a).sum().backward()
+        assert x.grad is not None
+        np.testing.assert_allclose(x.grad.numpy(), a * np.exp(np.array([1.0, 2.0]) * a), rtol=1e-6)
+    assert scaled.cache_info().compiles == 1
