@@ -22,12 +22,15 @@ DEPTH_MULTIPLE = 16  # lanes of the widest vector of the narrowest dtype
 # makes them share a set of L1.
 MAX_ROWS = 14
 LINE, L1_SETS, L1_WAYS = 64, 64, 8
-# Packed panels of a unit, on the stack of the thread that computes it: a quarter of the L2 of AVX-512 machines.
-PACKED_BYTES = 1 << 18
-# Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where B stays in L2 (1024x512x512: 113,
-# packed 112); packing it wins beyond both (1024^3: 107 against 101). Packing A never did on Zen 4 (94 against 111).
+# B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
+# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
+UNIT_BYTES = 1 << 18
+# Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2
+# (1024x512x512: 113, packed 112); packing it wins beyond both (1024^3: 107 against 101), and where B comes from memory
+# (four of 96x3025x363: 84 against 65). Packing A never did on Zen 4 (94 against 111).
 PACK_ROWS = 512
 PACK_BYTES = 1 << 21
+PACK_ALWAYS_BYTES = 1 << 23
 # Units that share columns pack them twice: each gets at least so many tiles of rows.
 UNIT_TILES = 16
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
@@ -72,13 +75,13 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     rows = -(-product.m // tiles)
     panels = -(-product.n // (lanes * vectors))
     depth = _balanced(product.k, MAX_DEPTH_TRANSPOSED if product.a.transposed else MAX_DEPTH)
-    large_b = product.k * product.n * size > PACK_BYTES
-    pack = product.b.transposed or (product.m >= PACK_ROWS and large_b)
-    most = PACKED_BYTES // (depth * lanes * vectors * size) if pack else panels
+    most_in_place = PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
+    pack = product.b.transposed or product.b_bytes > most_in_place
+    most = max(1, UNIT_BYTES // (depth * lanes * vectors * size))
     wanted = -(-UNITS_A_CORE * cores // product.matrices)
     if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
         wanted = 1
-    column_blocks = max(-(-panels // max(most, 1)), min(panels, wanted))
+    column_blocks = max(-(-panels // most), min(panels, wanted))
     row_blocks = min(-(-tiles // UNIT_TILES), -(-wanted // column_blocks))
     return Blocking(
         lanes=lanes,

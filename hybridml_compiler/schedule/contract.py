@@ -51,6 +51,11 @@ class Product:
     def flops(self) -> float:
         return 2.0 * self.matrices * self.m * self.n * self.k
 
+    @property
+    def b_bytes(self) -> int:
+        """Size of all that is read as right operand."""
+        return self.k * self.n * self.dtype.itemsize * (self.matrices if any(self.b.batch) else 1)
+
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"
         return (

@@ -51,10 +51,13 @@ WHOLE_PRODUCT = 1 << 18
 # multiply-adds, rows and depth on, where few of the columns of whole vectors are too many. Below that, BLAS has kernels
 # for small matrices as fast as ours (64x64x64: 102 and 104) that need not be compiled. It has none for a transposed B
 # (128x512x512: 82 against 107, and 1.1 to 1.9 times from 32x32x64 on). For float64 the two are equal (43 and 43).
+# Nor is there much to gain where the rows of a B too large for L2 are not whole cache lines: four of 96x3025x363, 85
+# and 83; two of 256x729x2400, 94 and 96 (four of 64x3136x576, which are whole lines: 77 and 79).
 OWN_PRODUCT_SIZE = 2 << 20
 OWN_PRODUCT_ROWS = 32
 OWN_PRODUCT_DEPTH = 32
 OWN_PRODUCT_FILLED = 0.95
+OWN_PRODUCT_SPLIT_BYTES = 1 << 22
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
@@ -76,7 +79,9 @@ def use_own_product(product: Product, filled: float) -> bool:
     """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
     large = product.b.transposed or product.m * product.n * product.k >= OWN_PRODUCT_SIZE
     deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH
-    return product.dtype is dtypes.float32 and large and deep and filled >= OWN_PRODUCT_FILLED
+    whole_lines = product.b.transposed or product.b.row * product.dtype.itemsize % 64 == 0
+    near = whole_lines or product.b_bytes <= OWN_PRODUCT_SPLIT_BYTES
+    return product.dtype is dtypes.float32 and large and deep and near and filled >= OWN_PRODUCT_FILLED
 
 
 EXPENSIVE = 0.1  # ns an element: from a division upwards

@@ -119,7 +119,7 @@ def test_float64(layout: str) -> None:
 def test_blocks_of_k_and_packed_panels(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_DEPTH", "MAX_DEPTH_TRANSPOSED"):
         monkeypatch.setattr(limits, name, 48)
-    monkeypatch.setattr(limits, "PACKED_BYTES", 1 << 14)
+    monkeypatch.setattr(limits, "UNIT_BYTES", 1 << 14)
     case = Case((45, 150, 130), layout)
     blocking = blocked(case.product, usable_widths()[0])
     assert blocking.depth < case.product.k
@@ -181,6 +181,12 @@ def test_the_cost_decides_between_blas_and_our_own() -> None:
     assert not uses_own((64, 64, 64)) and not uses_own((8, 512, 512), "nt") and not uses_own((512, 512, 8))
     assert not uses_own((128, 512, 512), dtype=dtypes.float64)
     assert not cost.use_own_product(Case((256, 200, 256)).product, 200 / 224)
+    assert uses_own((64, 4096, 512)) and not uses_own((64, 4095, 512))
+
+
+def test_a_right_operand_that_comes_from_memory_is_packed() -> None:
+    small, large = Case((64, 256, 256)).product, Case((64, 1024, 576), batch=(4,)).product
+    assert not blocked(small).pack and blocked(large).pack
 
 
 @pytest.mark.parametrize("layout", ("nn", "nt", "tn"))
