@@ -14,7 +14,7 @@ BUDGETS = {
     "hybridml_compiler/passes": 1200,
     "hybridml_compiler/schedule": 1900,
     "hybridml_compiler/loops": 4700,
-    "hybridml_compiler/backends": 1800,
+    "hybridml_compiler/backends": 2400,
     "hybridml_compiler/runtime": 3700,
     "hybridml_compiler": 19500,
     "tests": 12500,
