@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..ops.random import random_bits
-from .pointwise import Pointwise, compile_pointwise
+from .pointwise import ANY_LENGTH, Pointwise, compile_pointwise
 
 
 def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
@@ -64,5 +64,5 @@ def _bits_kernel() -> Pointwise:
         "random_bits",
         [dtypes.uint64],
         dtypes.uint32,
-        lambda s, i, xs: random_bits.lower(s, (i,), State(s, xs[0]), shape=((1 << 62) - 1,)),
+        lambda s, i, xs: random_bits.lower(s, (i,), State(s, xs[0]), shape=(ANY_LENGTH,)),
     )

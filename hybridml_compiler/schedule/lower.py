@@ -111,7 +111,7 @@ class GroupLowering:
         """One loop over the results; for a row group, stages over each row inside of it."""
         shape, axes = self.group.space or (self.group.shape, ())
         index, vars_ = self.loop_vars(tuple(1 if k in axes else n for k, n in enumerate(shape)))
-        nodes = sorted(self.group.roots, key=self.group.roots.index)
+        nodes = self.group.roots
         full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
         stages: list[Reduce | Fill] = []
         stores: list[Store] = []
