@@ -1,8 +1,8 @@
 """Matrix products of eager code: BLAS at one thread a slab, slabs shared by our pool.
 
 OpenBLAS's own threads meet at a spinning barrier, which is fine on an idle machine and ruinous on a busy one (a 1024x64
-by 64x256 product took up to 13 ms in place of 0.7). Slabs on the pool take the same time when it is quiet. Traced programs
-use products of our own where those are faster (`backends/llvm/product.py`), which are compiled for one shape each.
+by 64x256 product took up to 13 ms in place of 0.7). Slabs on the pool take the same time when it is quiet. Traced
+programs use products of our own where those are faster (`backends/llvm/product.py`): each is compiled for one shape.
 """
 
 from __future__ import annotations
