@@ -30,6 +30,7 @@ from .loops.ir import Expr, Kernel
 from .loops.verify import verify_kernel
 from .passes import run_passes
 from .schedule.contract import Product
+from .schedule.library import Call
 from .schedule.plan import Plan, make_plan
 from .schedule.text import describe_launch, describe_plan
 
@@ -80,7 +81,7 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
             graph, verify=settings.verify, watch=lambda made, after: say(5, lambda: f"{made}\n{print_graph(after)}")
         )
     with stats.stage("plan"):
-        plan = make_plan(graph, donate or {}, lanes_for_host(), has_blas=_has_blas)
+        plan = make_plan(graph, donate or {}, lanes_for_host(), _has_library)
     with stats.stage("check"):
         for launch in plan.launches if settings.verify else ():
             if isinstance(launch.work, Kernel):
@@ -161,10 +162,10 @@ def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
     return jit.load(objects, imports, [STEP], keep=plan.constants)
 
 
-def _has_blas() -> bool:
+def _has_library(call: Call) -> bool:
     from .runtime import blas
 
-    return blas.gemm_symbols() is not None
+    return isinstance(call, Product) and blas.gemm_symbols() is not None
 
 
 def lanes_for_host() -> Any:

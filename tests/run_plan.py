@@ -19,7 +19,7 @@ from hybridml_compiler.schedule.plan import Copy, Place, Plan, make_plan
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
-    return make_plan(graph, donate or {}, lanes_for_host(), has_blas=lambda: blas)
+    return make_plan(graph, donate or {}, lanes_for_host(), lambda _: blas)
 
 
 def run_plan(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, users
 from . import cost
-from .contract import readable
 from .group import OWN_LOOP, Group, form_of, reduced_axes, row_aligned
+from .library import LIBRARY, Library
 
 
 @dataclass
@@ -59,10 +59,10 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
     for node in reversed(order):
         if node.op is None:
             continue
-        if any(r.op is not None and r.op.kind == "contraction" for r in readers[node]):
-            base = _memory_for_product(node)
+        for library in (LIBRARY[r.op.kind] for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
+            base = _memory_for(library, node)
             if base.op is not None:
-                chosen.setdefault(base, "operand of a matrix product")
+                chosen.setdefault(base, library.reason)
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node])
         if reason:
@@ -90,12 +90,12 @@ def _reason(node: Node, readers: Sequence[Node], homes: set[Node], weight: float
     return None
 
 
-def _memory_for_product(node: Node) -> Node:
-    """What must be in memory for BLAS to read an operand: what it is a strided view of, or itself."""
+def _memory_for(library: Library, node: Node) -> Node:
+    """What must be in memory for a library to read an operand: what it is a strided view of, or itself."""
     base = node
     while base.op is not None and base.op.kind == "movement" and len(base.inputs) == 1:
         base = base.inputs[0]
-    return base if base is not node and readable(node, lambda n: n is base) else node
+    return base if base is not node and library.readable(node, lambda n: n is base) else node
 
 
 def _is_view_of_memory(node: Node) -> bool:

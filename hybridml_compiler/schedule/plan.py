@@ -16,14 +16,15 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node
 from ..loops.ir import Expr, Kernel
-from .contract import Product, product_of
 from .fuse import Fusion, fuse
 from .group import Group
+from .library import LIBRARY, Call
 from .lower import GroupLowering
 from .memory import Interval, plan_arena
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
+Work = Kernel | Call
 Base = Literal["input", "output", "constant", "arena"]
 
 
@@ -45,7 +46,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Launch:
-    work: Kernel | Product | Copy
+    work: Work | Copy
     operands: tuple[Place, ...]
     reasons: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -71,13 +72,14 @@ class Plan:
 
 
 def make_plan(
-    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], has_blas: Callable[[], bool]
+    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], has_library: Callable[[Call], bool]
 ) -> Plan:
-    """`donate`: output position -> input position whose memory it is written to; `has_blas` is asked if need be."""
+    """`donate`: output position -> input position whose memory it is written to; `has_library` says
+    whether the machine can compute such a call."""
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated)
-    return _Planner(graph, donate, donated, fusion, lanes, has_blas).plan()
+    return _Planner(graph, donate, donated, fusion, lanes, has_library).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -109,10 +111,10 @@ class _Planner:
         donated: dict[Node, Node],
         fusion: Fusion,
         lanes: Callable[[list[Expr]], int],
-        has_blas: Callable[[], bool],
+        has_library: Callable[[Call], bool],
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.lanes, self.has_blas = lanes, has_blas
+        self.lanes, self.has_library = lanes, has_library
         self.materialised = fusion.materialised
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
@@ -160,22 +162,22 @@ class _Planner:
             start + size,
         )
 
-    def _works(self, group: Group) -> list[tuple[Kernel | Product, tuple[Node, ...], Group]]:
+    def _works(self, group: Group) -> list[tuple[Work, tuple[Node, ...], Group]]:
         """Kernels of a group, each with the nodes whose memory it is given."""
         if all(node.aval.size == 0 for node in group.roots):
             return []
-        if group.kind == "contraction" and self.has_blas():
-            product = product_of(group.roots[0], self.in_memory)
-            if product is not None:
-                spec, left, right = product
-                return [(spec, (left, right, group.roots[0]), group)]
+        if group.kind in LIBRARY:
+            found = LIBRARY[group.kind].match(group.roots[0], self.in_memory)
+            if found is not None and self.has_library(found[0]):
+                call, left, right = found
+                return [(call, (left, right, group.roots[0]), group)]
         lowering = GroupLowering(group, self.in_memory, self.donated)
         kernels = lowering.kernels(self.lanes)
         return [(kernel, tuple(lowering.operands), group) for kernel in kernels]
 
     def _arena(
         self,
-        works: Sequence[tuple[Kernel | Product, tuple[Node, ...], Group]],
+        works: Sequence[tuple[Work, tuple[Node, ...], Group]],
         copied_late: Sequence[Node],
         snapshots: Sequence[Node],
         home: Mapping[Node, Place],
@@ -195,7 +197,7 @@ class _Planner:
 
     def _launch(
         self,
-        work: Kernel | Product,
+        work: Work,
         operands: tuple[Node, ...],
         group: Group,
         home: Mapping[Node, Place],

@@ -11,7 +11,6 @@ from __future__ import annotations
 from .. import aval as avals
 from ..loops.ir import Kernel
 from ..loops.text import print_kernel
-from .contract import Product
 from .plan import Copy, Launch, Place, Plan
 
 
@@ -39,7 +38,7 @@ def describe_launch(number: int, launch: Launch) -> str:
     work = launch.work
     if isinstance(work, Copy):
         return f"launch {number}: copy {work.nbytes} bytes, {' -> '.join(map(describe_place, launch.operands))}"
-    return f"launch {number}: {work if isinstance(work, Product) else 'kernel'}, {launch.nbytes} bytes of traffic"
+    return f"launch {number}: {'kernel' if isinstance(work, Kernel) else work}, {launch.nbytes} bytes of traffic"
 
 
 def _launch_lines(number: int, launch: Launch) -> list[str]:
@@ -47,7 +46,7 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     lines = [describe_launch(number, launch), *(f"  {reason}" for reason in launch.reasons)]
     if isinstance(work, Copy):
         return lines
-    names = ("a", "b", "out") if isinstance(work, Product) else (*(b.name for b in work.operands), "status")
+    names = (*(b.name for b in work.operands), "status") if isinstance(work, Kernel) else ("a", "b", "out")
     operands = (f"{name} = {describe_place(place)}" for name, place in zip(names, launch.operands, strict=False))
     lines.append(f"  {', '.join(operands)}")
     if isinstance(work, Kernel):

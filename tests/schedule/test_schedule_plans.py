@@ -37,7 +37,7 @@ COUNTS = {
 def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) -> None:
     """Structure is pinned; the estimate that decides about threads is left free to be tuned."""
     build, donate = GRAPHS[name]
-    plan = make_plan(run_passes(build())[0], donate, lambda _: 16, lambda: True)  # not the lanes of this machine
+    plan = make_plan(run_passes(build())[0], donate, lambda _: 16, lambda _: True)  # not the lanes of this machine
     golden(f"plan_{name}", re.sub(r" cost [\d.]+", "", describe_plan(plan)))
 
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
 from llvmlite import ir
 
-from ...loops.text import print_kernel
-from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Plan
-from .kernel import emit_kernel
-from .product import emit_product, product_source
-from .step import STEP, emit_step, range_of, runs_parallel
+from .step import STEP, emit_step, runs_parallel
+from .works import kind_of
 
 # Whatever decides what is emitted for a source, relative to the package.
-_EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/cost.py", "schedule/contract.py", "dtypes.py")
+_EMITTERS = (
+    "backends/llvm/*.py",
+    "loops/*.py",
+    "schedule/cost.py",
+    "schedule/contract.py",
+    "schedule/convolve.py",
+    "dtypes.py",
+)
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,13 @@ def _kernel_module(launch: Launch) -> Module | None:
     work = launch.work
     if isinstance(work, Copy):
         return None
-    # The cost decides about threads in the step; kernels that differ in it alone are one.
-    if isinstance(work, Product):
-        source = _source(product_source(work))
-    else:
-        source = _source(print_kernel(replace(work, cost=0.0)))
+    kind = kind_of(work)
+    source = _source(kind.source(work))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:
         module = ir.Module(symbol)
-        if isinstance(work, Product):
-            emit_product(module, symbol, work)
-        else:
-            emit_kernel(module, symbol, work)
+        kind.emit(module, symbol, work)
         return str(module)
 
     return Module(symbol, source, emit)
@@ -71,8 +69,9 @@ def _kernel_module(launch: Launch) -> Module | None:
 
 def _launch_source(launch: Launch, symbol: str | None) -> str:
     work = launch.work
-    how = f"copy {work.nbytes}" if isinstance(work, Copy) else f"{symbol} {range_of(launch)} {runs_parallel(launch)}"
-    return f"{how} {launch.checked} {launch.operands}"
+    if isinstance(work, Copy):
+        return f"copy {work.nbytes} {launch.operands}"
+    return f"{symbol} {kind_of(work).range(work)} {runs_parallel(launch)} {launch.checked} {launch.operands}"
 
 
 def _step_text(plan: Plan, symbols: list[str | None]) -> str:

@@ -12,33 +12,20 @@ from typing import Any
 from llvmlite import ir
 
 from ... import dtypes
-from ...schedule import cost
-from ...schedule.contract import Product
 from ...schedule.plan import Copy, Launch, Place, Plan
 from .kernel import KERNEL_TYPE
-from .product import own_blocking, range_of_product
 from .types import I8, I64, PTR, VOID, constant
+from .works import kind_of
 
 STEP = "step"
 
 
-def range_of(launch: Launch) -> tuple[int, int]:
-    """(iterations, granule) of the loop that threads may share."""
-    if isinstance(launch.work, Product):
-        return range_of_product(launch.work), 1
-    assert not isinstance(launch.work, Copy)
-    return launch.work.total, launch.work.granule
-
-
 def runs_parallel(launch: Launch) -> bool:
-    if isinstance(launch.work, Copy):
-        return False
-    total, granule = range_of(launch)
-    if total < 2 * granule:
-        return False
-    if isinstance(launch.work, Product):
-        return launch.work.flops * cost.FLOP_NS > cost.PARALLEL_THRESHOLD_NS
-    return launch.work.range is not None and launch.work.cost > cost.PARALLEL_THRESHOLD_NS
+    return not isinstance(launch.work, Copy) and kind_of(launch.work).parallel(launch.work)
+
+
+def calls_blas(launch: Launch) -> bool:
+    return not isinstance(launch.work, Copy) and kind_of(launch.work).calls_blas(launch.work)
 
 
 def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) -> set[str]:
@@ -48,7 +35,7 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
     slots = _Memory(b, step.args[0], plan, needs)
-    blas = any(isinstance(launch.work, Product) and own_blocking(launch.work) is None for launch in plan.launches)
+    blas = any(map(calls_blas, plan.launches))
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.alloca(PTR, size=max(widest, 1))
     status = slots.pointer(Place("arena")) if plan.checked else None
@@ -65,7 +52,7 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
         function = module.globals.get(name) or ir.Function(module, KERNEL_TYPE, name)
         for k, pointer in enumerate(pointers):
             b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
-        total, granule = range_of(launch)
+        total, granule = kind_of(launch.work).range(launch.work)
         if runs_parallel(launch):
             _parallel(b, module, needs, function, operands, total, granule)
         else:

@@ -1,0 +1,31 @@
+"""The kinds of node that a call of library code computes, rather than a loop nest: what it is called with, on what.
+
+A matcher gives the call and the nodes in memory that it reads, or None where a loop nest must do. `readable` says
+whether such a call takes an operand where it lies, so that it needs no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..graph.ir import Node
+from . import contract, convolve
+from .contract import Product
+from .convolve import Convolution
+
+InMemory = Callable[[Node], bool]
+Call = Product | Convolution
+
+
+@dataclass(frozen=True)
+class Library:
+    match: Callable[[Node, InMemory], tuple[Call, Node, Node] | None]
+    readable: Callable[[Node, InMemory], bool]
+    reason: str
+
+
+LIBRARY: dict[str, Library] = {
+    "contraction": Library(contract.product_of, contract.readable, "operand of a matrix product"),
+    "convolution": Library(convolve.convolution_of, convolve.readable, "operand of a convolution"),
+}
