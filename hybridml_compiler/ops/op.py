@@ -13,7 +13,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
 
 `lower` by kind:
   elementwise, movement, creation, random, gather    returns the scalar at output index `i`
-  reduction, contraction                             the same, with `s.reduce(op, extents, body)`
+  reduction, contraction, convolution                the same, with `s.reduce(op, extents, body)`
   random     also has lower_tile(s, t, *loads, **params) -> the `tile` elements from flat position t * tile, where they
              cost together what one costs
   scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
@@ -33,7 +33,18 @@ import numpy as np
 
 from ..aval import Aval
 
-Kind = Literal["elementwise", "movement", "creation", "random", "gather", "reduction", "contraction", "scan", "scatter"]
+Kind = Literal[
+    "elementwise",
+    "movement",
+    "creation",
+    "random",
+    "gather",
+    "reduction",
+    "contraction",
+    "convolution",
+    "scan",
+    "scatter",
+]
 # What an op takes. Integer inputs of a "float" op are promoted to the default float first.
 Accepts = Literal["any", "numeric", "float", "integer", "integral", "bool"]
 Rule = Callable[..., Any]

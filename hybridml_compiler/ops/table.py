@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from . import analytic, comparison, contraction, creation, elementwise, gather, movement, random, reduction, windows
+from . import (
+    analytic,
+    comparison,
+    contraction,
+    convolution,
+    creation,
+    elementwise,
+    gather,
+    movement,
+    random,
+    reduction,
+    windows,
+)
 from .op import Op
 
-_ROOMS = (elementwise, analytic, comparison, movement, windows, reduction, contraction, gather, creation, random)
+_ROOMS = (
+    *(elementwise, analytic, comparison, movement, windows, reduction, contraction, convolution),
+    *(gather, creation, random),
+)
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
 

@@ -172,7 +172,7 @@ def _find_group(
 ) -> Group | None:
     """The latest group that may take the node in: same index space, something in common, no cycle."""
     assert node.op is not None
-    if node.op.kind in ("contraction", "scan", "scatter", "random"):
+    if node.op.kind in ("contraction", "convolution", "scan", "scatter", "random"):
         return None
     for group in reversed(groups[-64:]):
         if group.kind not in ("map", "reduction"):

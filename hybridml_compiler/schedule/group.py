@@ -17,7 +17,8 @@ from typing import Literal
 
 from ..graph.ir import Node
 
-OWN_LOOP = ("reduction", "contraction", "scan", "scatter", "random")  # kinds that cannot be inlined into another loop
+# Kinds that cannot be inlined into another loop.
+OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random")
 Form = Literal["full", "row", "column"]
 
 
@@ -34,7 +35,7 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """map, reduction, contraction, scan, scatter or random: how the kernel is built."""
+        """map, or the kind of its root with a loop of its own: how the kernel is built."""
         kinds = {n.op.kind for n in self.roots if n.op is not None}
         return next((kind for kind in OWN_LOOP if kind in kinds), "map")
 

@@ -14,7 +14,7 @@ from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.table import OPS
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
-_REORDERED = ("reduction", "contraction", "scan")
+_REORDERED = ("reduction", "contraction", "convolution", "scan")
 
 
 def graph_for(op: Op, sample: Sample) -> tuple[Graph, list[np.ndarray]]:

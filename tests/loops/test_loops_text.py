@@ -18,7 +18,7 @@ from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.ops.table import OPS
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
-_REORDERED = ("reduction", "contraction", "scan")
+_REORDERED = ("reduction", "contraction", "convolution", "scan")
 
 
 def llvm(kernel: Kernel) -> str:
