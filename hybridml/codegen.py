@@ -16,6 +16,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.large import LARGE, compute
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -33,7 +34,7 @@ def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
-        "_op": op, "_kernel": op.eager, "_slow": slow, "_recover": recover, "_mode": interpreter,
+        "_op": op, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         **{f"_default_{p}": v for p, v in op.params.items()},
@@ -101,6 +102,8 @@ def _forward(op: Op) -> list[str]:
     lines += [f"    if _mode() is not None{foreign}:", f"        return {again}"]
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
+    arrays = _tuple([f"_{v}" for v in inputs])
+    kernel = f"_kernel({call}) if _{inputs[0]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
     if bare(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
@@ -109,7 +112,7 @@ def _forward(op: Op) -> list[str]:
             lines += [f"    if {allowed}:", f"        return {again}"]
         lines += [
             "    try:",
-            f"        _o = _kernel({call})",
+            f"        _o = {kernel}",
             "    except Exception as _error:",
             f"        _o = _recover(_op, _error, {_tuple(inputs)}, {{}})",
         ]
@@ -124,7 +127,7 @@ def _forward(op: Op) -> list[str]:
         ]
         lines += [
             "    try:",
-            f"        _o = _kernel({call})",
+            f"        _o = {kernel}",
             "    except Exception as _error:",
             f"        _o = _recover(_op, _error, {_tuple(inputs)}, {_dict(params)})",
         ]

@@ -13,6 +13,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.large import LARGE, compute
 from hybridml_compiler.errors import ArgumentError, DTypeError, OutOfBoundsError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -125,7 +126,10 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         params = _canonical(op, [_aval(t) for t in tensors], values, tensors, params)
         arrays = [t._array for t in tensors]
         try:
-            result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+            if arrays and arrays[0].size >= LARGE:
+                result = compute(op, arrays, params)
+            else:
+                result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
         except Exception as error:
             result = recover(op, error, tensors, params)
         out = wrap(result if type(result) is _ndarray else np.asarray(result))

@@ -29,8 +29,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "runtime": BASE,
     "backends": (*BASE, "loops", "schedule", "runtime"),  # a plan becomes code that calls the runtime's symbols
 }
-ARROWS["eager"] = tuple(ARROWS)  # kernels of one call: a small pipeline of its own
-ARROWS["pipeline"] = ARROWS["__init__"] = (*ARROWS, "pipeline")
+ARROWS["pipeline"] = tuple(ARROWS)
+ARROWS["eager"] = tuple(ARROWS)  # kernels of one call: graphs of one node, or a small pipeline of their own
+ARROWS["__init__"] = tuple(ARROWS)
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
 LATE = ("cupy", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy", "sklearn", "tqdm")

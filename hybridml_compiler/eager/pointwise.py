@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 # Elements from which two threads pay: 32 Ki polynomials take about 10 us on one.
 _PARALLEL = 1 << 15
+_GRANULE = 64
 # A loop extent no array reaches: a kernel takes its real length as an argument.
 ANY_LENGTH = (1 << 62) - 1
 
 
-class Pointwise(NamedTuple):
-    """`call(*dense_arrays, out)` from Python, and the kernel's address for the pool."""
-
-    call: Callable[..., object]
-    address: int
-
-    def __call__(self, *arrays: np.ndarray) -> None:
-        """Fill the last array. All are C-contiguous ndarrays: native code reads their structs without a check."""
-        size = arrays[-1].size
-        if size < _PARALLEL:
-            self.call(*arrays)
-            return
-        from ..runtime import threads
-
-        table = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        threads.run(self.address, ctypes.addressof(table), size, 64)
+# Fills the last of its arrays. All are C-contiguous ndarrays: native code reads their structs without a check.
+Pointwise = Callable[..., object]
 
 
 def compile_pointwise(
@@ -38,11 +25,11 @@ def compile_pointwise(
     """The kernel `out[i] = value(s, i, buffers)`: `s` builds the expression, `buffers` are the sources."""
     from llvmlite import ir
 
-    from ..backends.llvm.builtin import emit_builtin
+    from ..backends.llvm.builtin import PYTHON_API, emit_builtin
     from ..backends.llvm.kernel import emit_kernel
     from ..loops.builder import LoopBuilder
     from ..loops.ir import Buffer, For, Kernel, Store
-    from ..runtime import jit, layout
+    from ..runtime import jit, layout, threads
 
     s = LoopBuilder()
     var = s.var("i", ANY_LENGTH)
@@ -56,22 +43,28 @@ def compile_pointwise(
     if offsets is None:
         library = jit.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
         _KEPT.append(library)
-        return Pointwise(_through_ctypes(library.address("kernel")), library.address("kernel"))
-    emit_builtin(module, "builtin", function, len(buffers) + 1, offsets)
-    api = {n: jit.address_of(getattr(ctypes.pythonapi, n)) for n in ("Py_IncRef", "_Py_NoneStruct")}
-    library = jit.load([jit.compile_cached(str(module), passes=False)], api, ["kernel", "builtin"])
+        return _through_ctypes(library.address("kernel"))
+    emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE)
+    imports = {n: jit.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
+    library = jit.load([jit.compile_cached(str(module), passes=False)], imports, ["builtin"])
     _KEPT.append(library)
-    return Pointwise(_new_builtin(name, library.address("builtin")), library.address("kernel"))
+    return _new_builtin(name, library.address("builtin"))
 
 
 _KEPT: list[Any] = []  # code and method definitions stay as long as the process may call them
 
 
-def _through_ctypes(address: int) -> Callable[..., object]:
+def _through_ctypes(address: int) -> Pointwise:
+    from ..runtime import threads
+
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
 
     def call(*arrays: np.ndarray) -> None:
-        run((ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays)), 0, arrays[-1].size)
+        table, size = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays)), arrays[-1].size
+        if size < _PARALLEL:
+            run(table, 0, size)
+        else:
+            threads.run(address, ctypes.addressof(table), size, _GRANULE)
 
     return call
 
@@ -85,11 +78,11 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def _new_builtin(name: str, address: int) -> Callable[..., object]:
+def _new_builtin(name: str, address: int) -> Pointwise:
     from ..runtime import jit
 
     method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
     _KEPT.append(method)
     new = jit.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    function: Callable[..., object] = new(ctypes.addressof(method), None, None)
+    function: Pointwise = new(ctypes.addressof(method), None, None)
     return function

@@ -10,11 +10,17 @@ from ... import dtypes
 from ...runtime.layout import Layout
 from .types import I8, I32, I64, PTR, VOID, constant
 
+# What it imports beside the pool's symbols.
+PYTHON_API = ("Py_IncRef", "PyEval_SaveThread", "PyEval_RestoreThread", "_Py_NoneStruct")
 
-def emit_builtin(module: ir.Module, name: str, kernel: ir.Function, arity: int, layout: Layout) -> ir.Function:
+
+def emit_builtin(
+    module: ir.Module, name: str, kernel: ir.Function, arity: int, layout: Layout, parallel: int, granule: int
+) -> ir.Function:
     """`PyObject *name(self, args, n)`: kernel(data pointers of `arity` dense arrays, 0, size of the last one).
 
-    The arguments are not checked: the caller makes sure that they are C-contiguous ndarrays of one size.
+    From `parallel` elements on threads share the range, and other Python threads may run meanwhile. The arguments are
+    not checked: the caller makes sure that they are C-contiguous ndarrays of one size.
     """
     function = ir.Function(module, ir.FunctionType(PTR, [PTR, PTR, I64]), name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -25,7 +31,17 @@ def emit_builtin(module: ir.Module, name: str, kernel: ir.Function, arity: int, 
         array = b.load(b.gep(arguments, [_i64(k)], source_etype=PTR), typ=PTR)
         data = b.load(_field(b, array, layout.array_data), typ=PTR)
         b.store(data, b.gep(table, [_i64(k)], source_etype=PTR))
-    b.call(kernel, [table, _i64(0), _size(b, function, array, layout)])
+    size = _size(b, function, array, layout)
+    with b.if_else(b.icmp_signed("<", size, _i64(parallel))) as (small, large):
+        with small:
+            b.call(kernel, [table, _i64(0), size])
+        with large:
+            pool = ir.GlobalVariable(module, I8, "hml_pool")
+            pool.linkage = "external"
+            run = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64]), "hml_parallel")
+            state = b.call(ir.Function(module, ir.FunctionType(PTR, []), "PyEval_SaveThread"), [])
+            b.call(run, [pool, kernel, table, size, _i64(granule)])
+            b.call(ir.Function(module, ir.FunctionType(VOID, [PTR]), "PyEval_RestoreThread"), [state])
     none = ir.GlobalVariable(module, I8, "_Py_NoneStruct")
     none.linkage = "external"
     b.call(ir.Function(module, ir.FunctionType(VOID, [PTR]), "Py_IncRef"), [none])

@@ -1,0 +1,65 @@
+"""Operations on large arrays run compiled kernels; they mean what NumPy's small-array path means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.eager.large import LARGE, compute
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+
+ELEMENTWISE = [op for op in OPS.values() if op.kind == "elementwise" and not op.variadic]
+
+
+def enlarged(op: Op, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
+    """A sample's operands repeated until they are large; a second operand of one element stays one."""
+    if any(a.size == 0 for a in arrays):
+        return None
+    return [a.reshape(()) if k and a.size == 1 else np.resize(a, (LARGE // 64 + 1, 64)) for k, a in enumerate(arrays)]
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+def test_elementwise_rows_have_the_same_bits(op: Op) -> None:
+    tried = 0
+    for sample in op.samples(np.random.default_rng(0)):
+        arrays = enlarged(op, sample.args)
+        if arrays is None or tried == 6:
+            continue
+        params = op.with_defaults(sample.params)
+        with np.errstate(all="ignore"):
+            expected = np.asarray(op.eager(*arrays, **params))
+        got = compute(op, arrays, params)
+        assert got.dtype == expected.dtype and got.shape == expected.shape
+        np.testing.assert_array_equal(got, expected)
+        tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "argmax", "any", "all", "var", "cumulative_sum"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reductions_agree_with_numpy(name: str, axis: int) -> None:
+    a = np.random.default_rng(1).uniform(0.9, 1.1, (513, 257))
+    expected = getattr(np, {"cumulative_sum": "cumsum"}.get(name, name))(a, axis=axis)
+    got = getattr(hm, name)(hm.asarray(a), axis=axis).numpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-11)
+
+
+def test_operands_that_lie_apart_are_numpys_business() -> None:
+    a = np.random.default_rng(2).standard_normal((600, 300)).astype(np.float32)
+    x = hm.asarray(a).T
+    np.testing.assert_array_equal((x + x).numpy(), a.T + a.T)
+
+
+def test_a_large_operand_of_a_row_by_row_sum_broadcasts() -> None:
+    a = np.random.default_rng(3).standard_normal((600, 300)).astype(np.float32)
+    b = np.arange(300, dtype=np.float32)
+    np.testing.assert_array_equal((hm.asarray(a) + hm.asarray(b)).numpy(), a + b)
+
+
+def test_division_by_zero_is_a_value() -> None:
+    x = hm.ones(LARGE) / hm.zeros(LARGE)
+    assert bool(hm.isinf(x).all())
+    with pytest.raises(Exception, match="do not broadcast"):
+        hm.ones(LARGE) + hm.ones(LARGE + 1)
