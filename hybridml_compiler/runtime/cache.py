@@ -53,6 +53,11 @@ def key(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
+def fingerprint(*sources: Path) -> str:
+    """Of the code that computes what is cached: an edit of it must not find what its former self has made."""
+    return key(*(part for path in sorted(sources) for part in (path.name, path.read_bytes())))[:16]
+
+
 def default_directory() -> Path | None:
     """The directory that the environment asks for, or the platform's cache directory; None means memory only."""
     asked = config.read().cache_dir

@@ -1,8 +1,8 @@
 """LLVM IR text to object code, and object code to addresses.
 
 Compiling and linking are two steps with bytes between them, so that the bytes can be cached on disk and compiled in
-several threads. Linking is LLJIT with JITLink: a missing symbol or a damaged object is an error there, where MCJIT
-accepts the first and crashes on the second.
+several threads. `image` links; where it cannot, LLJIT with JITLink does: a missing symbol or a damaged object is an
+error there, where MCJIT accepts the first and crashes on the second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.runtime import cache
+from hybridml_compiler.runtime import cache, image
+from hybridml_compiler.runtime.host import Host as Host
+from hybridml_compiler.runtime.host import host as host
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -32,26 +34,6 @@ LIBC = ("memcpy", "memmove", "memset", "memcmp", "fmod", "fmodf")
 
 # The calls of a compilation that take long and touch only their own context and target machine.
 LONG_CALLS = ("LLVMPY_ParseAssembly", "LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory")
-
-
-@dataclass(frozen=True)
-class Host:
-    """The machine code is generated for: part of the key of every cached object."""
-
-    cpu: str
-    features: str
-    vector_bits: int
-    triple: str
-
-
-@once
-def host() -> Host:
-    """The CPU of this process, asked once."""
-    llvm = _llvm()
-    features = llvm.get_host_cpu_features()
-    wide = all(features.get(name, False) for name in ("avx512f", "avx512vl", "avx512bw", "avx512dq"))
-    bits = 512 if wide else 256 if features.get("avx2", False) and features.get("fma", False) else 128
-    return Host(llvm.get_host_cpu_name(), features.flatten(), bits, llvm.get_default_triple())
 
 
 @once
@@ -79,9 +61,15 @@ def _machine(opt: int) -> llvm.TargetMachine:
     if machine is None:
         this = host()
         target = _llvm().Target.from_triple(this.triple)
-        machine = target.create_target_machine(cpu=this.cpu, features=this.features, opt=opt, reloc="pic", jit=True)
+        machine = target.create_target_machine(
+            cpu=this.cpu, features=this.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
+        )
         _thread.machines[opt] = machine
     return machine
+
+
+# What `image` links. LLVM's default for code of a JIT is the large model, which reaches every constant in two steps.
+_CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
 
 
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
@@ -111,12 +99,7 @@ def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 
 
 def _key(text: str, passes: bool, opt: int) -> str:
-    import llvmlite
-
-    this = host()
-    llvm_version = ".".join(map(str, _llvm().llvm_version_info))
-    options = f"passes={passes} opt={opt}"
-    return cache.key(text, options, llvmlite.__version__, llvm_version, this.cpu, this.features, this.triple)
+    return cache.key(text, f"passes={passes} opt={opt} {_CODE_MODEL}", host().key)
 
 
 def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
@@ -270,12 +253,28 @@ def load(
     `keep` are owners of imported addresses; the result holds on to them. Raises CompileError where a symbol is missing
     or defined twice, or where an object is not one.
     """
+    linked = image.link(objects, exports) if image.SUPPORTED else None
+    return load_image(linked, imports, keep=keep) if linked else _load(objects, imports or {}, exports, keep)
+
+
+def load_image(
+    linked: image.Image, imports: Mapping[str, int] | None = None, *, keep: Sequence[object] = ()
+) -> Library:
+    """What `load` does with objects that have been linked."""
+    addresses, memory = image.load(linked, {**_libc(), **(imports or {})})
+    return Library(addresses, (memory, *keep))
+
+
+def _load(
+    objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
+) -> Library:
+    """`load` by LLVM."""
     builder = _llvm().JITLibraryBuilder()
     for data in objects:
         if not data:
             raise CompileError("cannot link an empty object")
         builder.add_object_img(data)
-    for name, address in {**_libc(), **(imports or {})}.items():
+    for name, address in {**_libc(), **imports}.items():
         builder.import_symbol(name, address)
     for name in exports:
         builder.export_symbol(name)

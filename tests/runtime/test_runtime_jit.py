@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime import image, jit
 
 
 def adder(k: int) -> str:
@@ -17,6 +17,14 @@ def adder(k: int) -> str:
 
 def as_function(address: int) -> ctypes._CFunctionType:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+
+
+@pytest.fixture(params=["ours", "llvm"])
+def linker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both linkers; ours is LLVM's where it does not know the machine."""
+    if request.param == "llvm":
+        monkeypatch.setattr(image, "SUPPORTED", False)
+    return str(request.param)
 
 
 def test_host_is_known() -> None:
@@ -33,7 +41,7 @@ def test_compile_and_call(passes: bool, opt: int) -> None:
     assert as_function(library.address("add5"))(37) == 42
 
 
-def test_objects_link_to_each_other_and_to_imports() -> None:
+def test_objects_link_to_each_other_and_to_imports(linker: str) -> None:
     callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 10)
     text = """
     declare i64 @add1(i64)
@@ -50,7 +58,7 @@ def test_objects_link_to_each_other_and_to_imports() -> None:
     assert as_function(library.address("both"))(4) == 50 + 0x123456789A0
 
 
-def test_memory_functions_are_there_without_asking() -> None:
+def test_memory_functions_are_there_without_asking(linker: str) -> None:
     text = """
     declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
     define i64 @zero(ptr %p, i64 %n) { call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 %n, i1 false)
@@ -68,18 +76,24 @@ def test_bad_text_is_an_error_with_llvms_words() -> None:
         jit.compile_ir("define i32 @f(i64 %x) { ret i32 %x }")
 
 
-def test_missing_symbol_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_symbol_is_an_error(capfd: pytest.CaptureFixture[str], linker: str) -> None:
     data = jit.compile_cached("declare void @nowhere()\ndefine void @f() { call void @nowhere()\n ret void }")
-    with pytest.raises(CompileError, match="could not link"):
+    with pytest.raises(CompileError, match="could not link") as caught:
         jit.load([data], exports=["f"])
-    assert "nowhere" in capfd.readouterr().err  # LLVM itself names it
+    assert "nowhere" in str(caught.value) + capfd.readouterr().err  # LLVM itself writes the name to stderr
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[: len(d) // 2], lambda d: b"junk" * 50, lambda d: b""])
-def test_damaged_object_is_an_error(damage: object) -> None:
+def test_damaged_object_is_an_error(damage: object, linker: str) -> None:
     assert callable(damage)
     with pytest.raises(CompileError, match=r"object|section"):
         jit.load([damage(jit.compile_cached(adder(1)))], exports=["add1"])
+
+
+def test_a_symbol_defined_twice_is_an_error(linker: str) -> None:
+    data = jit.compile_cached(adder(1))
+    with pytest.raises(CompileError, match=r"could not link"):
+        jit.load([data, jit.compile_cached(adder(1).replace(", 1\n", ", 2\n"))], exports=["add1"])
 
 
 def test_unknown_export_is_an_error() -> None:
@@ -88,7 +102,7 @@ def test_unknown_export_is_an_error() -> None:
         library.address("add2")
 
 
-def test_same_names_in_different_libraries() -> None:
+def test_same_names_in_different_libraries(linker: str) -> None:
     one = jit.load([jit.compile_cached(adder(1))], exports=["add1"])
     other = jit.load([jit.compile_cached(adder(1).replace(", 1\n", ", 100\n"))], exports=["add1"])
     assert as_function(one.address("add1"))(1) == 2

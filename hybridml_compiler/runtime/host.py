@@ -1,0 +1,84 @@
+"""The machine that code is generated for.
+
+LLVM knows; asking it takes 60 ms to import llvmlite. On Linux its answer is therefore kept in the object cache, under
+what the kernel says about the CPU and the version of llvmlite: a process that finds its code there needs no LLVM.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache as once
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hybridml_compiler.runtime import cache
+
+# Lines of /proc/cpuinfo that name a CPU; the others count cores, or change from moment to moment.
+_CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine code is generated for: part of the key of every cached object."""
+
+    cpu: str
+    features: str
+    vector_bits: int
+    triple: str
+    llvm: str  # version of llvmlite and of its LLVM
+
+    @property
+    def key(self) -> str:
+        """All of it, as text."""
+        return "\n".join(map(str, asdict(self).values()))
+
+
+@once
+def host() -> Host:
+    """The CPU of this process, asked once. Raises ImportError where there is no llvmlite."""
+    cpu = _cpu()
+    if cpu is None:
+        return _ask()
+    name = cache.key("host", cpu, platform.machine(), _version(), cache.fingerprint(Path(__file__)))
+    with suppress(ValueError, TypeError, UnicodeDecodeError):
+        return Host(**json.loads(cache.get(name) or b"null"))
+    found = _ask()
+    cache.put(name, json.dumps(asdict(found)).encode())
+    return found
+
+
+def _cpu() -> str | None:
+    """What tells this CPU from others, where that can be found out without LLVM."""
+    if sys.platform != "linux":
+        return None
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines = file.read(1 << 14).split("\n\n")[0].splitlines()
+    except OSError:
+        return None
+    named = [line for line in lines if line.split("\t")[0].split(":")[0].strip() in _CPU]
+    return "\n".join(named) if any(line.startswith("flags") for line in named) else None
+
+
+def _version() -> str:
+    """Of llvmlite, and of the library it brings (which a distribution may have built against another LLVM)."""
+    llvmlite = import_module("llvmlite")
+    library = Path(llvmlite.__file__ or "").parent / "binding" / "libllvmlite.so"
+    with suppress(OSError):
+        status = library.stat()
+        return f"{llvmlite.__version__} {status.st_size} {status.st_mtime_ns}"
+    return str(llvmlite.__version__)
+
+
+def _ask() -> Host:
+    llvm: Any = import_module("llvmlite.binding")
+    features = llvm.get_host_cpu_features()
+    wide = all(features.get(name, False) for name in ("avx512f", "avx512vl", "avx512bw", "avx512dq"))
+    bits = 512 if wide else 256 if features.get("avx2", False) and features.get("fma", False) else 128
+    version = f"{import_module('llvmlite').__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    return Host(llvm.get_host_cpu_name(), features.flatten(), bits, llvm.get_default_triple(), version)
