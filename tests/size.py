@@ -9,9 +9,9 @@ LINES_A_FILE = 550
 
 BUDGETS = {
     "hybridml": 13000,
-    "hybridml_compiler/ops": 4700,
+    "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1100,
-    "hybridml_compiler/passes": 1600,
+    "hybridml_compiler/passes": 1200,
     "hybridml_compiler/schedule": 1900,
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 2400,

@@ -19,7 +19,7 @@ from .activations import (
 )
 from .attention import scaled_dot_product_attention
 from .basics import dropout, embedding, linear, one_hot
-from .convolution import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d
+from .convolution import conv1d, conv2d, conv_transpose2d
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -32,6 +32,7 @@ from .losses import (
     smooth_l1_loss,
 )
 from .normalization import batch_norm, group_norm, layer_norm, rms_norm
+from .pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -39,7 +40,9 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "conv1d",
     "conv2d",
+    "conv_transpose2d",
     "cross_entropy",
     "dropout",
     "elu",

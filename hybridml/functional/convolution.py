@@ -1,19 +1,52 @@
-"""Convolution and pooling over windows, in PyTorch's NCHW layout."""
+"""Convolutions in PyTorch's channels-first layout.
+
+The operation itself has its channels last, which is the order that vectors want; the layout pass takes the permutations
+out of a traced network, all but those of its inputs and outputs.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.convolution import transposed
 
 from ..tensor import Tensor
 from .compiled import compiled
 
 Pair = int | Sequence[int]
 Padding = Pair | Literal["same", "valid"]
+_LAYOUTS = {1: "(n, c, l) or (c, l)", 2: "(n, c, h, w) or (c, h, w)"}
+
+
+@compiled
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation: input (n, c, l) or (c, l), weight (o, c / groups, k), bias (o,) -> (n, o, l').
+
+    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`.
+
+    >>> conv1d(hm.ones((1, 3, 8)), hm.ones((4, 3, 3)), padding=1).shape
+    (1, 4, 8)
+    """
+    x, single = batched("conv1d", input, 1)
+    size = _kernel("conv1d", x, weight, groups, 1)
+    steps, dilations = numbers("conv1d", "stride", stride, 1), numbers("conv1d", "dilation", dilation, 1)
+    around = _around("conv1d", padding, size, steps, dilations)
+    _fits("conv1d", x, size, around, dilations)
+    flat = _convolved(
+        x[:, :, None], weight[:, :, None], (1, *steps), ((0, 0), around[0]), (1, *dilations), groups
+    )  # an image of one row
+    return _finished(flat[:, :, 0], bias, single)
 
 
 @compiled
@@ -28,188 +61,159 @@ def conv2d(
 ) -> Tensor:
     """Cross-correlation: input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,) -> (n, o, h', w').
 
-    `padding` is a number, a pair, ``"valid"`` (none) or ``"same"`` (output as large as the input; stride 1).
-    Computed as windows times a matrix, one product a group.
+    `padding` is a number, a pair, ``"valid"`` (none) or ``"same"`` (output as large as the input; stride 1). Shapes
+    that do not fit are a `ShapeError`.
 
     >>> conv2d(hm.ones((1, 3, 8, 8)), hm.ones((4, 3, 3, 3)), padding=1).shape
     (1, 4, 8, 8)
     """
-    x, single = _batched("conv2d", input)
-    if weight.ndim != 4:
-        raise ShapeError(f"conv2d: weight must be (out, in / groups, kh, kw), got shape {weight.shape}")
+    x, single = batched("conv2d", input, 2)
+    size = _kernel("conv2d", x, weight, groups, 2)
+    steps, dilations = numbers("conv2d", "stride", stride, 2), numbers("conv2d", "dilation", dilation, 2)
+    around = _around("conv2d", padding, size, steps, dilations)
+    _fits("conv2d", x, size, around, dilations)
+    return _finished(_convolved(x, weight, steps, around, dilations, groups), bias, single)
+
+
+@compiled
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    output_padding: Pair = 0,
+    groups: int = 1,
+    dilation: Pair = 1,
+) -> Tensor:
+    """The transpose of `conv2d`: input (n, c, h, w) or (c, h, w), weight (c, o / groups, kh, kw), bias (o,) -> (n, o,
+    h', w') with ``h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
+
+    >>> conv_transpose2d(hm.ones((1, 4, 8, 8)), hm.ones((4, 3, 2, 2)), stride=2).shape
+    (1, 3, 16, 16)
+    """
+    what = "conv_transpose2d"
+    x, single = batched(what, input, 2)
+    if weight.ndim != 4 or groups < 1 or weight.shape[0] != x.shape[1] or x.shape[1] % groups:
+        raise ShapeError(
+            f"{what}: weight must be (in, out / groups, kh, kw) with the input's {x.shape[1]} channels, a multiple of "
+            f"groups={groups}, got shape {weight.shape}"
+        )
+    channels, per_group, *kernel = weight.shape
+    steps, dilations = numbers(what, "stride", stride, 2), numbers(what, "dilation", dilation, 2)
+    around, more = numbers(what, "padding", padding, 2), numbers(what, "output_padding", output_padding, 2)
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for n, s, p, d, k, extra in zip(x.shape[2:], steps, around, dilations, kernel, more, strict=True)
+    )
+    if min(size) < 1 or any(not 0 <= e < max(s, d) for e, s, d in zip(more, steps, dilations, strict=True)):
+        raise ArgumentError(
+            f"{what}: padding={around} and output_padding={more} would give an output of {size}; pad less, and keep "
+            f"output_padding below the stride {steps} or the dilation {dilations}"
+        )
+    kernels = weight.reshape((groups, channels // groups, per_group, *kernel))
+    result = transposed(
+        _last(x, groups),
+        hm.permute_dims(kernels, (3, 4, 0, 2, 1)),
+        size=size,
+        stride=steps,
+        padding=tuple((p, p) for p in around),
+        dilation=dilations,
+    )
+    return _finished(_first(result), bias, single)
+
+
+def _convolved(
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    out, per_group, *size = weight.shape
+    kernels = hm.permute_dims(weight.reshape((groups, out // groups, per_group, *size)), (3, 4, 0, 2, 1))
+    return _first(
+        hm.convolution(
+            _last(x, groups), kernels, stride=tuple(stride), padding=tuple(padding), dilation=tuple(dilation)
+        )
+    )
+
+
+def _last(x: Tensor, groups: int) -> Tensor:
+    """(n, c, h, w) -> (n, h, w, groups, c / groups)."""
+    n, channels, *size = x.shape
+    return hm.permute_dims(x, (0, 2, 3, 1)).reshape((n, *size, groups, channels // groups))
+
+
+def _first(x: Tensor) -> Tensor:
+    """(n, h, w, groups, c) -> (n, groups * c, h, w)."""
+    n, height, width, groups, channels = x.shape
+    return hm.permute_dims(x.reshape((n, height, width, groups * channels)), (0, 3, 1, 2))
+
+
+def _finished(result: Tensor, bias: Tensor | None, single: bool) -> Tensor:
+    if bias is not None:
+        result = result + bias.reshape((bias.shape[0], *(1,) * (result.ndim - 2)))
+    return result[0] if single else result
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def numbers(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
+    """`n` integers; one number stands for all."""
+    found = (value,) * n if isinstance(value, int) else tuple(value)
+    if len(found) != n or not all(isinstance(k, int) for k in found):
+        several = "a pair of integers" if n == 2 else f"{n} of them"
+        raise ArgumentError(f"{what}: {name} must be an integer or {several}, got {value!r}")
+    return found
+
+
+def batched(what: str, input: Tensor, dims: int) -> tuple[Tensor, bool]:
+    """(the input with its batch axis, was there none?)."""
+    if input.ndim == dims + 2:
+        return input, False
+    if input.ndim == dims + 1:
+        return input[None], True
+    raise ShapeError(f"{what}: input must be {_LAYOUTS[dims]}, got shape {input.shape}")
+
+
+def _kernel(what: str, x: Tensor, weight: Tensor, groups: int, dims: int) -> list[int]:
+    if weight.ndim != dims + 2:
+        form = "(out, in / groups, kh, kw)" if dims == 2 else "(out, in / groups, k)"
+        raise ShapeError(f"{what}: weight must be {form}, got shape {weight.shape}")
     out, per_group, *size = weight.shape
     if groups < 1 or out % groups or x.shape[1] != per_group * groups:
         raise ShapeError(
-            f"conv2d: input {input.shape} and weight {weight.shape} do not fit with groups={groups}: the input needs "
+            f"{what}: input {x.shape} and weight {weight.shape} do not fit with groups={groups}: the input needs "
             f"{per_group * max(groups, 1)} channels and the {out} outputs must divide by groups"
         )
-    steps, dilations = pair("conv2d", "stride", stride), pair("conv2d", "dilation", dilation)
-    x = _pad(x, _conv_padding(padding, size, steps, dilations), 0)
-    batch = x.shape[0]
-    view = _windows("conv2d", x, size, steps, dilations)  # (n, c, h', w', kh, kw)
-    height, width = view.shape[2:4]
-    area = per_group * size[0] * size[1]
-    # Pixels are the last axis of columns, product and result: every copy is contiguous, and the result is NCHW already.
-    split = view.reshape((batch, groups, per_group, height, width, *size))
-    columns = hm.permute_dims(split, (0, 1, 2, 5, 6, 3, 4)).reshape((batch, groups, area, height * width))
-    product = hm.matmul(weight.reshape((groups, out // groups, area)), columns)
-    result = product.reshape((batch, out, height, width))
-    if bias is not None:
-        result = result + bias.reshape((out, 1, 1))
-    return result[0] if single else result
+    return size
 
 
-@compiled
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    """Largest value of each window; padding counts as minus infinity. (n, c, h, w) or (c, h, w).
-
-    >>> max_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
-    [[[4.0]]]
-    """
-    x, single = _batched("max_pool2d", input)
-    size = pair("max_pool2d", "kernel_size", kernel_size)
-    steps = size if stride is None else pair("max_pool2d", "stride", stride)
-    dilations = pair("max_pool2d", "dilation", dilation)
-    around = _pool_padding("max_pool2d", x, size, steps, padding, dilations, ceil_mode)
-    lowest = -math.inf if hm.isdtype(x.dtype, "real floating") else hm.iinfo(x.dtype).min
-    view = _windows("max_pool2d", _pad(x, around, lowest), size, steps, dilations)
-    # One axis for the whole window, so that ties are settled over the window and not axis by axis.
-    result = view.reshape((*view.shape[:4], size[0] * size[1])).max(axis=-1)
-    return result[0] if single else result
-
-
-@compiled
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Pair,
-    stride: Pair | None = None,
-    padding: Pair = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """Mean of each window. (n, c, h, w) or (c, h, w). `count_include_pad` counts the zeros of the padding.
-
-    >>> avg_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
-    [[[2.5]]]
-    """
-    x, single = _batched("avg_pool2d", input)
-    size = pair("avg_pool2d", "kernel_size", kernel_size)
-    steps = size if stride is None else pair("avg_pool2d", "stride", stride)
-    around = _pool_padding("avg_pool2d", x, size, steps, padding, (1, 1), ceil_mode)
-    result = _windows("avg_pool2d", _pad(x, around, 0), size, steps, (1, 1)).sum(axis=(-2, -1))
-    before = pair("avg_pool2d", "padding", padding)
-    plain = all(low == high == p for (low, high), p in zip(around, before, strict=True))
-    if plain and (count_include_pad or before == (0, 0)):
-        result = result / (size[0] * size[1])
-    else:
-        # Elements that count: the input's own, and with `count_include_pad` the padding that was asked for (the
-        # further padding of `ceil_mode` never counts).
-        inner = before if count_include_pad else (0, 0)
-        ones = hm.ones((1, 1, *(n + 2 * k for n, k in zip(x.shape[2:], inner, strict=True))), dtype=x.dtype)
-        outer = [(low - k, high - k) for (low, high), k in zip(around, inner, strict=True)]
-        result = result / _windows("avg_pool2d", _pad(ones, outer, 0), size, steps, (1, 1)).sum(axis=(-2, -1))
-    return result[0] if single else result
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-    """Mean over windows chosen so that the output has `output_size` (None keeps an axis). (n, c, h, w) or (c, h, w).
-
-    Window k of m along n elements is ``floor(k n / m) : ceil((k + 1) n / m)``, as in PyTorch.
-
-    >>> adaptive_avg_pool2d(hm.ones((2, 3, 7, 7)), 1).shape
-    (2, 3, 1, 1)
-    """
-    wanted = list(output_size) if isinstance(output_size, Sequence) else [output_size, output_size]
-    if len(wanted) != 2 or not all(n is None or n > 0 for n in wanted):
-        raise ArgumentError(f"adaptive_avg_pool2d: output_size must be positive or a pair, got {output_size!r}")
-    x = input
-    for axis, asked in zip((-2, -1), wanted, strict=True):
-        n = x.shape[axis]
-        m = n if asked is None else asked
-        if n % m == 0:
-            split = (*x.shape[:axis], m, n // m, *(x.shape[-1:] if axis == -2 else ()))
-            x = x.reshape(split).mean(axis=axis)
-        else:
-            x = hm.concat([_narrow(x, axis, k * n // m, -(-(k + 1) * n // m)) for k in range(m)], axis=axis)
-    return x
-
-
-def _narrow(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    part = x[..., start:stop] if axis == -1 else x[..., start:stop, :]
-    return part.mean(axis=axis, keepdims=True)
-
-
-def pair(what: str, name: str, value: Pair) -> tuple[int, int]:
-    """A number stands for both axes."""
-    found = (value, value) if isinstance(value, int) else tuple(value)
-    if len(found) != 2 or not all(isinstance(n, int) for n in found):
-        raise ArgumentError(f"{what}: {name} must be an integer or a pair of integers, got {value!r}")
-    return found[0], found[1]
-
-
-def _batched(what: str, input: Tensor) -> tuple[Tensor, bool]:
-    if input.ndim == 4:
-        return input, False
-    if input.ndim == 3:
-        return input[None], True
-    raise ShapeError(f"{what}: input must be (n, c, h, w) or (c, h, w), got shape {input.shape}")
-
-
-def _conv_padding(
-    padding: Padding, size: Sequence[int], stride: Pair, dilation: Sequence[int]
+def _around(
+    what: str, padding: Padding, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
+    """Zeros before and after, an axis each."""
     if isinstance(padding, str):
         if padding == "valid":
-            return [(0, 0), (0, 0)]
+            return [(0, 0)] * len(size)
         if padding != "same":
-            raise ArgumentError(f"conv2d: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
-        if stride != (1, 1):
-            raise ArgumentError(f"conv2d: padding='same' needs stride 1, got stride={stride}")
+            raise ArgumentError(f"{what}: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
+        if set(stride) != {1}:
+            raise ArgumentError(f"{what}: padding='same' needs stride 1, got stride={tuple(stride)}")
         total = [d * (k - 1) for k, d in zip(size, dilation, strict=True)]
         return [(n // 2, n - n // 2) for n in total]
-    return [(n, n) for n in pair("conv2d", "padding", padding)]
+    return [(n, n) for n in numbers(what, "padding", padding, len(size))]
 
 
-def _pool_padding(
-    what: str,
-    x: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    padding: Pair,
-    dilation: Sequence[int],
-    ceil_mode: bool,
-) -> list[tuple[int, int]]:
-    around = pair(what, "padding", padding)
-    if any(2 * p > k for p, k in zip(around, size, strict=True)):
-        raise ArgumentError(f"{what}: padding must be at most half of the window {tuple(size)}, got {around}")
-    result = []
-    for n, k, s, p, d in zip(x.shape[2:], size, stride, around, dilation, strict=True):
-        span = n + 2 * p - d * (k - 1) - 1
-        windows = -(-span // s) + 1 if ceil_mode else span // s + 1
-        if ceil_mode and (windows - 1) * s >= n + p:  # a window may not start in the padding on the right
-            windows -= 1
-        result.append((p, max(p, (windows - 1) * s + d * (k - 1) + 1 - n - p)))
-    return result
-
-
-def _pad(x: Tensor, around: Sequence[tuple[int, int]], value: float) -> Tensor:
-    if all(low == high == 0 for low, high in around):
-        return x
-    return hm.pad(x, ((0, 0), (0, 0), *around), value)
-
-
-def _windows(what: str, x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """(n, c, h, w) -> (n, c, h', w', kh, kw)."""
-    if any(n < d * (k - 1) + 1 for n, k, d in zip(x.shape[2:], size, dilation, strict=True)):
+def _fits(
+    what: str, x: Tensor, size: Sequence[int], around: Sequence[tuple[int, int]], dilation: Sequence[int]
+) -> None:
+    padded = tuple(n + low + high for n, (low, high) in zip(x.shape[2:], around, strict=True))
+    if any(n < d * (k - 1) + 1 for n, k, d in zip(padded, size, dilation, strict=True)):
         raise ShapeError(
             f"{what}: the window {tuple(size)} with dilation {tuple(dilation)} is larger than the padded input "
-            f"{x.shape[2:]}; pad more or take a smaller window"
+            f"{padded}; pad more or take a smaller window"
         )
-    return hm.windows(x, size=tuple(size), stride=tuple(stride), dilation=tuple(dilation))

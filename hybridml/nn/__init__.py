@@ -18,7 +18,7 @@ from .activations import (
 )
 from .attention import MultiHeadAttention, MultiheadAttention, TransformerEncoderLayer
 from .containers import ModuleDict, ModuleList, ParameterList, Sequential
-from .convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
+from .convolution import Conv1d, Conv2d, ConvTranspose2d
 from .linear import Embedding, Flatten, Identity, Linear
 from .losses import (
     BCELoss,
@@ -34,6 +34,7 @@ from .losses import (
 from .module import IncompatibleKeys, Module
 from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from .parameter import Parameter
+from .pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 
 __all__ = [
     "ELU",
@@ -44,7 +45,9 @@ __all__ = [
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
+    "Conv1d",
     "Conv2d",
+    "ConvTranspose2d",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",

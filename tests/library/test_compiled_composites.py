@@ -29,6 +29,8 @@ CALLS: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
     "rms_norm": lambda x: F.rms_norm(x, (8,)),
     "group_norm": lambda x: F.group_norm(x, 2),
     "conv2d": lambda x: F.conv2d(x, hm.asarray(W), stride=2, padding=1),
+    "conv1d": lambda x: F.conv1d(x.reshape((6, 4, 64)), hm.asarray(W[:, :, 0]), dilation=2),
+    "conv_transpose2d": lambda x: F.conv_transpose2d(x, hm.asarray(W[:4]), stride=2, output_padding=1),
     "max_pool2d": lambda x: F.max_pool2d(x, 2),
     "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2),
     "cross_entropy": lambda x: F.cross_entropy(x.reshape((24, 64)), hm.arange(24)),

@@ -98,6 +98,21 @@ FUNCTIONS: dict[str, FunctionCase] = {
     "conv2d single": FunctionCase(
         lambda F, t: F.conv2d(t.x, t.w, padding="valid"), {"x": (2, 5, 5), "w": (3, 2, 3, 3)}
     ),
+    "conv2d strided groups": FunctionCase(
+        lambda F, t: F.conv2d(t.x, t.w, t.b, (2, 3), (1, 2), groups=2), {"x": IMAGE, "w": (4, 2, 3, 4), "b": (4,)}
+    ),
+    "conv2d 1x1": FunctionCase(lambda F, t: F.conv2d(t.x, t.w, stride=2), {"x": IMAGE, "w": (6, 4, 1, 1)}),
+    "conv1d": FunctionCase(
+        lambda F, t: F.conv1d(t.x, t.w, t.b, 2, 1, 2, 2), {"x": (2, 4, 11), "w": (6, 2, 3), "b": (6,)}
+    ),
+    "conv1d same": FunctionCase(lambda F, t: F.conv1d(t.x, t.w, padding="same"), {"x": (4, 7), "w": (3, 4, 4)}),
+    "conv_transpose2d": FunctionCase(
+        lambda F, t: F.conv_transpose2d(t.x, t.w, t.b, 2, 1, 1), {"x": IMAGE, "w": (4, 3, 3, 3), "b": (3,)}
+    ),
+    "conv_transpose2d groups": FunctionCase(
+        lambda F, t: F.conv_transpose2d(t.x, t.w, None, (1, 3), (0, 2), (0, 1), 2, (2, 1)),
+        {"x": IMAGE, "w": (4, 3, 2, 4)},
+    ),
     "max_pool2d": FunctionCase(lambda F, t: F.max_pool2d(t.x, 2), {"x": IMAGE}),
     "max_pool2d overlap": FunctionCase(lambda F, t: F.max_pool2d(t.x, 3, 2, 1), {"x": IMAGE}),
     "max_pool2d dilation": FunctionCase(lambda F, t: F.max_pool2d(t.x, (2, 3), 1, 1, (2, 1)), {"x": IMAGE}),
@@ -229,6 +244,8 @@ MODULES: dict[str, ModuleCase] = {
         ),
         {"x": (3, 5)},
     ),
+    "Conv1d": ModuleCase(lambda nn: nn.Conv1d(4, 6, 3, padding="same", groups=2), {"x": (2, 4, 9)}),
+    "ConvTranspose2d": ModuleCase(lambda nn: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2), {"x": IMAGE}),
     "pools": ModuleCase(
         lambda nn: nn.Sequential(nn.AvgPool2d(2, 1), nn.MaxPool2d(3, 1, 1), nn.AdaptiveAvgPool2d((None, 2))),
         {"x": IMAGE},
