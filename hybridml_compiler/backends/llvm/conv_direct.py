@@ -1,0 +1,252 @@
+"""A convolution as an implicit matrix product: `void convolution(ptr buffers, i64 lo, i64 hi)` over units.
+
+A tile of the result stays in registers over all taps and channels: pixels of the image are broadcast, features are
+vectors of the weights (Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
+architectures", 2018). No matrix of windows and no padded image is made: rows of taps outside of the image are left out,
+a pixel beside it is read from a zero. Every element is one chain of fused multiply-adds over (ky, kx, c), so that its
+bits depend neither on tiles nor on threads nor on the width of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from ...schedule.convolve import Convolution
+from ...schedule.tiling import Tiling
+from .conv_pack import Panel, emit_pack, panel_of
+from .gemm_tile import Vectors, i64, least, loop, repeat
+from .kernel import KERNEL_TYPE
+from .types import I64, PTR, VOID, constant
+
+_LINE = 64  # bytes of a cache line, and of the widest vector
+# x, packed weights, result, a zero; rows of taps from, to; column of the first pixel's first tap; live features
+_TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR, I64, I64, I64, I64])
+# A few channels, as those of a coloured image, are not worth a loop (3 channels: 84 multiply-adds against 28).
+_UNROLLED_CHANNELS = 4
+
+
+def emit_direct(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling) -> ir.Function:
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.add("nounwind")
+    _Direct(function, convolution, tiling).emit()
+    return function
+
+
+def _dead(c: Convolution, first: int) -> bool:
+    """Is there a tap of the pixel in column `first` of the result that is beside the image?"""
+    at = first * c.stride[1] - c.padding[1]
+    return at < 0 or at + (c.kernel[1] - 1) * c.dilation[1] >= c.size[1]
+
+
+def _empty_rows(c: Convolution) -> bool:
+    """Is there a row of the result that no row of taps meets?"""
+    places = [
+        [row * c.stride[0] - c.padding[0] + k * c.dilation[0] for k in range(c.kernel[0])]
+        for row in range(c.out_size[0])
+    ]
+    return any(not any(0 <= place < c.size[0] for place in row) for row in places)
+
+
+class _Tiles:
+    """The micro-kernels of a convolution, by the pixels of a row and the images of a tile."""
+
+    def __init__(self, function: ir.Function, convolution: Convolution, tiling: Tiling, panel: Panel) -> None:
+        self.function, self.convolution, self.tiling, self.panel = function, convolution, tiling, panel
+        self.guarded = _empty_rows(convolution)
+        self.found: dict[tuple[int, int], ir.Function] = {}
+
+    def __getitem__(self, shape: tuple[int, int]) -> ir.Function:
+        if shape not in self.found:
+            self.found[shape] = self._emit(*shape)
+        return self.found[shape]
+
+    def _edges(self, width: int) -> set[int]:
+        """Pixels that are beside the image for some tap, in some tile of this width."""
+        g = self.tiling
+        large = [t * g.width for t in range(g.large)]
+        small = [t * (g.width - 1) + g.large for t in range(g.large, g.tiles)]
+        starts = large if width == g.width else small
+        return {i for i in range(width) if any(_dead(self.convolution, start + i) for start in starts)}
+
+    def _emit(self, width: int, images: int) -> ir.Function:
+        c, g = self.convolution, self.tiling
+        function = ir.Function(self.function.module, _TILE_TYPE, f"{self.function.name}_{width}x{images}")
+        function.linkage = "internal"
+        for attribute in ("nounwind", "noinline"):
+            function.attributes.add(attribute)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        x, w, y, zero, first, last, column, live = function.args
+        v = Vectors(b, c.dtype, g.lanes)
+        edges = self._edges(width)
+        at_n, at_h, at_w, _, at_c = c.a.strides
+        pixels = [(image, i) for image in range(images) for i in range(width)]
+        places = [image * at_n + i * c.stride[1] * at_w for image, i in pixels]
+        to_h, to_w, to_c = (g.columns * step for step in self.panel.steps)
+
+        def row(ky: Any, sums: list[Any]) -> list[Any]:
+            x_row = v.element(x, b.mul(ky, i64(c.dilation[0] * at_h)))
+            w_row = v.element(w, b.mul(ky, i64(to_h)))
+
+            def tap(kx: Any, sums: list[Any]) -> list[Any]:
+                x_tap = v.element(x_row, b.mul(kx, i64(c.dilation[1] * at_w)))
+                w_tap = v.element(w_row, b.mul(kx, i64(to_w)))
+                at = b.add(column, b.mul(kx, i64(c.dilation[1])))
+                outside = {
+                    i: b.icmp_unsigned(">=", b.add(at, i64(i * c.stride[1])), i64(c.size[1])) for i in sorted(edges)
+                }
+                sources = []  # of each pixel: its first channel, the step to the next
+                for (_, i), place in zip(pixels, places, strict=True):
+                    source, step = v.element(x_tap, i64(place)), i64(at_c)
+                    if i in edges:
+                        source, step = b.select(outside[i], zero, source), b.select(outside[i], i64(0), step)
+                    sources.append((source, step))
+
+                def channel(k: Any, sums: list[Any]) -> list[Any]:
+                    weights = v.element(w_tap, b.mul(k, i64(to_c)))
+                    across = [v.load(v.element(weights, i64(j * g.lanes))) for j in range(g.vectors)]
+                    moved = v.element(x_tap, b.mul(k, i64(at_c)))
+                    updated = []
+                    for p, ((_, i), place) in enumerate(zip(pixels, places, strict=True)):
+                        source, step = sources[p]
+                        at = v.element(source, b.mul(k, step)) if i in edges else v.element(moved, i64(place))
+                        pixel = v.splat(v.scalar(at))
+                        updated += [v.fma(pixel, across[j], sums[p * g.vectors + j]) for j in range(g.vectors)]
+                    return updated
+
+                if c.channels > _UNROLLED_CHANNELS:
+                    return loop(b, i64(0), i64(c.channels), 1, sums, channel)
+                for k in range(c.channels):
+                    sums = channel(i64(k), sums)
+                return sums
+
+            return loop(b, i64(0), i64(c.kernel[1]), 1, sums, tap)
+
+        sums = [v.zero] * (len(pixels) * g.vectors)
+        if self.guarded:
+            before = b.block
+            with b.if_then(b.icmp_signed("<", first, last)):
+                computed = loop(b, first, last, 1, sums, row)
+                after = b.block
+            sums = [v.merge((v.zero, before), (value, after)) for value in computed]
+        else:
+            sums = loop(b, first, last, 1, sums, row)
+        partial = c.features % g.columns != 0
+        masks = [v.mask(live, j) if partial else None for j in range(g.vectors)]
+        pixel_step = c.groups * c.features
+        for p, (image, i) in enumerate(pixels):
+            at = image * c.out_size[0] * c.out_size[1] * pixel_step + i * pixel_step
+            for j, mask in enumerate(masks):
+                v.store(sums[p * g.vectors + j], v.element(y, i64(at + j * g.lanes)), mask)
+        b.ret_void()
+        return function
+
+
+class _Direct:
+    """One emission: the loops over units, their images, rows, tiles and panels."""
+
+    def __init__(self, function: ir.Function, convolution: Convolution, tiling: Tiling) -> None:
+        self.convolution, self.tiling = convolution, tiling
+        self.table, self.lo, self.hi = function.args
+        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
+        self.panel = panel_of(convolution)
+        self.panel_size = self.panel.rows * tiling.columns
+        slack = tiling.lanes * tiling.columns  # a transposing pack writes whole squares
+        self.packed = self._stack(v.scalar_type, self.panel_size * tiling.unit_panels + slack)
+        self.zero = self._stack(v.scalar_type, 1)
+        self.present = self._stack(I64, 1)  # which weights are packed
+        self.tiles = _Tiles(function, convolution, tiling, self.panel)
+
+    def _stack(self, kind: Any, size: int) -> Any:
+        memory = self.b.alloca(kind, size=size)
+        memory.align = _LINE
+        return self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+
+    def emit(self) -> None:
+        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        x, w, y = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
+        x, w = v.element(x, i64(c.a.offset)), v.element(w, i64(c.w.offset))
+        b.store(constant(0, c.dtype), self.zero)
+        b.store(i64(-1), self.present)
+        panel_parts, block_parts, row_parts = g.parts(c)
+        blocks = -(-c.batch // g.images)
+
+        def unit(index: Any) -> None:
+            weights, place = b.udiv(index, i64(block_parts * row_parts)), b.urem(index, i64(block_parts * row_parts))
+            group, part = b.udiv(weights, i64(panel_parts)), b.urem(weights, i64(panel_parts))
+            panels = self._range(part, g.unit_panels, g.panels)
+            with b.if_then(b.icmp_signed("!=", weights, b.load(self.present, typ=I64))):
+                b.store(weights, self.present)
+                source = v.element(w, b.mul(group, i64(c.w.strides[2])))
+                emit_pack(v, c, g, self.panel, source, self.packed, panels)
+            images = self._range(b.udiv(place, i64(row_parts)), g.unit_blocks, blocks)
+            rows = self._range(b.urem(place, i64(row_parts)), g.unit_rows, c.out_size[0])
+            x_group = v.element(x, b.mul(group, i64(c.a.strides[3])))
+            y_group = v.element(y, b.mul(group, i64(c.features)))
+            repeat(b, *images, 1, lambda block: self._block(x_group, y_group, block, rows, panels))
+
+        repeat(b, self.lo, self.hi, 1, unit)
+        b.ret_void()
+
+    def _range(self, part: Any, size: int, extent: int) -> tuple[Any, Any]:
+        start = self.b.mul(part, i64(size))
+        return start, least(self.b, self.b.add(start, i64(size)), i64(extent))
+
+    def _block(self, x: Any, y: Any, block: Any, rows: tuple[Any, Any], panels: tuple[Any, Any]) -> None:
+        """Some rows of the images of one block; the last block may have fewer images."""
+        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        image = b.mul(block, i64(g.images))
+        x_image = v.element(x, b.mul(image, i64(c.a.strides[0])))
+        y_image = v.element(y, b.mul(image, i64(c.out_size[0] * c.out_size[1] * c.groups * c.features)))
+
+        def over_rows(images: int) -> Callable[[Any], None]:
+            return lambda row: self._row(x_image, y_image, row, images, panels)
+
+        rest = c.batch % g.images
+        if not rest:
+            repeat(b, *rows, 1, over_rows(g.images))
+            return
+        with b.if_else(b.icmp_signed("<", block, i64(c.batch // g.images))) as (whole, partial):
+            with whole:
+                repeat(b, *rows, 1, over_rows(g.images))
+            with partial:
+                repeat(b, *rows, 1, over_rows(rest))
+
+    def _row(self, x: Any, y: Any, row: Any, images: int, panels: tuple[Any, Any]) -> None:
+        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        top = b.sub(b.mul(row, i64(c.stride[0])), i64(c.padding[0]))
+        step = c.dilation[0]
+        first = b.udiv(b.add(self._positive(b.sub(i64(0), top)), i64(step - 1)), i64(step))
+        last = b.udiv(b.add(self._positive(b.sub(i64(c.size[0]), top)), i64(step - 1)), i64(step))
+        last = least(b, last, i64(c.kernel[0]))
+        x_row = v.element(x, b.mul(top, i64(c.a.strides[1])))
+        y_row = v.element(y, b.mul(row, i64(c.out_size[1] * c.groups * c.features)))
+
+        def tiles(width: int, skipped: int) -> Callable[[Any], None]:
+            def tile(t: Any) -> None:
+                pixel = b.add(b.mul(t, i64(width)), i64(skipped))
+                column = b.sub(b.mul(pixel, i64(c.stride[1])), i64(c.padding[1]))
+                x_at = v.element(x_row, b.mul(column, i64(c.a.strides[2])))
+                y_at = v.element(y_row, b.mul(pixel, i64(c.groups * c.features)))
+
+                def panel(j: Any) -> None:
+                    w_at = v.element(self.packed, b.mul(b.sub(j, panels[0]), i64(self.panel_size)))
+                    w_at = v.element(w_at, i64(self.panel.first * g.columns))
+                    feature = b.mul(j, i64(g.columns))
+                    live = b.sub(i64(c.features), feature)
+                    y_panel = v.element(y_at, feature)
+                    b.call(self.tiles[width, images], [x_at, w_at, y_panel, self.zero, first, last, column, live])
+
+                repeat(b, *panels, 1, panel)
+
+            return tile
+
+        repeat(b, i64(0), i64(g.large), 1, tiles(g.width, 0))
+        if g.large < g.tiles:
+            repeat(b, i64(g.large), i64(g.tiles), 1, tiles(g.width - 1, g.large))
+
+    def _positive(self, x: Any) -> Any:
+        return self.b.select(self.b.icmp_signed(">", x, i64(0)), x, i64(0))

@@ -1,0 +1,127 @@
+"""How our own direct convolution is cut: tiles for registers, panels for caches, units for threads. Numbers only.
+
+A tile is some pixels of a row of the result, the same ones in some images, times some vectors of features. Each step of
+its sum is a tap and a channel. A unit computes some rows of some images in some panels (features one tile wide), whose
+weights it packs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from . import cost
+from .convolve import Convolution
+
+# Weights that a unit packs lie on the stack of its thread, and in L2 while they are used.
+PACKED_BYTES = 1 << 18
+PACKED_MOST = 1 << 20
+UNITS_A_CORE = 8  # for cores that are not equally fast, or not ours alone
+# Packing a weight once per unit costs as much as so many multiply-adds of a vector; a unit has so many pixels at least
+# that this is a twentieth of its work.
+UNIT_PIXELS = 150
+
+
+@dataclass(frozen=True)
+class Machine:
+    vector_bytes: int
+    registers: int
+    cores: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    lanes: int
+    vectors: int  # across a tile
+    width: int  # pixels of the larger tiles; the others have one fewer
+    large: int  # how many tiles of a row are larger; they come first
+    tiles: int  # of a row
+    images: int  # of a tile
+    panels: int
+    unit_panels: int
+    unit_blocks: int  # of images
+    unit_rows: int
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+    def parts(self, convolution: Convolution) -> tuple[int, int, int]:
+        """Into how many units the panels, the blocks of images and the rows are cut."""
+        blocks = -(-convolution.batch // self.images)
+        return (
+            -(-self.panels // self.unit_panels),
+            -(-blocks // self.unit_blocks),
+            -(-convolution.out_size[0] // self.unit_rows),
+        )
+
+
+def units(convolution: Convolution, tiling: Tiling) -> int:
+    """Extent of the parallel range."""
+    return convolution.groups * math.prod(tiling.parts(convolution))
+
+
+def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
+    """None where the weights of a panel are too large to be packed."""
+    c = convolution
+    size = c.dtype.itemsize
+    lanes = machine.vector_bytes // size
+    tiles, images, vectors = _shape(c, lanes, machine.registers)
+    panels = -(-c.features // (lanes * vectors))
+    panel = c.kernel[0] * c.kernel[1] * c.channels * lanes * vectors * size
+    if panel > PACKED_MOST:
+        return None
+    width = -(-c.out_size[1] // tiles)
+    unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, panel, machine.cores)
+    return Tiling(
+        lanes=lanes,
+        vectors=vectors,
+        width=width,
+        large=c.out_size[1] - (width - 1) * tiles,
+        tiles=tiles,
+        images=images,
+        panels=panels,
+        unit_panels=unit_panels,
+        unit_blocks=unit_blocks,
+        unit_rows=unit_rows,
+    )
+
+
+def _shape(c: Convolution, lanes: int, registers: int) -> tuple[int, int, int]:
+    """(tiles of a row, images of a tile, vectors across it): the cheapest that fits the registers."""
+    best = (math.inf, 0, 0, 0)
+    columns = c.out_size[1]
+    for vectors in range(1, min(8, -(-c.features // lanes), (registers - 1) // 2) + 1):
+        most = (registers - 1 - vectors) // vectors  # sums, a row of weights and a pixel fit
+        fewest = -(-columns // most)
+        # A number of tiles that divides the row needs one micro-kernel, any other two (8 ms of compilation each).
+        dividing = [t for t in range(fewest, 2 * fewest + 1) if columns % t == 0][:1]
+        for tiles in (fewest, *dividing):
+            width = -(-columns // tiles)
+            for images in range(1, min(c.batch, most // width) + 1):
+                count = tiles * -(-c.batch // images) * -(-c.features // (lanes * vectors))
+                total = _step(width * images, vectors) * count
+                kernels = (1 if columns % tiles == 0 else 2) * (1 if c.batch % images == 0 else 2)
+                best = min(best, (total * (1 + 0.03 * (kernels - 1)), tiles, images, vectors))
+    return best[1], best[2], best[3]
+
+
+def _step(pixels: int, vectors: int) -> float:
+    """One step of a tile: multiply-adds (8 hide their latency) or loads; weights come from further away than pixels."""
+    return max(pixels * vectors, pixels + vectors, 8) + 0.1 * pixels + 0.3 * vectors + 0.5
+
+
+def _unit(c: Convolution, images: int, panels: int, panel_bytes: int, cores: int) -> tuple[int, int, int]:
+    """(panels, blocks of images, rows) of a unit: as large as caches and threads allow."""
+    blocks, rows = -(-c.batch // images), c.out_size[0]
+    if c.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
+        return max(1, min(panels, PACKED_BYTES // panel_bytes)), blocks, rows
+    wanted = UNITS_A_CORE * cores
+    panel_parts = -(-panels // max(1, min(panels, PACKED_BYTES // panel_bytes)))
+    missing = -(-wanted // (c.groups * panel_parts))
+    block_parts = min(blocks, missing)
+    most = max(1, -(-blocks // block_parts) * images * rows * c.out_size[1] // UNIT_PIXELS)
+    row_parts = min(rows, -(-missing // block_parts), most)
+    missing = -(-wanted // (c.groups * block_parts * row_parts))
+    panel_parts = max(panel_parts, min(panels, missing))
+    return -(-panels // panel_parts), -(-blocks // block_parts), -(-rows // row_parts)

@@ -1,0 +1,177 @@
+"""Our own convolutions: every size of edge, layout, stride, dilation, padding and width of vector, against NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm.conv_direct import emit_direct
+from hybridml_compiler.ops.convolution import convolution as op
+from hybridml_compiler.runtime import jit
+from hybridml_compiler.schedule.convolve import Convolution, Strided
+from hybridml_compiler.schedule.tiling import Machine, tiling_of, units
+
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
+
+pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+
+
+def machines() -> list[Machine]:
+    return [m for m in MACHINES if 8 * m.vector_bytes <= jit.host().vector_bits]
+
+
+class Case:
+    """A convolution and operands for it, whose axes lie in memory in the order given, last one next to each other."""
+
+    def __init__(
+        self,
+        x: tuple[int, ...],
+        w: tuple[int, ...],
+        stride: Any = 1,
+        padding: Any = ((0, 0), (0, 0)),
+        dilation: Any = 1,
+        x_order: Sequence[int] = (0, 1, 2, 3, 4),
+        w_order: Sequence[int] = (0, 1, 2, 3, 4),
+        flip: tuple[int, ...] = (),
+        dtype: np.dtype = dtypes.float32,
+    ) -> None:
+        rng = np.random.default_rng([*x, *w])
+        self.x, a = self._operand(rng, x, x_order, (), dtype)
+        self.w, b = self._operand(rng, w, w_order, flip, dtype)
+        self.params = {"stride": stride, "padding": padding, "dilation": dilation}
+        wide = [v.astype(np.float64) for v in (self.x, self.w)]
+        self.expected = op.eager(*wide, **self.params)
+        self.scale = op.eager(*map(np.abs, wide), **self.params)
+        pairs = {k: (v, v) if isinstance(v, int) else v for k, v in self.params.items() if k != "padding"}
+        self.convolution = Convolution(
+            dtype,
+            x[0],
+            x[1:3],
+            self.expected.shape[1:3],
+            w[:2],
+            x[3],
+            x[4],
+            w[4],
+            pairs["stride"],
+            pairs["dilation"],
+            (padding[0][0], padding[1][0]),
+            a,
+            b,
+        )
+
+    @staticmethod
+    def _operand(
+        rng: np.random.Generator, shape: tuple[int, ...], order: Sequence[int], flip: tuple[int, ...], dtype: np.dtype
+    ) -> tuple[np.ndarray, Strided]:
+        offset = 5
+        memory = np.full(offset + int(np.prod(shape)) + 64, np.nan, dtype)  # what must not be read would show
+        stored = memory[offset : offset + int(np.prod(shape))].reshape([shape[k] for k in order])
+        stored[...] = rng.standard_normal(stored.shape)
+        values = np.flip(stored.transpose(np.argsort(order)), flip)
+        first = (values.ctypes.data - memory.ctypes.data) // dtype.itemsize
+        return values, Strided(first, tuple(s // dtype.itemsize for s in values.strides))
+
+    def run(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
+        c = self.convolution
+        module = ir.Module("convolution")
+        emit(module, "convolution", c, plan)
+        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
+        guard = 64
+        memory = np.full(self.expected.size + 2 * guard, np.nan, c.dtype)
+        out = memory[guard:-guard]
+        starts = [
+            v.ctypes.data - s.offset * c.dtype.itemsize for v, s in ((self.x, c.a), (self.w, c.w))
+        ]  # where the memory of an operand starts
+        table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
+        run = RUN(library.address("convolution"))
+        for lo, hi in ranges:
+            run(ctypes.addressof(table), lo, hi)
+        assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
+        return out.reshape(self.expected.shape)
+
+    def check(self, out: np.ndarray, slack: float = 8) -> None:
+        c = self.convolution
+        terms = c.kernel[0] * c.kernel[1] * c.channels
+        tolerance = (terms + slack) * float(np.finfo(c.dtype).eps)
+        assert np.all(np.abs(out - self.expected) <= tolerance * self.scale + 1e-300), str(c)
+
+    def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
+        plan = tiling_of(self.convolution, machine)
+        assert plan is not None
+        count = units(self.convolution, plan)
+        ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count)]
+        out = self.run(emit_direct, plan, ranges)
+        self.check(out)
+        return out
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "3x3": {"x": (2, 9, 17, 1, 5), "w": (3, 3, 1, 5, 37), "padding": ((1, 1), (1, 1))},
+    "one image, odd": {"x": (1, 5, 31, 1, 7), "w": (3, 2, 1, 7, 50), "padding": ((1, 0), (0, 1))},
+    "narrow maps": {"x": (5, 3, 4, 1, 6), "w": (3, 3, 1, 6, 20), "padding": ((1, 1), (1, 1))},
+    "first layer": {
+        "x": (2, 23, 25, 1, 3),
+        "w": (7, 7, 1, 3, 24),
+        "stride": 2,
+        "padding": ((3, 3), (3, 3)),
+        "x_order": (0, 3, 4, 1, 2),
+        "w_order": (2, 4, 3, 0, 1),
+    },
+    "stride and dilation": {
+        "x": (2, 19, 22, 1, 6),
+        "w": (3, 3, 1, 6, 9),
+        "stride": (2, 3),
+        "dilation": (3, 2),
+        "padding": ((3, 4), (5, 1)),
+    },
+    "groups": {"x": (2, 6, 7, 3, 5), "w": (3, 3, 3, 5, 18), "padding": ((1, 1), (1, 1)), "stride": (1, 2)},
+    "cropped": {"x": (2, 9, 12, 1, 4), "w": (3, 3, 1, 4, 8), "padding": ((-1, 2), (-2, -1))},
+    "rows without a tap": {"x": (1, 2, 3, 1, 5), "w": (2, 2, 1, 5, 4), "padding": ((4, 3), (5, 4))},
+    "pointwise": {"x": (2, 5, 9, 1, 33), "w": (1, 1, 1, 33, 40), "stride": 2},
+    "gradient": {
+        "x": (2, 8, 10, 1, 21),
+        "w": (3, 3, 1, 21, 19),
+        "padding": ((1, 1), (1, 1)),
+        "w_order": (0, 1, 2, 4, 3),
+        "flip": (0, 1),
+    },
+    "gradient of weights (o, c, kh, kw)": {
+        "x": (2, 8, 10, 2, 21),
+        "w": (3, 5, 2, 21, 19),
+        "padding": ((1, 1), (2, 2)),
+        "w_order": (2, 3, 4, 0, 1),
+        "flip": (0, 1),
+    },
+    "weights in no useful order": {
+        "x": (1, 4, 5, 2, 3),
+        "w": (2, 2, 2, 3, 5),
+        "w_order": (0, 4, 1, 3, 2),
+        "flip": (3, 4),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("machine", machines(), ids=str)
+def test_direct(name: str, machine: Machine) -> None:
+    Case(**CASES[name]).direct(machine)
+
+
+@pytest.mark.parametrize("name", ["3x3", "first layer", "gradient"])
+def test_direct_float64(name: str) -> None:
+    Case(**CASES[name], dtype=dtypes.float64).direct(machines()[-1])
+
+
+@pytest.mark.parametrize("name", ["3x3", "first layer", "groups", "gradient"])
+def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
+    case = Case(**CASES[name])
+    first, *others = (case.direct(machine, apart) for machine in machines() for apart in (False, True))
+    for other in others:
+        np.testing.assert_array_equal(other, first)
