@@ -1,12 +1,16 @@
-"""Matrix products in the form that leaves no copy: the transpose of `a @ b` is `b.T @ a.T`.
+"""Matrix products in the form that leaves no copy, and convolutions that are matrix products.
 
 A weight gradient arrives as the transpose of a product. The product can write the transpose itself, since operands are
 read transposed for nothing; a transposed result would have to be gathered element by element. Sums run over the same
 products in the order that the library chooses, as for any contraction.
+
+A convolution with one tap is a product over its pixels, one with a single window a product over its taps: the layer and
+both gradients of a 1 x 1 convolution.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..graph.ir import Graph, Node, users
@@ -29,12 +33,73 @@ def _transposed_product(node: Node) -> Node | None:
     return make("matmul", make("permute_dims", b, axes=axes), make("permute_dims", a, axes=axes))
 
 
-CONTRACTION_RULES = (
-    Rule("permute_dims(a @ b) -> permute_dims(b) @ permute_dims(a)", ("permute_dims",), _transposed_product, lambda: [
+def _convolution_as_product(node: Node) -> Node | None:
+    x, w = node.inputs
+    kh, kw, groups, c, o = w.shape
+    n, height, width = node.shape[:3]
+    if groups != 1 or 0 in (*x.shape, *w.shape):
+        return None
+    if (kh, kw) == (1, 1):
+        pixels = _meeting(node, (height, width), node.params["stride"])
+        if pixels is None:
+            return None
+        rows, columns = (n * height * width, c), (c, o)
+        product = make("matmul", make("reshape", pixels, shape=rows), make("reshape", w, shape=columns))
+    elif (height, width) == (1, 1):
+        window = _meeting(node, (kh, kw), node.params["dilation"])
+        if window is None:
+            return None
+        if is_op(x, "permute_dims"):  # a weight gradient: what is summed over first is what lies outermost in memory
+            window = make("permute_dims", window, axes=(0, 4, 1, 2, 3))
+            w = make("permute_dims", w, axes=(3, 0, 1, 2, 4))
+        left = make("reshape", window, shape=(n, kh * kw * c))
+        product = make("matmul", left, make("reshape", w, shape=(kh * kw * c, o)))
+    else:
+        return None
+    return make("reshape", product, shape=node.shape)
+
+
+def _meeting(node: Node, counts: Sequence[int], steps: Sequence[int]) -> Node | None:
+    """The `counts` pixels of x that meet the kernel, `steps` apart; None if one of them is padding."""
+    x = node.inputs[0]
+    starts = [-low for low, _ in node.params["padding"]]
+    stops = [start + (count - 1) * step + 1 for start, count, step in zip(starts, counts, steps, strict=True)]
+    if min(starts) < 0 or any(stop > size for stop, size in zip(stops, x.shape[1:3], strict=True)):
+        return None
+    bounds = [(0, *starts, 0, 0), (x.shape[0], *stops, *x.shape[3:]), (1, *steps, 1, 1)]
+    axes: tuple[int, ...] = tuple(range(5))
+    if is_op(x, "permute_dims"):  # below the permutation: the forward pass takes the same slice
+        axes, (x,) = x.params["axes"], x.inputs
+        bounds = [tuple(bound[axes.index(k)] for k in range(5)) for bound in bounds]
+    found = make("slice", x, **dict(zip(("starts", "stops", "steps"), bounds, strict=True)))
+    return found if axes == tuple(range(5)) else make("permute_dims", found, axes=axes)
+
+
+def _convolution(x: tuple[int, ...], w: tuple[int, ...], **params: object) -> Node:
+    return make("convolution", sample("i8", *x), sample("i8", *w), **params)
+
+
+def _gradient_of_pixels() -> Node:
+    exchanged = make("permute_dims", sample("i8", 2, 5, 4, 1, 3), axes=(4, 1, 2, 3, 0))
+    cotangent = make("permute_dims", sample("i8", 2, 3, 2, 1, 6), axes=(1, 2, 3, 0, 4))
+    return make("convolution", exchanged, cotangent, dilation=2, padding=((0, 0), (0, -1)))
+
+
+PRODUCT_RULE = Rule(
+    "permute_dims(a @ b) -> permute_dims(b) @ permute_dims(a)", ("permute_dims",), _transposed_product, lambda: [
         make("permute_dims", make("matmul", sample("i8", 3, 4), sample("i8", 4, 2)), axes=(1, 0)),
         make("permute_dims", make("matmul", sample("i8", 2, 3, 4), sample("i8", 2, 4, 2)), axes=(0, 2, 1)),
-    ]),
-)  # fmt: skip
+])  # fmt: skip
+CONVOLUTION_RULE = Rule(
+    "convolution of one tap or one window -> matmul", ("convolution",), _convolution_as_product, lambda: [
+        _convolution((2, 3, 4, 1, 3), (1, 1, 1, 3, 2)),
+        _convolution((2, 5, 4, 1, 3), (1, 1, 1, 3, 2), stride=(2, 3), padding=((-1, 0), (0, -1))),
+        _convolution((2, 3, 4, 1, 3), (3, 4, 1, 3, 2)),
+        _convolution((2, 6, 4, 1, 3), (3, 2, 1, 3, 2), dilation=2, padding=((-1, 0), (0, -1))),
+        _gradient_of_pixels(),
+])  # fmt: skip
+CONTRACTION_RULES = (PRODUCT_RULE, CONVOLUTION_RULE)
+_PRODUCTS_OF_CONVOLUTIONS = by_op([CONVOLUTION_RULE])
 
 
 def transpose_products(graph: Graph) -> Graph:
@@ -46,5 +111,9 @@ def transpose_products(graph: Graph) -> Graph:
         product = node.inputs[0]
         return None if product in outputs or len(readers.get(product, ())) > 1 else _transposed_product(node)
 
-    (rule,) = CONTRACTION_RULES
-    return rewrite(graph, by_op([replace(rule, match=alone)]))
+    return rewrite(graph, by_op([replace(PRODUCT_RULE, match=alone)]))
+
+
+def convolutions_as_products(graph: Graph) -> Graph:
+    """Convolutions of one tap, and those with one window, as matrix products."""
+    return rewrite(graph, _PRODUCTS_OF_CONVOLUTIONS)
