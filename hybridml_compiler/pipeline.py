@@ -26,11 +26,11 @@ from .graph.interpret import interpret
 from .graph.ir import Graph
 from .graph.text import print_graph
 from .graph.verify import verify
-from .loops.ir import Expr, Kernel
+from .loops.ir import Expr
 from .loops.verify import verify_kernel
 from .passes import run_passes
 from .schedule.contract import Product
-from .schedule.library import Call
+from .schedule.library import Call, Target
 from .schedule.plan import Plan, make_plan
 from .schedule.text import describe_launch, describe_plan
 
@@ -81,11 +81,11 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
             graph, verify=settings.verify, watch=lambda made, after: say(5, lambda: f"{made}\n{print_graph(after)}")
         )
     with stats.stage("plan"):
-        plan = make_plan(graph, donate or {}, lanes_for_host(), _has_library)
+        plan = make_plan(graph, donate or {}, host())
     with stats.stage("check"):
         for launch in plan.launches if settings.verify else ():
-            if isinstance(launch.work, Kernel):
-                verify_kernel(launch.work, "the plan")
+            if launch.kernel is not None:
+                verify_kernel(launch.kernel, "the plan")
     say(3, lambda: describe_plan(plan))
     with stats.stage("source"):
         modules = modules_of(plan)
@@ -150,11 +150,11 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 
 def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
-    from .backends.llvm.step import STEP, constant_symbol, runs_parallel
+    from .backends.llvm.step import STEP, calls_blas, constant_symbol, runs_parallel
     from .runtime import blas, jit, threads
 
     imports = {constant_symbol(k): data.ctypes.data for k, data in enumerate(plan.constants)}
-    if any(isinstance(launch.work, Product) for launch in plan.launches):
+    if any(map(calls_blas, plan.launches)):
         imports |= blas.gemm_symbols() or {}
         imports |= blas.hold_symbols()
     if any(runs_parallel(launch) for launch in plan.launches):
@@ -162,23 +162,25 @@ def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
     return jit.load(objects, imports, [STEP], keep=plan.constants)
 
 
-def _has_library(call: Call) -> bool:
-    from .runtime import blas
-
-    return isinstance(call, Product) and blas.gemm_symbols() is not None
-
-
-def lanes_for_host() -> Any:
-    """expressions of a kernel -> lanes of its vector loops: one hardware vector of its widest element."""
-    from .runtime import jit
+def host() -> Target:
+    """What this machine can do."""
+    from .backends.llvm.works import kind_of
+    from .runtime import blas, jit
 
     bits = jit.host().vector_bits
 
+    def has_library(call: Call) -> bool:
+        return isinstance(call, Product) and blas.gemm_symbols() is not None
+
+    def takes_epilogue(call: Call) -> bool:
+        return kind_of(call).takes_epilogue(call)
+
     def lanes(expressions: Sequence[Expr]) -> int:
+        """One hardware vector of the widest element."""
         widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
         return max(bits // (8 * max(widest, 4)), 2)
 
-    return lanes
+    return Target(lanes, has_library, takes_epilogue)
 
 
 def _counts(expr: Expr) -> bool:

@@ -7,19 +7,21 @@ disagrees after that is itself at fault.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.interpret import interpret_kernel
-from hybridml_compiler.loops.ir import Kernel
-from hybridml_compiler.pipeline import lanes_for_host
+from hybridml_compiler.pipeline import host
 from hybridml_compiler.schedule.contract import Matrix, Product
+from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.plan import Copy, Place, Plan, make_plan
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
-    return make_plan(graph, donate or {}, lanes_for_host(), lambda _: blas)
+    target = replace(host(), has_library=lambda call: blas and isinstance(call, Product), takes_epilogue=lambda _: True)
+    return make_plan(graph, donate or {}, target)
 
 
 def run_plan(
@@ -44,16 +46,19 @@ def run_plan(
         if isinstance(work, Copy):
             source, target = (data(place, np.dtype(np.uint8), work.nbytes) for place in places)
             target[...] = source
-        elif isinstance(work, Kernel):
-            buffers = [data(p, b.dtype, b.size) for p, b in zip(places, work.operands, strict=False)]
-            if interpret_kernel(work, buffers):
+            continue
+        call = work.call if isinstance(work, Fused) else work
+        if isinstance(call, Product):
+            left, right, out, *_ = places
+            a = _matrices(memory[left.base][left.number], left.offset, call, call.a, call.m, call.k)
+            b = _matrices(memory[right.base][right.number], right.offset, call, call.b, call.k, call.n)
+            size = call.matrices * call.m * call.n
+            data(out, call.dtype, size)[...] = np.matmul(a, b).reshape(-1)
+            places = places[2:]
+        if launch.kernel is not None:
+            buffers = [data(p, b.dtype, b.size) for p, b in zip(places, launch.kernel.operands, strict=False)]
+            if interpret_kernel(launch.kernel, buffers):
                 return None
-        else:
-            left, right, out = places
-            a = _matrices(memory[left.base][left.number], left.offset, work, work.a, work.m, work.k)
-            b = _matrices(memory[right.base][right.number], right.offset, work, work.b, work.k, work.n)
-            size = work.matrices * work.m * work.n
-            data(out, work.dtype, size)[...] = np.matmul(a, b).reshape(-1)
     fresh = dict(zip(plan.fresh, results, strict=True))
     return [fresh[k] if k in fresh else arrays[donate[k]] for k in range(count)]
 

@@ -48,6 +48,11 @@ class Product:
         return math.prod(self.batch)
 
     @property
+    def result(self) -> tuple[int, int]:
+        """Rows and columns of the result as one row-major matrix."""
+        return self.matrices * self.m, self.n
+
+    @property
     def flops(self) -> float:
         return 2.0 * self.matrices * self.m * self.n * self.k
 

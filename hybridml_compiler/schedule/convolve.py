@@ -45,6 +45,11 @@ class Convolution:
     w: Strided  # kh, kw, g, c, o
 
     @property
+    def result(self) -> tuple[int, int]:
+        """Rows and columns of the result as one row-major matrix."""
+        return self.batch * self.out_size[0] * self.out_size[1], self.groups * self.features
+
+    @property
     def flops(self) -> float:
         taps = self.kernel[0] * self.kernel[1] * self.channels
         return 2.0 * self.batch * self.out_size[0] * self.out_size[1] * self.groups * self.features * taps

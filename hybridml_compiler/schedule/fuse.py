@@ -4,7 +4,8 @@ Two decisions, in this order:
   1. materialise: a node is written to memory if it is an output, if its kind needs a loop of its own (reduction,
      contraction, scan, scatter), if a matrix product reads it, or if computing it again for every reader costs more
      than writing it once. All other nodes are inlined into the expressions of their readers.
-  2. group: materialised nodes over the same index space share a kernel where no dependency forbids it.
+  2. group: materialised nodes over the same index space share a kernel where no dependency forbids it. A call of
+     library code takes in elementwise readers of its result: they are done while a strip of it is in cache.
 The decisions look at the kind of an operation and its cost, never at its name.
 """
 
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, users
 from . import cost
+from .epilogue import splits
 from .group import OWN_LOOP, Group, form_of, reduced_axes, row_aligned
-from .library import LIBRARY, Library
+from .library import LIBRARY, Call, Library, Matched, Target
 
 
 @dataclass
@@ -26,11 +28,11 @@ class Fusion:
     materialised: dict[Node, str]  # node -> reason
 
 
-def fuse(graph: Graph, donated: dict[Node, Node]) -> Fusion:
+def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
     """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
     order = graph.nodes()
     materialised = materialise(graph, order)
-    groups, owner = _group(order, materialised)
+    groups, owner = _group(order, materialised, target)
     _order_overwrites(groups, owner, donated)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
@@ -112,7 +114,9 @@ def _has_own_memory(node: Node) -> bool:
 # ---- 2. group
 
 
-def _group(order: Sequence[Node], materialised: dict[Node, str]) -> tuple[list[Group], dict[Node, Group]]:
+def _group(
+    order: Sequence[Node], materialised: dict[Node, str], machine: Target
+) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
     owner: dict[Node, Group] = {}
     bit: dict[Group, int] = {}
@@ -122,16 +126,20 @@ def _group(order: Sequence[Node], materialised: dict[Node, str]) -> tuple[list[G
             continue
         reads, inlined = expression_of(node, materialised)
         needs = {owner[r] for r in reads if r in owner}
-        target = _find_group(node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]))
+        target = _find_group(
+            node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]), machine
+        )
         if target is None:
             target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
+            target.call = _library_call(node, materialised, machine)
             bit[target], ancestors[target] = 1 << len(groups), 0
             groups.append(target)
         else:
             target.roots.append(node)
             target.reads |= reads - set(target.roots)
             target.inlined |= inlined
-            target.reasons.append(f"{node.op.name if node.op else ''}: same index space {list(node.shape)}")
+            where = "epilogue of" if target.call else "same index space"
+            target.reasons.append(f"{node.op.name if node.op else ''}: {where} {list(node.shape)}")
         owner[node] = target
         above = 0
         for group in needs - {target}:
@@ -161,6 +169,16 @@ def expression_of(node: Node, materialised: dict[Node, str]) -> tuple[set[Node],
     return reads, inlined
 
 
+def _library_call(node: Node, materialised: dict[Node, str], machine: Target) -> Matched | None:
+    """The call that computes the node, if the machine can; None where a loop nest must."""
+    assert node.op is not None
+    library = LIBRARY.get(node.op.kind)
+    if library is None:
+        return None
+    found = library.match(node, lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised)
+    return found if found is not None and machine.has_library(found[0]) else None
+
+
 def _find_group(
     node: Node,
     reads: set[Node],
@@ -169,13 +187,18 @@ def _find_group(
     groups: Sequence[Group],
     owner: dict[Node, Group],
     depends: Callable[[Group, Group], bool],
+    machine: Target,
 ) -> Group | None:
     """The latest group that may take the node in: same index space, something in common, no cycle."""
     assert node.op is not None
     if node.op.kind in ("contraction", "convolution", "scan", "scatter", "random"):
         return None
     for group in reversed(groups[-64:]):
-        if group.kind not in ("map", "reduction"):
+        if group.call is not None and machine.takes_epilogue(group.call[0]):
+            fits = group in needs and _is_epilogue(node, inlined, group.call[0])
+        else:
+            fits = group.kind in ("map", "reduction")
+        if not fits:
             continue
         if not (group in needs or _share_data(node, group.reads & reads) or _share_data(node, group.inlined & inlined)):
             continue
@@ -183,12 +206,19 @@ def _find_group(
             continue
         if any(depends(other, group) for other in needs if other is not group):
             continue
-        if _same_space(node, group):
+        if group.call is not None or _same_space(node, group):
             if all(reads_in_place(node, r, owner) for r in reads if owner.get(r) is group):
                 return group
-        if _same_rows(node, group, owner, depends=group in needs):
+        if group.call is None and _same_rows(node, group, owner, depends=group in needs):
             return group
     return None
+
+
+def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:
+    """Elementwise over the elements of the result, in a loop that cannot fail."""
+    assert node.op is not None
+    may_fail = any(n.op is not None and n.op.kind in ("gather", "scatter") for n in inlined)
+    return node.op.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not may_fail
 
 
 def _share_data(node: Node, common: set[Node]) -> bool:
@@ -237,9 +267,9 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
 
 
 def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
-    """Does the kernel of `node` at index i read `read` only at index i?
+    """Does the kernel of `node` at element i, counted in row-major order, read `read` only at element i?
 
-    True if all that lies between is elementwise over one shape; false as soon as one path moves elements.
+    True if all that lies between is elementwise over one shape, or reshapes; false as soon as one path moves elements.
     """
     if node.op is None:
         return False
@@ -248,9 +278,10 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
     while stack:
         n, in_place = stack.pop()
         assert n.op is not None
-        stays = in_place and n.op.kind == "elementwise" and n.shape == node.shape
+        elementwise, reshape = n.op.kind == "elementwise", n.op.name == "reshape"
         for operand in n.inputs:
-            if operand is read and not (stays and read.shape == node.shape):
+            stays = in_place and (reshape or (elementwise and operand.shape == n.shape))
+            if operand is read and not stays:
                 return False
             inlined = operand.op is not None and operand not in materialised
             if inlined and (operand, stays) not in seen:
@@ -265,7 +296,7 @@ def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group],
     for group in groups:
         outside |= {r for r in group.reads if owner.get(r) is not group}
     for group in groups:
-        if group.kind in ("map", "reduction"):
+        if group.kind in ("map", "reduction") or len(group.roots) > 1:
             group.local = {r for r in group.roots if r not in outside}
             for node in group.local:
                 del materialised[node]

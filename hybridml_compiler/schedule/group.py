@@ -13,9 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..graph.ir import Node
+
+if TYPE_CHECKING:
+    from .library import Matched
 
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random")
@@ -32,6 +35,7 @@ class Group:
     after: set[Group] = field(default_factory=set)  # groups that must run before this one
     reasons: list[str] = field(default_factory=list)
     local: set[Node] = field(default_factory=set)  # roots that nothing outside reads: they need no memory
+    call: Matched | None = None  # what computes the first root, if that is library code; the others are its epilogue
 
     @property
     def kind(self) -> str:

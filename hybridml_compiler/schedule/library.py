@@ -10,19 +10,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..graph.ir import Node
+from ..loops.ir import Expr
 from . import contract, convolve
 from .contract import Product
 from .convolve import Convolution
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution
+Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
 
 
 @dataclass(frozen=True)
 class Library:
-    match: Callable[[Node, InMemory], tuple[Call, Node, Node] | None]
+    match: Callable[[Node, InMemory], Matched | None]
     readable: Callable[[Node, InMemory], bool]
     reason: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the machine can do."""
+
+    lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
+    has_library: Callable[[Call], bool]  # can it compute the call?
+    takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
 
 
 LIBRARY: dict[str, Library] = {

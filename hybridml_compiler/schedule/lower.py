@@ -120,12 +120,9 @@ class GroupLowering:
                 if self._kept_in_scratch(node, nodes):
                     stages.append(self._scratch_row(node, shape, axes, index))
                 continue
-            at = self._index_of(node, shape, axes, index)
-            self._memo[(node, at, None)] = value = self.compute(node, at)
+            self.root(node, self._index_of(node, shape, axes, index), stores)
             stages += self.s.pending
             self.s.pending.clear()
-            if node not in self.group.local:
-                stores.append(Store(self.buffer(node, "out"), self.flat(at, node.shape), value))
         results = [n for n in full if n not in self.group.local]
         if results:
             inner, inner_vars = self._inner(shape, axes, index)
@@ -135,6 +132,12 @@ class GroupLowering:
         every: tuple[Stmt, ...] = (*stores, *body.reduces)
         every += tuple(store for stage in stages if isinstance(stage, Fill) for store in stage.stores)
         return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+
+    def root(self, node: Node, at: Index, stores: list[Store]) -> None:
+        """Compute a root once at this index, and store it if anything outside reads it."""
+        self._memo[(node, at, None)] = value = self.compute(node, at)
+        if node not in self.group.local:
+            stores.append(Store(self.buffer(node, "out"), self.flat(at, node.shape), value))
 
     def _index_of(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Index:
         """The index of a row or column form for the current row."""

@@ -6,7 +6,7 @@ its input. The arena starts with the status word of the index checks, if there a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,16 +15,17 @@ import numpy as np
 from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node
-from ..loops.ir import Expr, Kernel
+from ..loops.ir import Kernel
+from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
-from .library import LIBRARY, Call
+from .library import Call, Target
 from .lower import GroupLowering
 from .memory import Interval, plan_arena
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
-Work = Kernel | Call
+Work = Kernel | Call | Fused
 Base = Literal["input", "output", "constant", "arena"]
 
 
@@ -53,8 +54,14 @@ class Launch:
     nbytes: int = 0
 
     @property
+    def kernel(self) -> Kernel | None:
+        """The loop nest that it runs, alone or after a library call."""
+        work = self.work.epilogue if isinstance(self.work, Fused) else self.work
+        return work if isinstance(work, Kernel) else None
+
+    @property
     def checked(self) -> bool:
-        return isinstance(self.work, Kernel) and self.work.checked
+        return self.kernel is not None and self.kernel.checked
 
 
 @dataclass
@@ -71,15 +78,12 @@ class Plan:
         return any(launch.checked for launch in self.launches)
 
 
-def make_plan(
-    graph: Graph, donate: Mapping[int, int], lanes: Callable[[list[Expr]], int], has_library: Callable[[Call], bool]
-) -> Plan:
-    """`donate`: output position -> input position whose memory it is written to; `has_library` says
-    whether the machine can compute such a call."""
+def make_plan(graph: Graph, donate: Mapping[int, int], target: Target) -> Plan:
+    """`donate`: output position -> input position whose memory it is written to."""
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
-    fusion = fuse(graph, donated)
-    return _Planner(graph, donate, donated, fusion, lanes, has_library).plan()
+    fusion = fuse(graph, donated, target)
+    return _Planner(graph, donate, donated, fusion, target).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -110,11 +114,10 @@ class _Planner:
         donate: Mapping[int, int],
         donated: dict[Node, Node],
         fusion: Fusion,
-        lanes: Callable[[list[Expr]], int],
-        has_library: Callable[[Call], bool],
+        target: Target,
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.lanes, self.has_library = lanes, has_library
+        self.target = target
         self.materialised = fusion.materialised
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
@@ -166,13 +169,14 @@ class _Planner:
         """Kernels of a group, each with the nodes whose memory it is given."""
         if all(node.aval.size == 0 for node in group.roots):
             return []
-        if group.kind in LIBRARY:
-            found = LIBRARY[group.kind].match(group.roots[0], self.in_memory)
-            if found is not None and self.has_library(found[0]):
-                call, left, right = found
+        if group.call is not None:
+            call, left, right = group.call
+            if len(group.roots) == 1:
                 return [(call, (left, right, group.roots[0]), group)]
+            epilogue, operands = lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)
+            return [(Fused(call, epilogue), (left, right, *operands), group)]
         lowering = GroupLowering(group, self.in_memory, self.donated)
-        kernels = lowering.kernels(self.lanes)
+        kernels = lowering.kernels(self.target.lanes)
         return [(kernel, tuple(lowering.operands), group) for kernel in kernels]
 
     def _arena(

@@ -46,9 +46,12 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     lines = [describe_launch(number, launch), *(f"  {reason}" for reason in launch.reasons)]
     if isinstance(work, Copy):
         return lines
-    names = (*(b.name for b in work.operands), "status") if isinstance(work, Kernel) else ("a", "b", "out")
+    kernel = launch.kernel
+    names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
+    if kernel is not work:
+        names = ["a", "b", *names]
     operands = (f"{name} = {describe_place(place)}" for name, place in zip(names, launch.operands, strict=False))
     lines.append(f"  {', '.join(operands)}")
-    if isinstance(work, Kernel):
-        lines.extend(f"  {line}" for line in print_kernel(work).splitlines())
+    if kernel is not None:
+        lines.extend(f"  {line}" for line in print_kernel(kernel).splitlines())
     return lines

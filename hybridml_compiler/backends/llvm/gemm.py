@@ -38,7 +38,7 @@ def slabs(product: Product) -> int:
     return -(-extent // slab(extent))
 
 
-def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
+def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Function | None = None) -> ir.Function:
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -55,6 +55,9 @@ def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
     b.position_at_end(body)
     offsets, m, n = (_matrix_of_batch if product.matrices > 1 else _slab)(b, product, index)
     _call(b, gemm, product, pointers, offsets, m, n)
+    if epilogue is not None:
+        row, column = b.udiv(offsets[2], _i64(product.n)), b.urem(offsets[2], _i64(product.n))
+        call_epilogue(b, epilogue, table, (row, b.add(row, m)), (column, b.add(column, n)))
     index.add_incoming(b.add(index, _i64(1)), b.block)
     b.branch(head)
     b.position_at_end(done)
@@ -62,6 +65,12 @@ def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
     return function
 
 
+def call_epilogue(b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range) -> None:
+    """Over a part of the result that is final. Its buffers follow A and B in the table."""
+    b.call(epilogue, [b.gep(table, [_i64(2)], source_etype=PTR), *rows, *columns])
+
+
+Range = tuple[Any, Any]
 Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
 
 

@@ -1,17 +1,19 @@
 """A matrix product of our own as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack.
+The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack. An
+epilogue runs over each tile of rows when all of k has been added up there: over 14 rows of a unit, 7 to 28 KB in L1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 
 from ...schedule.blocking import Blocking
 from ...schedule.contract import Product
-from .gemm import batch_offset
+from .gemm import batch_offset, call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR
@@ -20,20 +22,25 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 
 Range = tuple[Any, Any]
 Starts = tuple[Any, Any, Any]  # of A, B and the result
+Finish = Callable[[Any, int], None]  # a tile of rows: its first row, how many
 
 
-def emit_blocked_product(module: ir.Module, name: str, product: Product, blocking: Blocking) -> ir.Function:
+def emit_blocked_product(
+    module: ir.Module, name: str, product: Product, blocking: Blocking, epilogue: ir.Function | None = None
+) -> ir.Function:
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    _Product(function, product, blocking).emit()
+    _Product(function, product, blocking, epilogue).emit()
     return function
 
 
 class _Product:
     """One emission: the blocking, the micro-kernels by their number of rows, and where the panels are."""
 
-    def __init__(self, function: ir.Function, product: Product, blocking: Blocking) -> None:
-        self.product, self.blocking = product, blocking
+    def __init__(
+        self, function: ir.Function, product: Product, blocking: Blocking, epilogue: ir.Function | None
+    ) -> None:
+        self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, product.dtype, blocking.lanes)
@@ -78,12 +85,13 @@ class _Product:
                 self.v.element(right, batch_offset(b, p.b, p.batch, matrix)),
                 self.v.element(c, b.mul(matrix, i64(p.m * p.n))),
             )
-            self._unit(starts, row_block, column_block)
+            self._unit(starts, b.mul(matrix, i64(p.m)), row_block, column_block)
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
 
-    def _unit(self, starts: Starts, row_block: Any, column_block: Any) -> None:
+    def _unit(self, starts: Starts, above: Any, row_block: Any, column_block: Any) -> None:
+        """`above`: rows of the result that belong to the matrices before."""
         b, p, g = self.b, self.product, self.blocking
         a, right, c = starts
         tile = b.mul(row_block, i64(g.unit_tiles))
@@ -97,16 +105,27 @@ class _Product:
             b_at = self.v.element(right, b.mul(k, i64(p.b.row)))
             if g.pack:
                 repeat(b, *panels, 1, lambda j: self._pack_panel(b_at, b.sub(j, panel), j, depth))
-            first = b.icmp_signed("==", k, i64(0))
+            first, last = b.icmp_signed("==", k, i64(0)), b.icmp_signed(">=", b.add(k, i64(g.depth)), i64(p.k))
+
+            def finish(row: Any, rows: int) -> None:
+                if self.epilogue is None:
+                    return
+                row, columns = b.add(above, row), [b.mul(j, i64(g.columns)) for j in panels]
+                with b.if_then(last):
+                    ends = columns[0], least(b, columns[1], i64(p.n))
+                    call_epilogue(b, self.epilogue, self.table, (row, b.add(row, i64(rows))), ends)
+
             large = (tiles[0], least(b, tiles[1], i64(g.large)))
-            self._rows_of_tiles(g.rows, large, (a_at, b_at, c), panels, depth, first)
+            self._rows_of_tiles(g.rows, large, (a_at, b_at, c), panels, depth, first, finish)
             if g.large < g.tiles:
                 small = (b.select(b.icmp_signed("<", tiles[0], i64(g.large)), i64(g.large), tiles[0]), tiles[1])
-                self._rows_of_tiles(g.rows - 1, small, (a_at, b_at, c), panels, depth, first)
+                self._rows_of_tiles(g.rows - 1, small, (a_at, b_at, c), panels, depth, first, finish)
 
         repeat(b, i64(0), i64(p.k), g.depth, block_of_k)
 
-    def _rows_of_tiles(self, rows: int, tiles: Range, starts: Starts, panels: Range, depth: Any, first: Any) -> None:
+    def _rows_of_tiles(
+        self, rows: int, tiles: Range, starts: Starts, panels: Range, depth: Any, first: Any, finish: Finish
+    ) -> None:
         """The tiles of one height, each against every panel."""
         b, p, g = self.b, self.product, self.blocking
         a, right, c = starts
@@ -124,6 +143,7 @@ class _Product:
                 b.call(self.tiles[rows], [a_at, b_at, c_at, depth, live, first])
 
             repeat(b, *panels, 1, panel)
+            finish(row, rows)
 
         repeat(b, *tiles, 1, tile)
 

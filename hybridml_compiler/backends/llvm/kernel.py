@@ -43,12 +43,31 @@ def emit_kernel(module: ir.Module, name: str, kernel: Kernel) -> ir.Function:
     return KernelEmitter(module, name, kernel).emit()
 
 
+def emit_epilogue(module: ir.Module, name: str, kernel: Kernel) -> ir.Function:
+    """`void epilogue(ptr buffers, i64 row0, i64 row1, i64 column0, i64 column1)`: those iterations of its two loops.
+
+    There is one copy of it, which the tiles of a product or convolution call in turn.
+    """
+    (rows,) = kernel.body
+    assert isinstance(rows, For)
+    (columns,) = rows.body
+    assert isinstance(columns, For)
+    function = KernelEmitter(module, name, kernel, (rows.var, columns.var)).emit()
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    return function
+
+
 class KernelEmitter:
-    def __init__(self, module: ir.Module, name: str, kernel: Kernel) -> None:
+    """`ranges`: the loop variables whose bounds are arguments."""
+
+    def __init__(self, module: ir.Module, name: str, kernel: Kernel, ranges: Sequence[Expr | None] = ()) -> None:
+        ranges = ranges or (kernel.range,)
         self.kernel, self.lanes = kernel, kernel.lanes
-        self.function = ir.Function(module, KERNEL_TYPE, name)
+        self.function = ir.Function(module, ir.FunctionType(VOID, [PTR, *[I64] * (2 * len(ranges))]), name)
         self.function.attributes.add("nounwind")
-        table, self.lo, self.hi = self.function.args
+        table, *ends = self.function.args
+        self.bounds = dict(zip(ranges, zip(ends[::2], ends[1::2], strict=True), strict=True))
         entry = self.function.append_basic_block("entry")
         self.b = ir.IRBuilder(entry)
         self.s = LaneBuilder(self.b)
@@ -109,9 +128,8 @@ class KernelEmitter:
         return run
 
     def for_loop(self, stmt: For) -> None:
-        whole = stmt.var is self.kernel.range
         size = extent(stmt.var)
-        lo, hi = (self.lo, self.hi) if whole else (constant(0, dtypes.int64), constant(size, dtypes.int64))
+        lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), constant(size, dtypes.int64))
         if stmt.vector:
             with self.in_lanes(stmt.var, self.lanes):
                 self.loop(stmt.var, lo, hi, self.lanes, [], lambda _: self.masked_body(stmt, size, hi))
@@ -140,7 +158,7 @@ class KernelEmitter:
     @contextmanager
     def tail_mask(self, var: Expr, size: int, hi: Any) -> Any:
         """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width."""
-        if size % self.width:
+        if size % self.width or (var in self.bounds and self.kernel.granule % self.width):
             left = self.b.sub(hi, self.scalar_var[var])
             enough = self.b.icmp_signed("<", left, constant(self.width, dtypes.int64))
             few = self.b.select(enough, left, constant(self.width, dtypes.int64))
@@ -169,7 +187,7 @@ class KernelEmitter:
         self.scopes[-1].block = self.b.block  # the enclosing scope stays open for hoisted code
         head = self.b.append_basic_block("loop")
         after = self.b.append_basic_block("done")
-        guard = self.b.append_basic_block("skip") if lo is self.lo else None  # a thread's share may be empty
+        guard = self.b.append_basic_block("skip") if var in self.bounds else None  # a thread's share may be empty
         self.b.position_at_end(head)
         index = self.b.phi(I64, name="i")
         phis = [self.b.phi(c.value.type) for c in carried]

@@ -6,6 +6,7 @@ from functools import cache as once
 
 from llvmlite import ir
 
+from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import cost
@@ -13,6 +14,7 @@ from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
 from . import gemm
 from .gemm_blocked import emit_blocked_product
+from .kernel import emit_epilogue
 
 # Sums, a row of B and an element of A of a tile must fit; AVX2 has 16 registers, and was not measured.
 _REGISTERS = {512: 32}
@@ -35,12 +37,18 @@ def range_of_product(product: Product) -> int:
     return gemm.slabs(product) if blocking is None else units(product, blocking)
 
 
-def emit_product(module: ir.Module, name: str, product: Product) -> ir.Function:
-    """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are A, B and the result."""
+def takes_epilogue(product: Product) -> bool:
+    """BLAS computes a product too small for slabs on one thread; a loop over a large result should not stay there."""
+    return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
+
+
+def emit_product(module: ir.Module, name: str, product: Product, epilogue: Kernel | None = None) -> ir.Function:
+    """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are A, B and the result, or those of the epilogue."""
     blocking = own_blocking(product)
+    finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
     if blocking is None:
-        return gemm.emit_product(module, name, product)
-    return emit_blocked_product(module, name, product, blocking)
+        return gemm.emit_product(module, name, product, finish)
+    return emit_blocked_product(module, name, product, blocking, finish)
 
 
 def product_source(product: Product) -> str:

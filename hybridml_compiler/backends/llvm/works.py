@@ -12,20 +12,24 @@ from ...loops.ir import Kernel
 from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.contract import Product
+from ...schedule.convolve import Convolution
+from ...schedule.epilogue import Fused
 from ...schedule.plan import Work
+from .convolution import convolution_source, emit_convolution, range_of_convolution
 from .kernel import emit_kernel
-from .product import emit_product, own_blocking, product_source, range_of_product
+from .product import emit_product, own_blocking, product_source, range_of_product, takes_epilogue
 
 
 @dataclass(frozen=True)
 class Kind:
     """`emit(module, name, work)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
 
-    emit: Callable[[ir.Module, str, Any], ir.Function]
+    emit: Callable[..., ir.Function]
     source: Callable[[Any], str]  # all that `emit` depends on
     range: Callable[[Any], tuple[int, int]]  # iterations, granule: split points are multiples of it
     nanoseconds: Callable[[Any], float]  # estimated, on one core
     calls_blas: Callable[[Any], bool] = lambda _: False
+    takes_epilogue: Callable[[Any], bool] = lambda _: False  # then `emit` takes the epilogue's kernel as well
 
     def parallel(self, work: Any) -> bool:
         total, granule = self.range(work)
@@ -46,6 +50,20 @@ KINDS: dict[type, Kind] = {
         range=lambda product: (range_of_product(product), 1),
         nanoseconds=lambda product: product.flops * cost.FLOP_NS,
         calls_blas=lambda product: own_blocking(product) is None,
+        takes_epilogue=takes_epilogue,
+    ),
+    Convolution: Kind(
+        emit=emit_convolution,
+        source=convolution_source,
+        range=lambda convolution: (range_of_convolution(convolution), 1),
+        nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
+    ),
+    Fused: Kind(
+        emit=lambda module, name, fused: kind_of(fused.call).emit(module, name, fused.call, fused.epilogue),
+        source=lambda fused: kind_of(fused.call).source(fused.call) + KINDS[Kernel].source(fused.epilogue),
+        range=lambda fused: kind_of(fused.call).range(fused.call),
+        nanoseconds=lambda fused: kind_of(fused.call).nanoseconds(fused.call) + fused.epilogue.cost,
+        calls_blas=lambda fused: kind_of(fused.call).calls_blas(fused.call),
     ),
 }
 

@@ -1,0 +1,117 @@
+"""Epilogues: elementwise work on the result of a matrix product or convolution, done while it is in cache.
+
+A library call writes a row-major matrix. What reads it in place (bias, activation, residual, mask, cast, a factor of a
+gradient) becomes an ordinary kernel over its elements,
+
+    kernel(b0: f32[r*c] inout, b1: f32[c]) range row { for row < r { for column < c vector { b0[...] = ... } } }
+
+whose first operand is that matrix. A backend emits it with both ranges given at run time (`emit_epilogue`) and calls it
+on every part of the result (some rows, some columns) once the call has written that part for good. So the matrix needs
+no memory of its own where nothing else reads it: it borrows that of a result of the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from .. import dtypes
+from ..graph.ir import Node
+from ..loops.builder import LoopBuilder
+from ..loops.ir import Expr, For, Kernel, Store, expressions
+from ..loops.nest import plain_store
+from . import cost
+from .group import Group
+from .library import Call
+from .lower import GroupLowering, Index
+
+
+@dataclass(frozen=True)
+class Fused:
+    """`call` writes its result into the first operand of `epilogue`, which then runs over it.
+
+    Operands of the launch: the two of the call, then those of the epilogue.
+    """
+
+    call: Call
+    epilogue: Kernel
+
+    @property
+    def flops(self) -> float:
+        return self.call.flops
+
+    def __str__(self) -> str:
+        return f"{self.call} + epilogue"
+
+
+def splits(shape: tuple[int, ...], rows: int, columns: int) -> bool:
+    """Is an array of this shape the matrix, with leading axes for its rows and trailing ones for its columns?"""
+    return _row_axes(shape, rows, columns) is not None
+
+
+def _row_axes(shape: tuple[int, ...], rows: int, columns: int) -> int | None:
+    return next(
+        (k for k in range(len(shape) + 1) if math.prod(shape[:k]) == rows and math.prod(shape[k:]) == columns), None
+    )
+
+
+def lower_epilogue(
+    group: Group,
+    in_memory: Callable[[Node], bool],
+    overwrites: Mapping[Node, Node],
+    lanes: Callable[[list[Expr]], int],
+) -> tuple[Kernel, tuple[Node, ...]]:
+    """The kernel of all roots but the first, which the call computes, and the nodes whose memory it is given."""
+    assert group.call is not None
+    result, *roots = group.roots
+    rows, columns = group.call[0].result
+    lender = _lender(group, overwrites)
+    epilogue = Group(roots, group.reads | {result}, group.inlined, local=group.local)
+    lowering = GroupLowering(
+        epilogue,
+        lambda n: n is result or in_memory(n),
+        overwrites if lender is None else {**overwrites, lender: result},
+    )
+    s = lowering.s
+    lowering.buffer(result)
+    row, column = s.var("row", rows), s.var("column", columns)
+    stores: list[Store] = []
+    for root in roots:
+        at = _row_axes(root.shape, rows, columns)
+        assert at is not None
+        lowering.root(root, _index(s, root.shape, at, row, column), stores)
+    memo: dict[Expr, Expr] = {}
+    body = tuple(plain_store(s, store, memo) for store in stores)
+    kernel = Kernel(
+        tuple(lowering.operands.values()),
+        (For(row, (For(column, body, vector=columns > 1),)),),
+        row,
+        lanes(expressions(body)),
+    )
+    kernel = replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
+    homes = [lender if node is result and lender is not None else node for node in lowering.operands]
+    return kernel, tuple(homes)
+
+
+def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:
+    """A result of the epilogue whose memory may hold what the call writes, if nothing else wants that."""
+    result, *roots = group.roots
+    if result not in group.local:
+        return None
+    usable = (r for r in roots if r not in group.local and r not in overwrites and r.dtype is result.dtype)
+    return next(usable, None)
+
+
+def _index(s: LoopBuilder, shape: tuple[int, ...], at: int, row: Expr, column: Expr) -> Index:
+    """Index into an array of this shape, whose first `at` axes are the rows, at a row and a column of the matrix."""
+    return _unravel(s, row, shape[:at]) + _unravel(s, column, shape[at:])
+
+
+def _unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
+    index = []
+    for k, n in enumerate(shape):
+        inner = math.prod(shape[k + 1 :])
+        outer = s.floordiv(position, inner) if inner > 1 else position
+        index.append(s.const(0, dtypes.int64) if n == 1 else s.mod(outer, n) if math.prod(shape[:k]) > 1 else outer)
+    return tuple(index)
