@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import CompileError
 from .builder import scan_start
 from .index import coefficient
-from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements
+from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements, steps
 from .scalar import Array, NumpyBuilder
 from .transcendental import TABLE
 
@@ -59,25 +59,18 @@ class _Run:
     # ---- statements
 
     def body(self, body: Sequence[Stmt]) -> None:
-        k = 0
-        while k < len(body):
-            stmt = body[k]
-            run = 1
-            if isinstance(stmt, Store):  # stores side by side are one step: values first
-                stores = [stmt]
-                while k + len(stores) < len(body) and isinstance(following := body[k + len(stores)], Store):
-                    stores.append(following)
-                values = [self.value(s.value) for s in stores]
-                for store, value in zip(stores, values, strict=True):
-                    self.store(store, value)
-                run = len(stores)
-            elif isinstance(stmt, For):
-                self.loop(stmt)
-            elif isinstance(stmt, Reduce):
-                self.values[stmt.result] = self.reduce(stmt)
-            else:
-                self.scan(stmt)
-            k += run
+        for step in steps(body):
+            match step[0]:
+                case Store():
+                    stores = [s for s in step if isinstance(s, Store)]
+                    for store, value in [(s, self.value(s.value)) for s in stores]:
+                        self.store(store, value)
+                case Reduce():
+                    self.values |= {s.result: self.reduce(s) for s in step if isinstance(s, Reduce)}
+                case For():
+                    self.loop(step[0])
+                case Scan():
+                    self.scan(step[0])
 
     def loop(self, stmt: For) -> None:
         lo, hi = (self.lo, self.hi) if stmt.var is self.kernel.range else (0, extent(stmt.var))

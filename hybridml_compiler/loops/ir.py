@@ -12,7 +12,8 @@
            | op(expr, ...)              op: scalar ISA or transcendental
 
 `text.py` prints and reads this form, `verify.py` holds its rules, `interpret.py` defines what it means. Stores that
-stand side by side are one step: all of their values are computed before the first is stored.
+stand side by side are one step: all of their values are computed before the first is stored. Reductions that stand side
+by side over the same variables are one loop.
 
 Expressions are immutable and interned by their builder, so equality is `is` and a common subexpression is computed
 once. Each knows the integer range it can take (for index arithmetic) and the variables and results it depends on.
@@ -20,7 +21,7 @@ once. Each knows the integer range it can take (for index arithmetic) and the va
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,12 +135,30 @@ class Kernel:
         return extent(self.range) if self.range is not None else 1
 
 
-def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
     """Every statement, outer before inner."""
     for stmt in body:
         yield stmt
         if isinstance(stmt, For):
             yield from statements(stmt.body)
+
+
+def steps(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, ...]]:
+    """The statements of a body, those together that are one step: stores side by side, reductions in one loop."""
+    run: tuple[Stmt, ...] = ()
+    for stmt in body:
+        match (*run[:1], stmt):
+            case (Store(), Store()):
+                run = (*run, stmt)
+                continue
+            case (Reduce(_, _, one, _, _), Reduce(_, _, other, _, _)) if one == other:
+                run = (*run, stmt)
+                continue
+        if run:
+            yield run
+        run = (stmt,)
+    if run:
+        yield run
 
 
 def operands(stmt: Stmt) -> tuple[Expr, ...]:
@@ -155,7 +174,21 @@ def operands(stmt: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
-def expressions(body: tuple[Stmt, ...]) -> list[Expr]:
+def loads(expr: Expr) -> list[Expr]:
+    """The loads in an expression, each once, those of indices included."""
+    found: list[Expr] = []
+    stack, seen = [expr], {expr}
+    while stack:
+        part = stack.pop()
+        if part.op == "load":
+            found.append(part)
+        fresh = [a for a in part.args if a not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return found
+
+
+def expressions(body: Sequence[Stmt]) -> list[Expr]:
     """Every distinct expression under `body`, operands first."""
     order: dict[Expr, None] = {}
     stack: list[tuple[Expr, bool]] = []

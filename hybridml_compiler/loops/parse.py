@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ArgumentError
 from .builder import LoopBuilder
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
 from .scalar import ISA
 from .transcendental import TABLE
 
@@ -68,6 +69,7 @@ class _Parser:
         self.buffers: dict[str, Buffer] = {}
         self.names: list[dict[str, Expr]] = []
         self.range: Expr | None = None
+        self.loop: dict[str, Expr] = {}  # variables of the reduction just before
 
     # ---- tokens
 
@@ -151,10 +153,12 @@ class _Parser:
         """Items up to the closing brace."""
         self.names.append(names or {})
         body: list[Stmt] = []
+        self.loop = {}
         while not self.reads("}"):
             stmt = self.item()
             if stmt is not None:
                 body.append(stmt)
+                self.loop = self.loop if isinstance(stmt, Reduce) else {}
         self.names.pop()
         return tuple(body)
 
@@ -185,20 +189,24 @@ class _Parser:
         self.names[-1][name] = value
         return stmt
 
-    def variable(self) -> tuple[str, Expr]:
+    def variable(self, shared: Mapping[str, Expr] | None = None) -> tuple[str, Expr]:
+        """A new variable, or the one of that name and extent in `shared`."""
         token = self.token
         name = self.take("word", "a variable")
         if any(name in names for names in self.names):
             raise self.error(token, "a name that is not yet defined")
         self.expect("<")
-        return name, self.s.var("i", self.count())
+        size = self.count()
+        known = (shared or {}).get(name)
+        return name, known if known is not None and extent(known) == size else self.s.var("i", size)
 
     def reduce(self) -> Reduce:
         op = self.take("word", "add, mul, min, max, and, or, argmin or argmax")
         self.expect("over")
-        names = dict([self.variable()])
+        names = dict([self.variable(self.loop)])
         while self.reads(","):
-            names |= dict([self.variable()])
+            names |= dict([self.variable(self.loop)])
+        self.loop = names
         vector = self.reads("vector")
         variables = tuple(names.values())
         self.names.append(names)

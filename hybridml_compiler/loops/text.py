@@ -24,9 +24,10 @@
       }
     }
 
-A number without a dtype is int64. Variables (`i` of loops, `r` of reductions and scans), results (`s`) and names of
-values (`t`) are numbered in the order of their appearance, so equal kernels have equal text. A value is named where the
-code generator computes it: in the outermost loop that knows its variables.
+A number without a dtype is int64. Reductions side by side whose variables have the same names are one loop. Variables
+(`i` of loops, `r` of reductions and scans), results (`s`) and names of values (`t`) are numbered in the order of
+their appearance, so equal kernels have equal text. A value is named where the code generator computes it: in the
+outermost loop that knows its variables.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class _Block:
     indent: str
     lines: list[str] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)  # statement -> its line
+    loop: dict[Expr, str] = field(default_factory=dict)  # variables of the reduction just written, and their names
     names: list[Expr] = field(default_factory=list)
 
     def add(self, line: str) -> None:
@@ -113,6 +115,8 @@ class _Printer:
         block = self.open(variables)
         stores: list[tuple[Store, str]] = []  # side by side they are one step: what they need comes before all of them
         for stmt in body:
+            if not isinstance(stmt, Reduce):
+                block.loop = {}
             if isinstance(stmt, Store):
                 stores.append((stmt, self.store(stmt.buffer, stmt.index, stmt.value)))
                 continue
@@ -154,7 +158,11 @@ class _Printer:
                 block.add(line)
                 block.nest(inner)
             case Reduce(result, op, variables, value, vector):
-                over = ", ".join(f"{self.new('r', v)} < {extent(v)}" for v in variables)
+                if tuple(block.loop) == variables:
+                    self.names |= block.loop
+                else:
+                    block.loop = {v: self.new("r", v) for v in variables}
+                over = ", ".join(f"{name} < {extent(v)}" for v, name in block.loop.items())
                 inner = self.open(variables)
                 shown = self.expression(value)
                 self.close(inner)

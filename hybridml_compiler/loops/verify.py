@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from .. import dtypes
 from ..errors import LOCATION, CompileError, DTypeError
 from .index import affine_coefficient, is_affine_step, opaque_leaves
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, steps
 from .scalar import ISA, result_dtype
 from .text import kernel_lines
 from .transcendental import TABLE
@@ -65,7 +65,7 @@ class _Walk:
         self.defined: set[Expr] = set()
 
     def body(self, body: Sequence[Stmt], scope: frozenset[Expr], vector: Expr | None) -> Iterator[Fault]:
-        for stmt in body:
+        for stmt, first in ((s, step[0]) for step in steps(body) for s in step):
             match stmt:
                 case For(var, inner, in_lanes):
                     yield from self.variables(stmt, (var,))
@@ -75,7 +75,8 @@ class _Walk:
                         yield stmt, f"the loop over {var} does nothing"
                     yield from self.body(inner, scope | {var}, var if in_lanes else vector)
                 case Reduce(result, _, variables, value, in_lanes):
-                    yield from self.variables(stmt, variables)
+                    if stmt is first:
+                        yield from self.variables(stmt, variables)
                     yield from self.reduction(stmt, vector)
                     yield from self.uses(stmt, value, scope.union(variables))
                     if in_lanes and vector is not None:

@@ -19,7 +19,7 @@ from ... import dtypes
 from ...errors import CompileError
 from ...loops.builder import identity, scan_start
 from ...loops.index import coefficient
-from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
+from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
 from .scalars import LaneBuilder, Lanes
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 
@@ -99,33 +99,20 @@ class KernelEmitter:
     # ---- statements
 
     def block(self, body: Sequence[Stmt]) -> None:
-        k = 0
-        while k < len(body):
-            stmt = body[k]
-            if isinstance(stmt, Store):
-                run = [s for s in self._run_of_stores(body, k)]
-                # every value before any store: a store may overwrite what another one still reads (in-place updates)
-                values = [self.value(s.value) for s in run]
-                for store, value in zip(run, values, strict=True):
-                    self.store(store.buffer, store.index, value)
-                k += len(run)
-                continue
-            if isinstance(stmt, For):
-                self.for_loop(stmt)
-            elif isinstance(stmt, Reduce):
-                self.reduce(stmt)
-            else:
-                self.scan(stmt)
-            k += 1
-
-    @staticmethod
-    def _run_of_stores(body: Sequence[Stmt], start: int) -> list[Store]:
-        run = []
-        for stmt in body[start:]:
-            if not isinstance(stmt, Store):
-                break
-            run.append(stmt)
-        return run
+        for step in steps(body):
+            match step[0]:
+                case Store():
+                    # every value before any store: a store may overwrite what another one still reads
+                    stores = [s for s in step if isinstance(s, Store)]
+                    values = [self.value(s.value) for s in stores]
+                    for store, value in zip(stores, values, strict=True):
+                        self.store(store.buffer, store.index, value)
+                case Reduce():
+                    self.reduce([s for s in step if isinstance(s, Reduce)])
+                case For():
+                    self.for_loop(step[0])
+                case Scan():
+                    self.scan(step[0])
 
     def for_loop(self, stmt: For) -> None:
         size = extent(stmt.var)
@@ -219,16 +206,20 @@ class KernelEmitter:
         outer.block = after
         return finals
 
-    def reduce(self, stmt: Reduce) -> None:
-        if stmt.op in ("argmin", "argmax"):
-            self.results[stmt.result] = self._arg_reduce(stmt)
-        elif stmt.vector:
-            self.results[stmt.result] = self._lane_reduce(stmt)
+    def reduce(self, joined: Sequence[Reduce]) -> None:
+        """Reductions over the same variables, in one loop."""
+        first = joined[0]
+        if first.op in ("argmin", "argmax"):
+            totals = [self._arg_reduce(first)]
+        elif first.vector:
+            totals = self._lane_reduce(joined)
         else:
-            width = self.width if self.vector is not None and self.vector in stmt.result.depends else 1
-            loops = [(var, 1) for var in stmt.vars]
-            self.results[stmt.result] = self._combined(stmt, loops, width, lambda: self.value(stmt.value))
-        self.level[stmt.result] = len(self.scopes) - 1
+            widths = [self.width if self.vector is not None and self.vector in r.result.depends else 1 for r in joined]
+            loops = [(var, 1) for var in first.vars]
+            totals = self._combined(joined, loops, widths, lambda: [self.value(r.value) for r in joined])
+        for stmt, total in zip(joined, totals, strict=True):
+            self.results[stmt.result] = total
+            self.level[stmt.result] = len(self.scopes) - 1
 
     def nest(self, vars_: Sequence[Expr], carried: list[Lanes], body: CarriedBody) -> list[Lanes]:
         """Serial loops over all of `vars_`, outer to inner, carrying values through."""
@@ -238,64 +229,77 @@ class KernelEmitter:
         return self.loop(vars_[0], zero, size, 1, carried, lambda c: self.nest(vars_[1:], c, body))
 
     def _combined(
-        self, stmt: Reduce, loops: Sequence[tuple[Expr, int]], width: int, value: Callable[[], Lanes]
-    ) -> Lanes:
-        """The reduction of value() over nested loops, given as (variable, step), outer to inner.
+        self,
+        joined: Sequence[Reduce],
+        loops: Sequence[tuple[Expr, int]],
+        widths: Sequence[int],
+        values: Callable[[], list[Lanes]],
+    ) -> list[Lanes]:
+        """The reductions of values() over nested loops, given as (variable, step), outer to inner.
 
         A float sum is a cascade: at most `_CASCADE` values are added one after the other, then their sums are. One
         running sum of 100,000 float32 was wrong by 3e-5; the cascade costs nothing and depends on the shape alone.
         """
-        dtype = stmt.value.dtype
-        start = Lanes(constant(identity(stmt.op, dtype), dtype, width), dtype, width)
-        cascades = stmt.op == "add" and dtype.kind == "f"
+        starts = []
+        for r, width in zip(joined, widths, strict=True):
+            dtype = r.value.dtype
+            starts.append(Lanes(constant(identity(r.op, dtype), dtype, width), dtype, width))
+        cascades = any(r.op == "add" and r.value.dtype.kind == "f" for r in joined)
 
-        def over(rest: Sequence[tuple[Expr, int]], total: Lanes) -> Lanes:
+        def combine(a: list[Lanes], b: list[Lanes]) -> list[Lanes]:
+            return [self.combine(r.op, x, y) for r, x, y in zip(joined, a, b, strict=True)]
+
+        def over(rest: Sequence[tuple[Expr, int]], totals: list[Lanes]) -> list[Lanes]:
             if not rest:
-                return self.combine(stmt.op, total, value())
+                return combine(totals, values())
             (var, step), *inner = rest
             size = extent(var)
             apart = cascades and math.prod(-(-extent(v) // by) for v, by in inner) > _CASCADE // 8
 
             def once(carried: list[Lanes]) -> list[Lanes]:
-                if apart:
-                    return [self.combine(stmt.op, carried[0], over(inner, start))]
-                return [over(inner, carried[0])]
+                return combine(carried, over(inner, starts)) if apart else over(inner, carried)
 
             zero, end = constant(0, dtypes.int64), constant(size, dtypes.int64)
             if not cascades or -(-size // step) <= _CASCADE:
-                return self.loop(var, zero, end, step, [total], once)[0]
+                return self.loop(var, zero, end, step, totals, once)
             block, number = step * _CASCADE, Expr()  # a loop over blocks, which no expression refers to
 
             def one_block(carried: list[Lanes]) -> list[Lanes]:
                 first = self.scalar_var[number]
                 last = self.b.add(first, constant(block, dtypes.int64))
                 last = self.b.select(self.b.icmp_signed("<", last, end), last, end)
-                return [self.combine(stmt.op, carried[0], self.loop(var, first, last, step, [start], once)[0])]
+                return combine(carried, self.loop(var, first, last, step, starts, once))
 
-            return self.loop(number, zero, end, block, [total], one_block)[0]
+            return self.loop(number, zero, end, block, totals, one_block)
 
-        return over(loops, start)
+        return over(loops, starts)
 
     def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
         combined: Lanes = getattr(self.s, _COMBINE[op])(a, b)
         return combined
 
-    def _lane_reduce(self, stmt: Reduce) -> Lanes:
+    def _lane_reduce(self, joined: Sequence[Reduce]) -> list[Lanes]:
         """Lane accumulators over the last variable, combined by halving: a tree fixed by the shape alone."""
-        *outer, inner = stmt.vars
-        size, dtype = extent(inner), stmt.value.dtype
+        *outer, inner = joined[0].vars
+        size, dtype = extent(inner), joined[0].value.dtype
         width = reduce_width(size, dtype)
-        neutral = Lanes(constant(identity(stmt.op, dtype), dtype, width), dtype, width)
         hi = constant(size, dtypes.int64)
 
-        def value() -> Lanes:
+        def values() -> list[Lanes]:
             with self.tail_mask(inner, size, hi):
-                found = self.s.splat(self.value(stmt.value), width)
-                return found if self.mask is None else self.s.select(self.mask, found, neutral)
+                return [self._inside(r, self.s.splat(self.value(r.value), width)) for r in joined]
 
         with self.in_lanes(inner, width):
-            total = self._combined(stmt, [*((v, 1) for v in outer), (inner, width)], width, value)
-        return self.halve(stmt.op, total)
+            loops = [*((v, 1) for v in outer), (inner, width)]
+            totals = self._combined(joined, loops, [width] * len(joined), values)
+        return [self.halve(r.op, total) for r, total in zip(joined, totals, strict=True)]
+
+    def _inside(self, stmt: Reduce, value: Lanes) -> Lanes:
+        """The value in the lanes that are inside of the loop, the identity in the others."""
+        if self.mask is None:
+            return value
+        neutral = Lanes(constant(identity(stmt.op, value.dtype), value.dtype, value.lanes), value.dtype, value.lanes)
+        return self.s.select(self.mask, value, neutral)
 
     def halve(self, op: str, x: Lanes) -> Lanes:
         while x.lanes > 1:
