@@ -42,7 +42,7 @@ def conv1d(
     size = _kernel("conv1d", x, weight, groups, 1)
     steps, dilations = numbers("conv1d", "stride", stride, 1), numbers("conv1d", "dilation", dilation, 1)
     around = _around("conv1d", padding, size, steps, dilations)
-    _fits("conv1d", x, size, around, dilations)
+    fits("conv1d", x, size, around, dilations)
     flat = _convolved(
         x[:, :, None], weight[:, :, None], (1, *steps), ((0, 0), around[0]), (1, *dilations), groups
     )  # an image of one row
@@ -71,7 +71,7 @@ def conv2d(
     size = _kernel("conv2d", x, weight, groups, 2)
     steps, dilations = numbers("conv2d", "stride", stride, 2), numbers("conv2d", "dilation", dilation, 2)
     around = _around("conv2d", padding, size, steps, dilations)
-    _fits("conv2d", x, size, around, dilations)
+    fits("conv2d", x, size, around, dilations)
     return _finished(_convolved(x, weight, steps, around, dilations, groups), bias, single)
 
 
@@ -208,9 +208,7 @@ def _around(
     return [(n, n) for n in numbers(what, "padding", padding, len(size))]
 
 
-def _fits(
-    what: str, x: Tensor, size: Sequence[int], around: Sequence[tuple[int, int]], dilation: Sequence[int]
-) -> None:
+def fits(what: str, x: Tensor, size: Sequence[int], around: Sequence[tuple[int, int]], dilation: Sequence[int]) -> None:
     padded = tuple(n + low + high for n, (low, high) in zip(x.shape[2:], around, strict=True))
     if any(n < d * (k - 1) + 1 for n, k, d in zip(padded, size, dilation, strict=True)):
         raise ShapeError(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError
 
 from ..tensor import Tensor
 from .compiled import compiled
-from .convolution import Pair, batched, numbers
+from .convolution import Pair, batched, fits, numbers
 
 
 @compiled
@@ -24,6 +23,8 @@ def max_pool2d(
 ) -> Tensor:
     """Largest value of each window; padding counts as minus infinity. (n, c, h, w) or (c, h, w).
 
+    The first of equal maxima gets the gradient, as in PyTorch.
+
     >>> max_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
     [[[4.0]]]
     """
@@ -32,10 +33,8 @@ def max_pool2d(
     steps = size if stride is None else numbers("max_pool2d", "stride", stride, 2)
     dilations = numbers("max_pool2d", "dilation", dilation, 2)
     around = _pool_padding("max_pool2d", x, size, steps, padding, dilations, ceil_mode)
-    lowest = -math.inf if hm.isdtype(x.dtype, "real floating") else hm.iinfo(x.dtype).min
-    view = _windows("max_pool2d", _pad(x, around, lowest), size, steps, dilations)
-    # One axis for the whole window, so that ties are settled over the window and not axis by axis.
-    result = view.reshape((*view.shape[:4], size[0] * size[1])).max(axis=-1)
+    fits("max_pool2d", x, size, around, dilations)
+    result = hm.max_pool(x, size=size, stride=steps, padding=around, dilation=dilations)
     return result[0] if single else result
 
 
@@ -130,9 +129,5 @@ def _pad(x: Tensor, around: Sequence[tuple[int, int]], value: float) -> Tensor:
 
 def _windows(what: str, x: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
     """(n, c, h, w) -> (n, c, h', w', kh, kw)."""
-    if any(n < d * (k - 1) + 1 for n, k, d in zip(x.shape[2:], size, dilation, strict=True)):
-        raise ShapeError(
-            f"{what}: the window {tuple(size)} with dilation {tuple(dilation)} is larger than the padded input "
-            f"{x.shape[2:]}; pad more or take a smaller window"
-        )
+    fits(what, x, size, ((0, 0), (0, 0)), dilation)
     return hm.windows(x, size=tuple(size), stride=tuple(stride), dilation=tuple(dilation))

@@ -28,14 +28,10 @@ from .indexing import Index, Load, Scalar, all_of
 from .op import Op
 from .samples import cases, fails
 from .shapes import Shape, integers
+from .windows import positions
 
 Widths = tuple[tuple[int, int], tuple[int, int]]
 _COLUMNS = 1 << 22  # elements of a window matrix that eager code makes at a time
-
-
-def positions(n: int, size: int, stride: int, dilation: int) -> int:
-    """Number of windows along an axis of n elements; 0 or less when none fits."""
-    return (n - (size - 1) * dilation - 1) // stride + 1
 
 
 def _pair(what: str, value: Any) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from . import (
     elementwise,
     gather,
     movement,
+    pooling,
     random,
     reduction,
     windows,
@@ -18,7 +19,7 @@ from . import (
 from .op import Op
 
 _ROOMS = (
-    *(elementwise, analytic, comparison, movement, windows, reduction, contraction, convolution),
+    *(elementwise, analytic, comparison, movement, windows, pooling, reduction, contraction, convolution),
     *(gather, creation, random),
 )
 

@@ -63,10 +63,10 @@ def test_losses_of_certain_predictions_are_finite() -> None:
     assert loss.item() == 100 and p.grad is not None and np.isfinite(p.grad.numpy()).all()
 
 
-def test_equal_maxima_of_a_window_share_the_gradient() -> None:
+def test_the_first_of_equal_maxima_of_a_window_gets_the_gradient() -> None:
     x = hm.zeros((1, 1, 2, 2)).requires_grad_()
     F.max_pool2d(x, 2).sum().backward()
-    assert x.grad is not None and x.grad.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
+    assert x.grad is not None and x.grad.tolist() == [[[[1.0, 0.0], [0.0, 0.0]]]]
 
 
 def test_dropout_drops_scales_and_repeats() -> None:
