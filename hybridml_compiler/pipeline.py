@@ -1,5 +1,6 @@
 """compile(graph) -> Executable: the only place where the stages are ordered.
 
+find         the whole program, made by any process before: what follows is then left out
 verify       the graph obeys its dialect
 passes       graph -> graph (see passes/)
 plan         fusion, lowering to loop nests, memory plan (see schedule/)
@@ -16,6 +17,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache as once
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,21 +30,20 @@ from .graph.interpret import interpret
 from .graph.ir import Graph
 from .graph.text import print_graph
 from .graph.verify import verify
-from .loops.ir import Expr
-from .loops.verify import verify_kernel
-from .passes import run_passes
-from .schedule.contract import Product
-from .schedule.library import Call, Target
-from .schedule.plan import Plan, make_plan
-from .schedule.text import describe_launch, describe_plan
 
 if TYPE_CHECKING:
+    from .backends.llvm.modules import Module
+    from .loops.ir import Expr
     from .runtime.executable import Executable
+    from .runtime.jit import Library
+    from .runtime.stored import Stored
+    from .schedule.library import Call, Target
+    from .schedule.plan import Launch, Plan
 
 
 @dataclass
 class Stats:
-    """What compiling cost, in milliseconds a stage, and what came out."""
+    """What compiling cost, in milliseconds a stage, and what came out (which a program found on disk knows)."""
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
@@ -55,6 +58,10 @@ class Stats:
         yield
         self.milliseconds[name] = (time.perf_counter() - start) * 1e3
 
+    def update(self, facts: Mapping[str, int]) -> None:
+        for name, value in facts.items():
+            setattr(self, name, value)
+
     @property
     def total_ms(self) -> float:
         return sum(self.milliseconds.values())
@@ -65,57 +72,153 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
 
     `donate` maps an output position to the input position whose memory that output is written to.
     """
-    from .backends.llvm.modules import modules_of
-    from .backends.llvm.step import STEP
-    from .runtime import jit
     from .runtime.executable import Executable
+    from .runtime.stored import STEP
 
-    stats, settings, name = Stats(), config.read(), name or graph.name
-    say = _Reporter(settings.debug, name)
-    with stats.stage("verify"):
-        if settings.verify:
-            verify(graph)
-    say(5, lambda: f"captured\n{print_graph(graph)}")
-    with stats.stage("passes"):
-        graph, _ = run_passes(
-            graph, verify=settings.verify, watch=lambda made, after: say(5, lambda: f"{made}\n{print_graph(after)}")
-        )
-    with stats.stage("plan"):
-        plan = make_plan(graph, donate or {}, host())
-    with stats.stage("check"):
-        for launch in plan.launches if settings.verify else ():
-            if launch.kernel is not None:
-                verify_kernel(launch.kernel, "the plan")
-    say(3, lambda: describe_plan(plan))
-    with stats.stage("source"):
-        modules = modules_of(plan)
-    with stats.stage("codegen"):
-        objects = jit.compile_sources([(m.source, m.emit) for m in modules], passes=False)
-    with stats.stage("link"):
-        library = _link(plan, objects)
-    stats.nodes = len(graph.nodes())
-    stats.kernels = len(plan.launches)
-    stats.distinct_kernels = len(modules) - 1
-    stats.nbytes = sum(launch.nbytes for launch in plan.launches)
-    stats.arena_bytes = plan.arena_bytes
-    say(4, lambda: "LLVM IR\n" + "\n".join(m.emit() for m in modules))
-    say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
-    say(1, lambda: _summary(stats))
+    stats = Stats()
+    stages = Stages(graph, dict(donate or {}), name or graph.name, stats)
+    with stats.stage("find"):
+        key = _key(graph, stages.donate)
+        found = _find(key) if stages.say.level < 2 else None
+    if found is None:
+        program, library = stages.make(key)
+    else:
+        program, library = found
+        stages.stats = Stats()  # whoever looks at the stages later does not change what this call cost
+    stats.update(program.facts)
+    stages.say(1, lambda: _summary(stats))
     return Executable(
-        name,
+        stages.name,
         library.address(STEP),
-        plan.inputs,
-        plan.outputs,
-        plan.fresh,
-        dict(donate or {}),
-        plan.arena_bytes,
+        [node.aval for node in graph.inputs],
+        [graph.outputs[k].aval for k in program.fresh],
+        program.fresh,
+        stages.donate,
+        program.arena_bytes,
         lambda arrays: failure(graph, arrays),
         stats,
-        print_graph(graph),
-        {m.symbol: m.emit for m in modules},
-        plan.launches,
+        stages,
         (library,),
     )
+
+
+class Stages:
+    """From a graph to code. Each stage is done when it is first asked for: an executable that was found on disk needs
+    none of them, until somebody wants to see its IR or its launches.
+    """
+
+    def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats) -> None:
+        settings = config.read()
+        self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
+        self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
+
+    @cached_property
+    def graph(self) -> Graph:
+        from .passes import run_passes
+
+        with self.stats.stage("verify"):
+            if self.verify:
+                verify(self.captured)
+        self.say(5, lambda: f"captured\n{print_graph(self.captured)}")
+
+        def watch(made: str, after: Graph) -> None:
+            self.say(5, lambda: f"{made}\n{print_graph(after)}")
+
+        with self.stats.stage("passes"):
+            return run_passes(self.captured, verify=self.verify, watch=watch)[0]
+
+    @cached_property
+    def plan(self) -> Plan:
+        from .loops.verify import verify_kernel
+        from .schedule.plan import make_plan
+        from .schedule.text import describe_plan
+
+        graph = self.graph
+        with self.stats.stage("plan"):
+            plan = make_plan(graph, self.donate, host())
+        with self.stats.stage("check"):
+            for launch in plan.launches if self.verify else ():
+                if launch.kernel is not None:
+                    verify_kernel(launch.kernel, "the plan")
+        self.say(3, lambda: describe_plan(plan))
+        return plan
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        from .backends.llvm.modules import modules_of
+
+        plan = self.plan
+        with self.stats.stage("source"):
+            return modules_of(plan)
+
+    @property
+    def launches(self) -> Sequence[Launch]:
+        return self.plan.launches
+
+    @property
+    def ir(self) -> str:
+        """Text of the graph after the passes."""
+        return print_graph(self.graph)
+
+    @property
+    def llvm(self) -> str:
+        """LLVM IR of every kernel and of the step that launches them."""
+        return "\n".join(f"; ---- {module.symbol}\n{module.emit()}" for module in self.modules)
+
+    def make(self, key: str) -> tuple[Stored, Library]:
+        """The program, kept under the key, and its code."""
+        from .runtime import jit
+        from .runtime.stored import STEP, Stored, imports
+        from .schedule.text import describe_launch
+
+        plan, modules, stats = self.plan, self.modules, self.stats
+        with stats.stage("codegen"):
+            objects = jit.compile_sources([(m.source, m.emit) for m in modules], passes=False)
+        facts = {
+            "nodes": len(self.graph.nodes()),
+            "kernels": len(plan.launches),
+            "distinct_kernels": len(modules) - 1,
+            "nbytes": sum(launch.nbytes for launch in plan.launches),
+            "arena_bytes": plan.arena_bytes,
+        }
+        with stats.stage("link"):
+            program = Stored(jit.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
+            if program.image is None:
+                library = jit.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+            else:
+                library = program.load()
+                program.save(key)
+        self.say(4, lambda: "LLVM IR\n" + self.llvm)
+        self.say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
+        return program, library
+
+
+def _key(graph: Graph, donate: Mapping[int, int]) -> str:
+    """The name of the graph's program: all that decides what the stages make of it."""
+    from .graph.digest import digest
+    from .runtime import cache, jit, threads
+
+    parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), _fingerprint())
+    return cache.key("program", *parts)
+
+
+@once
+def _fingerprint() -> str:
+    """Of the whole compiler, and of NumPy, which folds constants."""
+    from .runtime import cache
+
+    return f"{cache.fingerprint(*Path(__file__).parent.rglob('*.py'))} {np.__version__}"
+
+
+def _find(key: str) -> tuple[Stored, Library] | None:
+    """The program kept under the key, loaded; None where there is none, or it needs what this process does not have."""
+    from .runtime import stored
+
+    try:
+        program = stored.find(key)
+        return None if program is None else (program, program.load())
+    except (CompileError, TypeError, ValueError):
+        return None
 
 
 class _Reporter:
@@ -149,28 +252,18 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
     return CompileError(f"{graph.name}: an index check failed that the interpreter passes\n{print_graph(graph)}")
 
 
-def _link(plan: Plan, objects: Sequence[bytes]) -> Any:
-    from .backends.llvm.step import STEP, calls_blas, constant_symbol, runs_parallel
-    from .runtime import blas, jit, threads
-
-    imports = {constant_symbol(k): data.ctypes.data for k, data in enumerate(plan.constants)}
-    if any(map(calls_blas, plan.launches)):
-        imports |= blas.gemm_symbols() or {}
-        imports |= blas.hold_symbols()
-    if any(runs_parallel(launch) for launch in plan.launches):
-        imports |= threads.symbols()
-    return jit.load(objects, imports, [STEP], keep=plan.constants)
-
-
 def host() -> Target:
     """What this machine can do."""
+    from .backends.llvm.convolution import has_convolution
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit
+    from .schedule.contract import Product
+    from .schedule.library import Target
 
     bits = jit.host().vector_bits
 
     def has_library(call: Call) -> bool:
-        return isinstance(call, Product) and blas.gemm_symbols() is not None
+        return blas.gemm_symbols() is not None if isinstance(call, Product) else has_convolution(call)
 
     def takes_epilogue(call: Call) -> bool:
         return kind_of(call).takes_epilogue(call)

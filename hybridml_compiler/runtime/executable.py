@@ -5,13 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..aval import Aval
 from ..errors import CompileError
 from . import entry
+
+
+class Stages(Protocol):
+    """What there is to see of how an executable was made; worked out when somebody looks."""
+
+    @property
+    def ir(self) -> str: ...
+    @property
+    def llvm(self) -> str: ...
+    @property
+    def launches(self) -> Sequence[Any]: ...
 
 
 @dataclass(eq=False)
@@ -31,9 +42,7 @@ class Executable:
     arena_bytes: int
     explain_failure: Callable[[Sequence[np.ndarray]], Exception]  # the error that these inputs raise
     stats: Any
-    ir: str
-    modules: Mapping[str, Callable[[], str]]  # by symbol, what emits its LLVM IR
-    launches: Sequence[Any]
+    stages: Stages
     keep: tuple[object, ...]  # owners of the code
 
     def __post_init__(self) -> None:
@@ -41,9 +50,19 @@ class Executable:
         self._busy = threading.Lock()
 
     @property
+    def ir(self) -> str:
+        """Text of the graph that was compiled, after the passes."""
+        return self.stages.ir
+
+    @property
     def llvm(self) -> str:
         """LLVM IR of every kernel and of the step that launches them."""
-        return "\n".join(f"; ---- {symbol}\n{emit()}" for symbol, emit in self.modules.items())
+        return self.stages.llvm
+
+    @property
+    def launches(self) -> Sequence[Any]:
+        """What one call launches, in order."""
+        return self.stages.launches
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check(arrays)

@@ -253,8 +253,13 @@ def load(
     `keep` are owners of imported addresses; the result holds on to them. Raises CompileError where a symbol is missing
     or defined twice, or where an object is not one.
     """
-    linked = image.link(objects, exports) if image.SUPPORTED else None
+    linked = link(objects, exports)
     return load_image(linked, imports, keep=keep) if linked else _load(objects, imports or {}, exports, keep)
+
+
+def link(objects: Sequence[bytes], exports: Sequence[str]) -> image.Image | None:
+    """Objects linked to each other, to be loaded here or in another process; None where only LLVM can do it."""
+    return image.link(objects, exports) if image.SUPPORTED else None
 
 
 def load_image(

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from llvmlite import ir
 
+from ...runtime.stored import STEP
 from ...schedule.plan import Copy, Launch, Plan
-from .step import STEP, emit_step, runs_parallel
+from .step import emit_step, runs_parallel
 from .works import kind_of
 
 # Whatever decides what is emitted for a source, relative to the package.

@@ -12,12 +12,11 @@ from typing import Any
 from llvmlite import ir
 
 from ... import dtypes
+from ...runtime.stored import STEP, constant_symbol
 from ...schedule.plan import Copy, Launch, Place, Plan
 from .kernel import KERNEL_TYPE
 from .types import I8, I64, PTR, VOID, constant
 from .works import kind_of
-
-STEP = "step"
 
 
 def runs_parallel(launch: Launch) -> bool:
@@ -95,10 +94,6 @@ class _Memory:
         data = ir.GlobalVariable(self.b.module, I8, symbol)
         data.linkage = "external"
         return data
-
-
-def constant_symbol(number: int) -> str:
-    return f"hml_constant_{number}"
 
 
 def _parallel(
