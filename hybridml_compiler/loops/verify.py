@@ -138,7 +138,7 @@ class _Walk:
         yield from self.uses(stmt, value, scope)
         for var in separate:  # scratch is a thread's own: it is filled anew in every iteration of the parallel loop
             own = known.role == "scratch" and var is self.kernel.range
-            if var in scope and var not in index.depends and not own:
+            if var in scope and var not in index.depends and extent(var) > 1 and not own:
                 yield stmt, f"every iteration over {var} stores to the same place of {buffer.name}"
         span = exact_span(index)
         if span is not None and not (span[0] >= 0 and span[1] < known.size):

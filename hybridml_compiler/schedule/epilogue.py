@@ -3,9 +3,9 @@
 A library call writes a row-major matrix. What reads it in place (bias, activation, residual, mask, cast, a factor of a
 gradient) becomes an ordinary kernel over its elements,
 
-    kernel(b0: f32[r*c] inout, b1: f32[c]) range row { for row < r { for column < c vector { b0[...] = ... } } }
+    kernel(b0: f32[r*c] inout, b1: f32[c]) { for row < r parallel { for column < c vector { b0[row*c + column] = ... } } }
 
-whose first operand is that matrix. A backend emits it with both ranges given at run time (`emit_epilogue`) and calls it
+whose first operand is that matrix (with one column, the loop over rows runs in lanes). A backend emits it with both ranges given at run time (`emit_epilogue`) and calls it
 on every part of the result (some rows, some columns) once the call has written that part for good. So the matrix needs
 no memory of its own where nothing else reads it: it borrows that of a result of the epilogue.
 """
@@ -83,12 +83,9 @@ def lower_epilogue(
         lowering.root(root, _index(s, root.shape, at, row, column), stores)
     memo: dict[Expr, Expr] = {}
     body = tuple(plain_store(s, store, memo) for store in stores)
-    kernel = Kernel(
-        tuple(lowering.operands.values()),
-        (For(row, (For(column, body, vector=columns > 1),)),),
-        row,
-        lanes(expressions(body)),
-    )
+    inner = (For(column, body, vector=True),) if columns > 1 else body
+    loop = For(row, inner, vector=columns == 1 and rows > 1)
+    kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, lanes(expressions(body)))
     kernel = replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
     homes = [lender if node is result and lender is not None else node for node in lowering.operands]
     return kernel, tuple(homes)

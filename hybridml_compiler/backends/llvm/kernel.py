@@ -50,9 +50,8 @@ def emit_epilogue(module: ir.Module, name: str, kernel: Kernel) -> ir.Function:
     """
     (rows,) = kernel.body
     assert isinstance(rows, For)
-    (columns,) = rows.body
-    assert isinstance(columns, For)
-    function = KernelEmitter(module, name, kernel, (rows.var, columns.var)).emit()
+    columns = next((stmt.var for stmt in rows.body if isinstance(stmt, For)), None)
+    function = KernelEmitter(module, name, kernel, (rows.var, columns)).emit()
     function.linkage = "internal"
     function.attributes.add("noinline")
     return function
