@@ -3,11 +3,12 @@
 A library call writes a row-major matrix. What reads it in place (bias, activation, residual, mask, cast, a factor of a
 gradient) becomes an ordinary kernel over its elements,
 
-    kernel(b0: f32[r*c] inout, b1: f32[c]) { for row < r parallel { for column < c vector { b0[row*c + column] = ... } } }
+    kernel(b0: f32[r*c] inout, b1: f32[c]) { for i0 < r parallel { for i1 < c vector { b0[i0*c + i1] = ... } } }
 
-whose first operand is that matrix (with one column, the loop over rows runs in lanes). A backend emits it with both ranges given at run time (`emit_epilogue`) and calls it
-on every part of the result (some rows, some columns) once the call has written that part for good. So the matrix needs
-no memory of its own where nothing else reads it: it borrows that of a result of the epilogue.
+whose first operand is that matrix (with one column, the loop over rows runs in lanes). A backend emits it with both
+ranges given at run time (`emit_epilogue`) and calls it on every part of the result (some rows, some columns) once the
+call has written that part for good. So the matrix needs no memory of its own where nothing else reads it: it borrows
+that of a result of the epilogue.
 """
 
 from __future__ import annotations
