@@ -13,7 +13,9 @@ from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule.convolve import Convolution
 from ...schedule.tiling import Machine, tiling_of, units
+from ...schedule.weight_blocking import weight_blocking_of, weight_units
 from .conv_direct import emit_direct
+from .conv_weights import emit_weight_gradient
 
 # Vector registers by the bits of one. Narrower ones have no fused multiply-add that we could rely on.
 _REGISTERS = {512: 32, 256: 16}
@@ -33,7 +35,10 @@ class Algorithm:
     units: Callable[[Convolution, Any], int]
 
 
-ALGORITHMS = (Algorithm("direct", tiling_of, emit_direct, units),)
+ALGORITHMS = (
+    Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units),
+    Algorithm("direct", tiling_of, emit_direct, units),
+)
 
 
 @once

@@ -68,12 +68,7 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
     places = [memory.element(c, i64(i * tile.c_row + j * tile.lanes)) for i in range(tile.rows) for j in at]
     masks = masks * tile.rows
     if tile.adds:
-        before = b.block
-        with b.if_then(b.not_(first)):
-            present = [memory.load(place, mask) for place, mask in zip(places, masks, strict=True)]
-            added = [b.fadd(x, y) for x, y in zip(present, sums, strict=True)]
-            adding = b.block
-        sums = [memory.merge((x, before), (y, adding)) for x, y in zip(sums, added, strict=True)]
+        sums = memory.add_to(places, masks, sums, unless=first)
     for value, place, mask in zip(sums, places, masks, strict=True):
         memory.store(value, place, mask)
     b.ret_void()
@@ -110,9 +105,9 @@ class Vectors:
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         return self._call("fma", self.type, [x, y, z], [self.type])
 
-    def prefetch(self, pointer: Any) -> None:
-        """Into L1, for reading."""
-        arguments = [pointer, *(constant(x, dtypes.int32) for x in (0, 3, 1))]
+    def prefetch(self, pointer: Any, level: int = 1) -> None:
+        """Into a cache, for reading."""
+        arguments = [pointer, *(constant(x, dtypes.int32) for x in (0, 4 - level, 1))]
         self._call("prefetch", VOID, arguments, [PTR])
 
     def splat(self, x: Any) -> Any:
@@ -128,6 +123,15 @@ class Vectors:
         for value, block in incoming:
             phi.add_incoming(value, block)
         return phi
+
+    def add_to(self, places: list[Any], masks: list[Any], values: list[Any], unless: Any) -> list[Any]:
+        """The values with what lies at their places added to them, or alone."""
+        before = self.b.block
+        with self.b.if_then(self.b.not_(unless)):
+            present = [self.load(place, mask) for place, mask in zip(places, masks, strict=True)]
+            added = [self.b.fadd(x, y) for x, y in zip(present, values, strict=True)]
+            adding = self.b.block
+        return [self.merge((x, before), (y, adding)) for x, y in zip(values, added, strict=True)]
 
     def transpose(self, rows: list[Any]) -> list[Any]:
         """A square: interleaving row i with row i + half turns the bits of (row, column) by one place."""
@@ -186,6 +190,10 @@ def repeat(b: ir.IRBuilder, low: Any, high: Any, step: int, body: Callable[[Any]
 
 def least(b: ir.IRBuilder, x: Any, y: Any) -> Any:
     return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def greatest(b: ir.IRBuilder, x: Any, y: Any) -> Any:
+    return b.select(b.icmp_signed(">", x, y), x, y)
 
 
 def i64(value: int) -> Any:

@@ -1,0 +1,114 @@
+"""Our own gradient of a convolution's weights: layouts, edges, blocks of pixels and widths of vector, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_llvm_convolution import Case, machines
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm.conv_weights import emit_weight_gradient
+from hybridml_compiler.backends.llvm.convolution import own_algorithm
+from hybridml_compiler.runtime import jit
+from hybridml_compiler.schedule import weight_blocking as limits
+from hybridml_compiler.schedule.tiling import Machine
+from hybridml_compiler.schedule.weight_blocking import weight_blocking_of, weight_units
+
+pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+
+LAST, FIRST = (4, 1, 2, 3, 0), (4, 3, 0, 1, 2)  # x in memory: (n, h, w, g, c), (n, g, c, h, w)
+GRADIENT = (3, 0, 1, 2, 4)  # (n, h, w, g, o)
+
+
+def exchanged(
+    n: int,
+    size: tuple[int, int],
+    groups: int,
+    c: int,
+    o: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    **more: Any,
+) -> dict[str, Any]:
+    """The gradient of the weights of this convolution, as a convolution: batch and channels, stride and dilation."""
+    steps = list(zip(size, kernel, stride, padding, dilation, strict=True))
+    pixels = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in steps]
+    after = [d * (k - 1) + s * (m - 1) + 1 - n - p for (n, k, s, p, d), m in zip(steps, pixels, strict=True)]
+    return {
+        "x": (c, *size, groups, n),
+        "w": (*pixels, groups, n, o),
+        "stride": dilation,
+        "padding": tuple(zip(padding, after, strict=True)),
+        "dilation": stride,
+        "x_order": LAST,
+        "w_order": GRADIENT,
+        **more,
+    }
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "3x3": exchanged(2, (9, 17), 1, 21, 37, (3, 3), padding=(1, 1)),
+    "first layer": exchanged(3, (23, 25), 1, 3, 24, (7, 7), stride=(2, 2), padding=(3, 3), x_order=FIRST),
+    "one channel": exchanged(3, (12, 11), 1, 1, 20, (5, 5), padding=(2, 2)),
+    "narrow maps": exchanged(5, (2, 2), 1, 30, 33, (3, 3), padding=(1, 1)),
+    "one pixel": exchanged(3, (1, 1), 1, 5, 6, (3, 3), padding=(1, 1)),
+    "stride and dilation": exchanged(2, (19, 22), 1, 16, 9, (3, 3), stride=(2, 3), padding=(3, 5), dilation=(3, 2)),
+    "groups": exchanged(2, (6, 7), 3, 5, 18, (3, 3), stride=(1, 2), padding=(1, 1)),
+    "one feature": exchanged(2, (6, 7), 1, 15, 1, (3, 3), padding=(1, 1)),
+    "taps that meet nothing": exchanged(2, (3, 4), 1, 6, 7, (3, 3), padding=(5, 4)),
+    "cropped": exchanged(2, (9, 12), 1, 4, 8, (3, 3), padding=(-1, -2)),
+}
+
+
+def run(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
+    plan = weight_blocking_of(case.convolution, machine)
+    assert plan is not None
+    count = weight_units(case.convolution, plan)
+    ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
+    out = case.run(emit_weight_gradient, plan, ranges)
+    case.check(out)
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("machine", machines(), ids=str)
+def test_gradients(name: str, machine: Machine) -> None:
+    run(Case(**CASES[name]), machine)
+
+
+def test_float64() -> None:
+    run(Case(**CASES["3x3"], dtype=dtypes.float64), machines()[-1])
+
+
+@pytest.mark.parametrize("pixels", [5, 40, 100])
+def test_blocks_are_added_up(pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BLOCK_PIXELS", pixels)  # of a row, of some rows, of some images
+    monkeypatch.setattr(limits, "RESULT_BYTES", 1 << 11)
+    case = Case(**exchanged(5, (8, 8), 1, 16, 20, (3, 3), padding=(1, 1)))
+    plan = weight_blocking_of(case.convolution, machines()[0])
+    assert plan is not None and np.prod(plan.blocks(case.convolution)) > 2
+    assert plan.together < weight_units(case.convolution, plan)
+    run(case, machines()[0])
+
+
+@pytest.mark.parametrize("name", ["3x3", "first layer", "groups"])
+def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
+    case = Case(**CASES[name])
+    first, *others = (run(case, machine, apart) for machine in machines() for apart in (False, True))
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_what_is_taken_for_a_gradient() -> None:
+    def chosen(**case: Any) -> str | None:
+        found = own_algorithm(Case(**case).convolution)
+        return found[0].name if found else None
+
+    assert all(chosen(**case) == "gradient of weights" for case in CASES.values())
+    assert chosen(x=(2, 9, 17, 1, 5), w=(3, 3, 1, 5, 37)) == "direct"
+    turned = exchanged(2, (9, 17), 1, 21, 37, (3, 3), w_order=(3, 2, 4, 0, 1))
+    assert chosen(**turned) == "direct"  # features that are apart have to be packed
