@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from functools import cache, lru_cache
 from types import FrameType
 
 _PACKAGES = tuple(
@@ -19,6 +20,7 @@ LOCATION = "\n  at "  # between a message and the user's line
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", "<dispatch")
 
 
+@cache
 def is_internal(filename: str) -> bool:
     """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
     return filename.startswith(_PACKAGES) or filename.startswith("<dispatch") or filename.endswith(_INTERNAL_SUFFIXES)
@@ -38,6 +40,7 @@ def user_location() -> str:
     return "" if frame is None else describe_line(frame.f_code.co_filename, frame.f_lineno)
 
 
+@lru_cache(maxsize=4096)  # as `linecache`, which reads a file once; a model's lines make many nodes each
 def describe_line(filename: str, lineno: int) -> str:
     source = linecache.getline(filename, lineno).strip()
     short = os.path.basename(filename) if not filename.startswith("<") else filename

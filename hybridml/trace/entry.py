@@ -50,8 +50,9 @@ class Entry:
         self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
-        for source in tracer.written():
-            _check_writable(source, tracer.inputs)
+        updated = tracer.written()
+        _check_writable(updated, tracer.inputs)
+        for source in updated:
             self.writes.append((len(outputs), source))
             outputs.append(source.shadow)
         self.n_own = len(outputs)  # results and write-backs: what can have a history
@@ -236,19 +237,25 @@ def _array(real: Any) -> np.ndarray:
     return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
 
 
-def _check_writable(source: Input, inputs: Sequence[Input]) -> None:
+def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
     """An update in place must reach its memory, and no other input may show it half done."""
-    array = _array(source.real)
-    if not array.flags.writeable:
-        raise TraceError(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
-    for other in inputs:
-        if other is source or other.real is None:
-            continue
-        if np.may_share_memory(array, _array(other.real)) and np.shares_memory(array, _array(other.real)):
-            raise TraceError(
-                f"in-place update of {source.node.name}, which shares memory with {other.node.name}: a compiled "
-                "program cannot see the one through the other; pass only one of them, or clone() one"
-            )
+    for source in written:
+        if not _array(source.real).flags.writeable:
+            raise TraceError(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
+    targets = {id(source) for source in written}
+    spans = [(*np.lib.array_utils.byte_bounds(_array(i.real)), i) for i in inputs if i.real is not None]
+    spans.sort(key=lambda span: span[:2])
+    reach: list[tuple[int, Input]] = []  # spans before this one that end behind its start
+    for low, high, i in spans if written else ():
+        reach = [(end, other) for end, other in reach if end > low]
+        for _, other in reach:
+            if {id(i), id(other)} & targets and np.shares_memory(_array(i.real), _array(other.real)):
+                source, shown = (i, other) if id(i) in targets else (other, i)
+                raise TraceError(
+                    f"in-place update of {source.node.name}, which shares memory with {shown.node.name}: a compiled "
+                    "program cannot see the one through the other; pass only one of them, or clone() one"
+                )
+        reach.append((high, i))
 
 
 def capture(

@@ -31,11 +31,12 @@ _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing
 class Node:
     """A value of the graph. Make one with `input_node`, `constant` or `apply`, never directly."""
 
-    __slots__ = ("__weakref__", "aval", "inputs", "name", "op", "params", "value", "where")
+    __slots__ = ("__weakref__", "aval", "inputs", "name", "op", "params", "text", "value", "where")
 
     op: Op | None  # None for inputs and constants
     inputs: tuple[Node, ...]
     params: Mapping[str, Any]
+    text: str  # of the parameters, sorted: equal exactly where they are
     aval: Aval
     value: np.ndarray | None  # data of a constant
     name: str  # of an input, for people
@@ -62,15 +63,15 @@ class Node:
         return f"<{what}: {self.aval}>"
 
 
-def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], aval: Aval, where: str) -> Node:
+def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], text: str, aval: Aval, where: str) -> Node:
     node = Node()
-    node.op, node.inputs, node.params, node.aval = op, inputs, params, aval
+    node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
     node.value, node.name, node.where = None, "", where
     return node
 
 
 def input_node(aval: Aval, name: str = "", where: str = "") -> Node:
-    node = _new(None, (), {}, aval, where)
+    node = _new(None, (), {}, "", aval, where)
     node.name = name
     return node
 
@@ -85,7 +86,7 @@ def constant(array: np.ndarray | float | int | bool, dtype: np.dtype | None = No
         found = _INTERNED.get(key)
         if found is not None:
             return found
-    node = _new(None, (), {}, Aval(data.shape, data.dtype, weak), "")
+    node = _new(None, (), {}, "", Aval(data.shape, data.dtype, weak), "")
     node.value = data
     if key is not None:
         _INTERNED[key] = node
@@ -95,31 +96,50 @@ def constant(array: np.ndarray | float | int | bool, dtype: np.dtype | None = No
 def apply(op: Op, inputs: Sequence[Node], params: Mapping[str, Any] | None = None, where: str = "") -> Node:
     """The node `op(inputs; params)`; shapes and dtypes are checked by the row's `infer`."""
     nodes = tuple(inputs)
-    canonical = op.canonical_params([n.aval for n in nodes], params or {})
-    key = _key(op, nodes, canonical)
+    canonical, text, out = _inferred(op, tuple([n.aval for n in nodes]), params or {})
+    key = op.name, tuple(map(id, nodes)), text
     found = _INTERNED.get(key)
-    if found is not None:
-        return found
-    in_avals = [n.aval for n in nodes]
-    out = op.infer(in_avals, **canonical) if op.variadic else op.infer(*in_avals, **canonical)
-    node = _new(op, nodes, canonical, out, where)
-    _INTERNED[key] = node
-    return node
+    if found is None:
+        found = _INTERNED[key] = _new(op, nodes, canonical, text, out, where)
+    return found
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The same application to other operands of the same types: `apply` without inferring again, twice as fast."""
     assert node.op is not None
-    key = _key(node.op, inputs, node.params)
+    key = node.op.name, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED[key] = _new(node.op, inputs, node.params, node.aval, node.where)
+        found = _INTERNED[key] = _new(node.op, inputs, node.params, node.text, node.aval, node.where)
     return found
 
 
-def _key(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> Any:
+def _text(params: Mapping[str, Any]) -> str:
     # repr and not hash: 0.0 == -0.0 and 1 == True, but they are different constants
-    return op.name, tuple(map(id, inputs)), repr(sorted(params.items())) if params else ""
+    return repr(sorted(params.items())) if params else ""
+
+
+_Inferred = tuple[dict[str, Any], str, Aval]
+_PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
+_known: dict[Any, _Inferred] = {}
+_MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applications in a transformer are known
+
+
+def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
+    """(canonical parameters, their text, type of the result), remembered for what has been applied before."""
+    plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
+    given = op.name, avals, _text(params), dtypes.default_float()
+    found = _known.get(given) if plain else None
+    if found is not None:
+        return found
+    canonical = op.canonical_params(avals, params)
+    out = op.infer(avals, **canonical) if op.variadic else op.infer(*avals, **canonical)
+    made = canonical, _text(canonical), out
+    if plain:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[given] = made
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,19 +29,31 @@ def input_dtypes(op: Op, avals: Sequence[Aval]) -> tuple[np.dtype, ...]:
 
     "float" rows get the default float for integers and bool, "bool" rows get bool (any non-zero value is true).
     """
-    if not avals:
+    found = _input_dtypes(op, tuple([(a.dtype, a.weak) for a in avals]), dtypes.default_float())
+    if found is None:
+        got = listing(avals[k] for k in _unified(op, len(avals)))
+        raise DTypeError(f"{op.name}: takes {_TAKES[op.accepts][1]}, got {got}; convert with astype first")
+    return found
+
+
+def _unified(op: Op, count: int) -> Sequence[int]:
+    return range(count) if op.variadic else (op.unify or (0,))
+
+
+@lru_cache(maxsize=4096)  # 1 us for 8; a program has few combinations of dtypes
+def _input_dtypes(op: Op, given: tuple[tuple[np.dtype, bool], ...], default: np.dtype) -> tuple[np.dtype, ...] | None:
+    """`input_dtypes` of (dtype, weak) pairs; None for what the row does not take."""
+    if not given:
         return ()
-    unified = range(len(avals)) if op.variadic else (op.unify or (0,))
-    common = dtypes.result_type([(avals[k].dtype, avals[k].weak) for k in unified], op.name)
-    kinds, words = _TAKES[op.accepts]
-    if common.kind not in kinds:
-        got = listing(avals[k] for k in unified)
-        raise DTypeError(f"{op.name}: takes {words}, got {got}; convert with astype first")
+    unified = _unified(op, len(given))
+    common = dtypes.result_type([given[k] for k in unified], op.name)
+    if common.kind not in _TAKES[op.accepts][0]:
+        return None
     if op.accepts == "float" and common.kind != "f":
-        common = dtypes.default_float()
+        common = default
     elif op.accepts == "bool":
         common = dtypes.bool_
-    return tuple(common if k in unified else a.dtype for k, a in enumerate(avals))
+    return tuple(common if k in unified else dtype for k, (dtype, _) in enumerate(given))
 
 
 def promoted(op: Op, avals: Sequence[Aval]) -> list[Aval]:
