@@ -60,6 +60,17 @@ class Convolution:
         return f"convolution {dtypes.short(self.dtype)} {shape}"
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What the kernel of a convolution reads in the place of its weights, made by a launch of its own."""
+
+    convolution: Convolution
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"weights of {self.convolution}"
+
+
 def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convolution, Node, Node] | None:
     """The library call that computes a convolution, with the nodes in memory that it reads; None if it has none."""
     if node.dtype.kind != "f" or node.aval.size == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from llvmlite import ir
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm.conv_direct import emit_direct
+from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.schedule import winograd as minimal
 from hybridml_compiler.schedule.convolve import Convolution, Strided
 from hybridml_compiler.schedule.tiling import Machine, tiling_of, units
 
@@ -78,23 +81,29 @@ class Case:
         first = (values.ctypes.data - memory.ctypes.data) // dtype.itemsize
         return values, Strided(first, tuple(s // dtype.itemsize for s in values.strides))
 
-    def run(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
-        c = self.convolution
-        module = ir.Module("convolution")
-        emit(module, "convolution", c, plan)
-        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
+    def run(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], weights: Any = None) -> np.ndarray:
+        """`weights` stands for the memory of the weights."""
         guard = 64
-        memory = np.full(self.expected.size + 2 * guard, np.nan, c.dtype)
+        memory = np.full(self.expected.size + 2 * guard, np.nan, self.convolution.dtype)
         out = memory[guard:-guard]
-        starts = [
-            v.ctypes.data - s.offset * c.dtype.itemsize for v, s in ((self.x, c.a), (self.w, c.w))
-        ]  # where the memory of an operand starts
-        table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
+        right = self._start(1) if weights is None else weights
+        self._call(emit, plan, ranges, [self._start(0), right, out.ctypes.data])
+        assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
+        return out.reshape(self.expected.shape)
+
+    def _start(self, number: int) -> int:
+        """Where the memory of an operand starts."""
+        values, place = ((self.x, self.convolution.a), (self.w, self.convolution.w))[number]
+        return values.ctypes.data - place.offset * self.convolution.dtype.itemsize
+
+    def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
+        module = ir.Module("convolution")
+        emit(module, "convolution", self.convolution, plan)
+        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
+        table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))
         for lo, hi in ranges:
             run(ctypes.addressof(table), lo, hi)
-        assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
-        return out.reshape(self.expected.shape)
 
     def check(self, out: np.ndarray, slack: float = 8) -> None:
         c = self.convolution
@@ -106,10 +115,22 @@ class Case:
         plan = tiling_of(self.convolution, machine)
         assert plan is not None
         count = units(self.convolution, plan)
-        ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count)]
-        out = self.run(emit_direct, plan, ranges)
+        out = self.run(emit_direct, plan, _ranges(count, apart))
         self.check(out)
         return out
+
+    def winograd(self, plan: minimal.Winograd, apart: bool = False) -> np.ndarray:
+        c = self.convolution
+        memory = np.full(minimal.transformed_bytes(c, plan) // c.dtype.itemsize, np.nan, c.dtype)
+        count = minimal.weight_units(c, plan)
+        self._call(emit_winograd_weights, plan, _ranges(count, apart), [self._start(1), memory.ctypes.data])
+        out = self.run(emit_winograd, plan, _ranges(minimal.units(c, plan), apart), memory.ctypes.data)
+        self.check(out)
+        return out
+
+
+def _ranges(count: int, apart: bool) -> list[tuple[int, int]]:
+    return [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count)]
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -175,3 +196,37 @@ def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) ->
     first, *others = (case.direct(machine, apart) for machine in machines() for apart in (False, True))
     for other in others:
         np.testing.assert_array_equal(other, first)
+
+
+WINOGRAD: dict[str, dict[str, Any]] = {
+    "even": {"x": (2, 8, 12, 1, 32), "w": (3, 3, 1, 32, 64), "padding": ((1, 1), (1, 1))},
+    "odd": {"x": (3, 7, 5, 1, 48), "w": (3, 3, 1, 48, 37), "padding": ((1, 1), (1, 1))},
+    "without padding": {"x": (2, 9, 6, 1, 32), "w": (3, 3, 1, 32, 33)},
+    "wide padding": {"x": (1, 4, 3, 1, 32), "w": (3, 3, 1, 32, 40), "padding": ((3, 2), (2, 4))},
+    "cropped": {"x": (1, 9, 8, 1, 32), "w": (3, 3, 1, 32, 40), "padding": ((-1, 0), (0, -2))},
+    "gradient": {
+        "x": (2, 6, 9, 1, 64),
+        "w": (3, 3, 1, 64, 50),
+        "padding": ((1, 1), (1, 1)),
+        "w_order": (0, 1, 2, 4, 3),
+        "flip": (0, 1),
+    },
+    "weights (o, c, kh, kw)": {
+        "x": (2, 6, 9, 1, 64),
+        "w": (3, 3, 1, 64, 50),
+        "padding": ((1, 1), (1, 1)),
+        "w_order": (4, 2, 3, 0, 1),
+    },
+}
+
+
+@pytest.mark.skipif(jit.host().vector_bits < 512, reason="needs 32 registers")
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_winograd(name: str) -> None:
+    case = Case(**WINOGRAD[name])
+    whole = minimal.winograd_of(case.convolution, Machine(64, 32, 1))
+    parts = minimal.winograd_of(case.convolution, Machine(64, 32, 64))
+    assert whole is not None and parts is not None
+    first = case.winograd(whole)
+    for plan in (parts, replace(whole, lines=1, rows=5)):
+        np.testing.assert_array_equal(case.winograd(plan, apart=True), first)

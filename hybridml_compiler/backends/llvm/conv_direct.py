@@ -17,10 +17,12 @@ from llvmlite import ir
 from ...schedule.convolve import Convolution
 from ...schedule.tiling import Tiling
 from .conv_pack import Panel, emit_pack, panel_of
+from .gemm import call_epilogue
 from .gemm_tile import Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
 
+Range = tuple[Any, Any]
 _LINE = 64  # bytes of a cache line, and of the widest vector
 # x, packed weights, result, a zero; rows of taps from, to; column of the first pixel's first tap; live features
 _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR, I64, I64, I64, I64])
@@ -28,10 +30,13 @@ _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR, I64, I64, I64, I64])
 _UNROLLED_CHANNELS = 4
 
 
-def emit_direct(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling) -> ir.Function:
+def emit_direct(
+    module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None = None
+) -> ir.Function:
+    """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    _Direct(function, convolution, tiling).emit()
+    _Direct(function, convolution, tiling, epilogue).emit()
     return function
 
 
@@ -147,8 +152,10 @@ class _Tiles:
 class _Direct:
     """One emission: the loops over units, their images, rows, tiles and panels."""
 
-    def __init__(self, function: ir.Function, convolution: Convolution, tiling: Tiling) -> None:
-        self.convolution, self.tiling = convolution, tiling
+    def __init__(
+        self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None
+    ) -> None:
+        self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
@@ -181,21 +188,21 @@ class _Direct:
             with b.if_then(b.icmp_signed("!=", weights, b.load(self.present, typ=I64))):
                 b.store(weights, self.present)
                 source = v.element(w, b.mul(group, i64(c.w.strides[2])))
-                emit_pack(v, c, g, self.panel, source, self.packed, panels)
+                emit_pack(v, c, g.columns, self.panel, source, self.packed, panels)
             images = self._range(b.udiv(place, i64(row_parts)), g.unit_blocks, blocks)
             rows = self._range(b.urem(place, i64(row_parts)), g.unit_rows, c.out_size[0])
             x_group = v.element(x, b.mul(group, i64(c.a.strides[3])))
             y_group = v.element(y, b.mul(group, i64(c.features)))
-            repeat(b, *images, 1, lambda block: self._block(x_group, y_group, block, rows, panels))
+            repeat(b, *images, 1, lambda block: self._block(x_group, y_group, group, block, rows, panels))
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
 
-    def _range(self, part: Any, size: int, extent: int) -> tuple[Any, Any]:
+    def _range(self, part: Any, size: int, extent: int) -> Range:
         start = self.b.mul(part, i64(size))
         return start, least(self.b, self.b.add(start, i64(size)), i64(extent))
 
-    def _block(self, x: Any, y: Any, block: Any, rows: tuple[Any, Any], panels: tuple[Any, Any]) -> None:
+    def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, panels: Range) -> None:
         """Some rows of the images of one block; the last block may have fewer images."""
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         image = b.mul(block, i64(g.images))
@@ -203,7 +210,12 @@ class _Direct:
         y_image = v.element(y, b.mul(image, i64(c.out_size[0] * c.out_size[1] * c.groups * c.features)))
 
         def over_rows(images: int) -> Callable[[Any], None]:
-            return lambda row: self._row(x_image, y_image, row, images, panels)
+            def one(row: Any) -> None:
+                self._row(x_image, y_image, row, images, panels)
+                for k in range(images if self.epilogue is not None else 0):
+                    self._finish(group, b.add(image, i64(k)), row, panels)
+
+            return one
 
         rest = c.batch % g.images
         if not rest:
@@ -215,7 +227,15 @@ class _Direct:
             with partial:
                 repeat(b, *rows, 1, over_rows(rest))
 
-    def _row(self, x: Any, y: Any, row: Any, images: int, panels: tuple[Any, Any]) -> None:
+    def _finish(self, group: Any, image: Any, row: Any, panels: Range) -> None:
+        b, c, g = self.b, self.convolution, self.tiling
+        pixel = b.mul(b.add(b.mul(image, i64(c.out_size[0])), row), i64(c.out_size[1]))
+        first = b.mul(group, i64(c.features))
+        columns = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
+        low, high = (b.add(first, column) for column in columns)
+        call_epilogue(b, self.epilogue, self.table, (pixel, b.add(pixel, i64(c.out_size[1]))), (low, high))
+
+    def _row(self, x: Any, y: Any, row: Any, images: int, panels: Range) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         top = b.sub(b.mul(row, i64(c.stride[0])), i64(c.padding[0]))
         step = c.dilation[0]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule.convolve import Convolution
-from ...schedule.tiling import Tiling
 from .gemm_tile import Vectors, i64, least, repeat
 
 Axis = tuple[int, int]  # size, stride in the weights
@@ -55,15 +54,15 @@ def panel_of(convolution: Convolution) -> Panel:
 
 
 def emit_pack(
-    v: Vectors, c: Convolution, g: Tiling, panel: Panel, weights: Any, target: Any, panels: tuple[Any, Any]
+    v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, panels: tuple[Any, Any]
 ) -> None:
     """Panels [first, last) of the weights of a group, one after the other. Turned squares write `lanes` rows more."""
     b = v.b
     weights = v.element(weights, i64(panel.lowest))
 
     def rows(number: Any) -> None:
-        feature = b.mul(number, i64(g.columns))
-        to = v.element(target, b.mul(b.sub(number, panels[0]), i64(panel.rows * g.columns)))
+        feature = b.mul(number, i64(columns))
+        to = v.element(target, b.mul(b.sub(number, panels[0]), i64(panel.rows * columns)))
         run = max(panel.run, 1)
 
         def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
@@ -76,42 +75,42 @@ def emit_pack(
 
                 repeat(b, i64(0), i64(size), 1, once)
                 return
-            place = v.element(to, b.mul(row, i64(run * g.columns)))
+            place = v.element(to, b.mul(row, i64(run * columns)))
             if panel.run:
-                _turn(v, c, g, run, source, feature, place)
+                _turn(v, c, columns, run, source, feature, place)
             else:
-                _copy(v, c, g, source, feature, place)
+                _copy(v, c, columns, source, feature, place)
 
         over(panel.outer, weights, i64(0))
 
     repeat(b, *panels, 1, rows)
 
 
-def _copy(v: Vectors, c: Convolution, g: Tiling, source: Any, feature: Any, target: Any) -> None:
+def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, target: Any) -> None:
     """One row: the features of a panel that there are."""
     live = v.b.sub(i64(c.features), feature)
     row = v.element(source, feature)
-    for j in range(g.vectors):
-        mask = v.mask(live, j) if c.features % g.columns else None
-        at = i64(j * g.lanes)
+    for j in range(columns // v.lanes):
+        mask = v.mask(live, j) if c.features % columns else None
+        at = i64(j * v.lanes)
         v.store(v.load(v.element(row, at), mask), v.element(target, at))
 
 
-def _turn(v: Vectors, c: Convolution, g: Tiling, run: int, source: Any, feature: Any, target: Any) -> None:
+def _turn(v: Vectors, c: Convolution, columns: int, run: int, source: Any, feature: Any, target: Any) -> None:
     """`run` rows that follow each other, of features that do not, in squares; the last feature fills the rest."""
     b = v.b
 
     def group(first: Any) -> None:
-        features = [b.add(b.add(feature, first), i64(i)) for i in range(g.lanes)]
-        if c.features % g.columns:
+        features = [b.add(b.add(feature, first), i64(i)) for i in range(v.lanes)]
+        if c.features % columns:
             features = [least(b, x, i64(c.features - 1)) for x in features]
         lines = [v.element(source, b.mul(x, i64(c.w.strides[4]))) for x in features]
 
         def square(k: Any) -> None:
             mask = v.mask(b.sub(i64(run), k), 0)
             for i, value in enumerate(v.transpose([v.load(v.element(line, k), mask) for line in lines])):
-                v.store(value, v.element(target, b.add(b.mul(b.add(k, i64(i)), i64(g.columns)), first)))
+                v.store(value, v.element(target, b.add(b.mul(b.add(k, i64(i)), i64(columns)), first)))
 
-        repeat(b, i64(0), i64(run), g.lanes, square)
+        repeat(b, i64(0), i64(run), v.lanes, square)
 
-    repeat(b, i64(0), i64(g.columns), g.lanes, group)
+    repeat(b, i64(0), i64(columns), v.lanes, group)
