@@ -51,6 +51,11 @@ class LoopBuilder:
         expr.depends = frozenset((expr,))
         return expr
 
+    def variables(self, name: str, extents: Sequence[int]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """(index, loop variables) of an index space: an axis of size 1 has index 0 and no variable."""
+        index = tuple(self.const(0, dtypes.int64) if n == 1 else self.var(name, n) for n in extents)
+        return index, tuple(k for k in index if k.op == "var")
+
     def load(self, buffer: Buffer, index: Scalar) -> Expr:
         """Element of a buffer; under `masked`, zero where the mask is false and the index is not looked at."""
         return self.load_of(buffer, (self._index(index), *self._current_mask()))
@@ -264,12 +269,15 @@ class LoopBuilder:
             value = self._unify((thunk(), default))[1]
             del self.pending[pending:]  # reductions that only the dropped value needs
             return value
+        return self.select(cond, self.under(cond, thunk), default)
+
+    def under(self, cond: Expr, thunk: Callable[[], Expr]) -> Expr:
+        """thunk(), whose loads are not executed where cond does not hold: there its value means nothing."""
         self._masks.append(cond if not self._masks else self.and_(self._masks[-1], cond))
         try:
-            value = thunk()
+            return thunk()
         finally:
             self._masks.pop()
-        return self.select(cond, value, default)
 
     def bounded(self, value: Scalar, size: int) -> Expr:
         """The value, which the caller knows to lie in [0, size) wherever it is used: under the mask that says so.
@@ -325,13 +333,12 @@ class LoopBuilder:
 
     def reduce(self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
         """Combination of body(r) over the index space `extents`, row-major."""
-        variables = tuple(self.var("r", n) for n in extents)
-        value = body(variables)
+        index, variables = self.variables("r", extents)
+        value = body(index)
         if 0 in extents:
             return self.const(identity(op, value.dtype), value.dtype)
-        if all(n == 1 for n in extents):
-            only: Mapping[Expr, Expr] = {v: self.const(0, dtypes.int64) for v in variables}
-            return self.const(0, dtypes.int64) if op.startswith("arg") else self.substitute(value, only)
+        if not variables:
+            return self.const(0, dtypes.int64) if op.startswith("arg") else value
         result = self.reduction_result(op, value, variables)
         self.pending.append(Reduce(result, op, variables, value))
         return result

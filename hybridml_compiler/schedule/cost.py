@@ -41,6 +41,15 @@ PARALLEL_THRESHOLD_NS = 8_000.0
 # elements in all, one thread is enough anyway.
 MIN_ROWS = 16
 SMALL_SPACE = 1 << 14
+# Long reductions are cut into blocks of rows (schedule/split.py) from so many elements on: another kernel costs 1-3 us.
+SPLIT_SPACE = 1 << 17
+# A block is 256 KB of float32, a part of L2: sum of squares over 4096 rows of 1024 takes 0.83 ms in one loop, 0.46 in
+# blocks of 64 rows. Blocks of fewer rows would write too many partial results, of more would be too few for threads;
+# and a column is worth cutting if it makes some blocks.
+SPLIT_ELEMENTS = 1 << 16
+SPLIT_ROWS = 64
+SPLIT_MOST_ROWS = 1024
+SPLIT_LENGTH = 4
 # A row of intermediate values is kept on the stack up to this size: half of the smallest first-level cache.
 SCRATCH_BYTES = 1 << 14
 # One multiply-add of a float32 matrix product on one core: 100-140 GF/s.

@@ -26,9 +26,15 @@ TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 class GroupLowering:
     """Builds the kernel of one group. Buffers are named by position, so that equal kernels have equal text."""
 
-    def __init__(self, group: Group, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        in_memory: Callable[[Node], bool],
+        overwrites: Mapping[Node, Node],
+        builder: LoopBuilder | None = None,
+    ) -> None:
         self.group, self.in_memory, self.overwrites = group, in_memory, overwrites
-        self.s = LoopBuilder()
+        self.s = builder or LoopBuilder()
         self.operands: dict[Node, Buffer] = {}  # in order of first use: the kernel's signature
         self._memo: dict[Any, Expr] = {}
         self._rows: dict[Node, Buffer] = {}  # values of the current row that later stages read again
@@ -55,7 +61,7 @@ class GroupLowering:
             return self.s.const(node.value[()], node.dtype)
         index = tuple(k if isinstance(k, Expr) else self.s.const(k, dtypes.int64) for k in i)
         key = (node, index, self.s.mask)
-        found = self._memo.get(key)
+        found = self._memo.get(key) or self._memo.get((node, index, None))  # what holds everywhere holds under a mask
         if found is None:
             if node in self._rows:
                 found = self.s.load(self._rows[node], self._in_row(index))
@@ -85,15 +91,7 @@ class GroupLowering:
 
     def loop_vars(self, shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index, loop variables): an axis of size 1 has index 0 and no loop."""
-        index, vars_ = [], []
-        for n in shape:
-            if n == 1:
-                index.append(self.s.const(0, dtypes.int64))
-            else:
-                var = self.s.var("i", n)
-                index.append(var)
-                vars_.append(var)
-        return tuple(index), tuple(vars_)
+        return self.s.variables("i", shape)
 
     # ---- kernels
 
@@ -110,7 +108,7 @@ class GroupLowering:
     def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
         """One loop over the results; for a row group, stages over each row inside of it."""
         shape, axes = self.group.space or (self.group.shape, ())
-        index, vars_ = self.loop_vars(tuple(1 if k in axes else n for k, n in enumerate(shape)))
+        index, vars_ = self.row_index()
         nodes = self.group.roots
         full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
         stages: list[Reduce | Fill] = []
@@ -120,7 +118,7 @@ class GroupLowering:
                 if self._kept_in_scratch(node, nodes):
                     stages.append(self._scratch_row(node, shape, axes, index))
                 continue
-            self.root(node, self._index_of(node, shape, axes, index), stores)
+            self.root(node, self.index_of(node, index), stores)
             stages += self.s.pending
             self.s.pending.clear()
         results = [n for n in full if n not in self.group.local]
@@ -131,7 +129,12 @@ class GroupLowering:
         body = Body(vars_, tuple(stages), tuple(stores))
         every: tuple[Stmt, ...] = (*stores, *body.reduces)
         every += tuple(store for stage in stages if isinstance(stage, Fill) for store in stage.stores)
-        return self._finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+        return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+
+    def row_index(self) -> tuple[Index, tuple[Expr, ...]]:
+        """Index of a result, or of a row in the space of a row group, and its variables."""
+        shape, axes = self.group.space or (self.group.shape, ())
+        return self.loop_vars(tuple(1 if k in axes else n for k, n in enumerate(shape)))
 
     def root(self, node: Node, at: Index, stores: list[Store]) -> None:
         """Compute a root once at this index, and store it if anything outside reads it."""
@@ -139,8 +142,9 @@ class GroupLowering:
         if node not in self.group.local:
             stores.append(Store(self.buffer(node, "out"), self.flat(at, node.shape), value))
 
-    def _index_of(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Index:
+    def index_of(self, node: Node, index: Index) -> Index:
         """The index of a row or column form for the current row."""
+        shape, axes = self.group.space or (self.group.shape, ())
         if form_of(node.shape, shape, axes) == "column":
             return tuple(i for k, i in enumerate(index) if k not in axes)
         return index
@@ -189,7 +193,7 @@ class GroupLowering:
             reverse = bool(node.params.get("reverse", False))
             inner = Scan(out, flat, node.op.combine, along, value, reverse)
             outer = tuple(v for v in vars_ if v is not along)
-        return self._finish(_serial(inner, outer))
+        return self.finish(_serial(inner, outer))
 
     def _scatter(self) -> list[Kernel]:
         """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
@@ -200,7 +204,7 @@ class GroupLowering:
         out = self.buffer(node, "out")
         copy = _serial(plain_store(self.s, Store(out, self.flat(index, node.shape), self.at(base, index)), {}), vars_)
         if updates.aval.size == 0:
-            return [self._finish(copy)]
+            return [self.finish(copy)]
         at, update_vars = self.loop_vars(updates.shape)
         loads = [Load(self, operand) for operand in node.inputs]
         target, value = node.op.lower(self.s, at, *loads, **node.params)
@@ -213,9 +217,9 @@ class GroupLowering:
         free = [v for v in update_vars if not _moves_data(position, v)]
         bound = [v for v in update_vars if v not in free]
         apply = _serial(plain_store(self.s, Store(out, position, combined), {}), (*free, *bound), parallel=bool(free))
-        first = self._finish(copy)
+        first = self.finish(copy)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
-        return [first, self._finish(apply)]
+        return [first, self.finish(apply)]
 
     def _tiles(self) -> list[Kernel]:
         """Random bits a block at a time: a loop over whole tiles, then the rest element by element."""
@@ -233,17 +237,17 @@ class GroupLowering:
             stores = [Store(out, self.s.add(first, k), value) for k, value in enumerate(values)]
             lanes = TILE_LANES if whole >= TILE_LANES else 1
             loop = For(t, tuple(stores), vector=lanes > 1)
-            kernels.append(self._finish(Kernel((), (loop,), t, lanes, lanes)))
+            kernels.append(self.finish(Kernel((), (loop,), t, lanes, lanes)))
         if rest:
             k = self.s.var("k", rest)
             position = self.s.add(k, whole * op.tile)
             flat = {**node.params, "shape": (node.aval.size,)}
             kernels.append(
-                self._finish(_serial(Store(out, position, op.lower(self.s, (position,), *loads, **flat)), (k,)))
+                self.finish(_serial(Store(out, position, op.lower(self.s, (position,), *loads, **flat)), (k,)))
             )
         return kernels
 
-    def _finish(self, kernel: Kernel) -> Kernel:
+    def finish(self, kernel: Kernel) -> Kernel:
         buffers = (*self.operands.values(), *self._rows.values())
         return replace(kernel, buffers=buffers, cost=cost.kernel_cost(kernel.body, kernel.lanes))
 

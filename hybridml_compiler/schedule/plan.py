@@ -20,8 +20,8 @@ from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
 from .library import Call, Target
-from .lower import GroupLowering
 from .memory import Interval, plan_arena
+from .split import lower_group
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
@@ -175,9 +175,8 @@ class _Planner:
                 return [(call, (left, right, group.roots[0]), group)]
             epilogue, operands = lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)
             return [(Fused(call, epilogue), (left, right, *operands), group)]
-        lowering = GroupLowering(group, self.in_memory, self.donated)
-        kernels = lowering.kernels(self.target.lanes)
-        return [(kernel, tuple(lowering.operands), group) for kernel in kernels]
+        kernels = lower_group(group, self.in_memory, self.donated, self.target.lanes)
+        return [(kernel, operands, group) for kernel, operands in kernels]
 
     def _arena(
         self,
