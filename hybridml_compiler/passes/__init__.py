@@ -17,6 +17,7 @@ from ..graph.verify import verify as verify_graph
 from .canonical_views import canonical_views
 from .contractions import convolutions_as_products, transpose_products
 from .fold import fold_constants
+from .layout import channels_last
 from .simplify import simplify
 
 Pass = Callable[[Graph], Graph]
@@ -24,6 +25,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
+    ("channels_last", channels_last, "between convolutions nothing is transposed"),
     ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
     ("simplify", simplify, "less arithmetic, the same bits"),

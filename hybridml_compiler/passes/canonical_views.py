@@ -93,6 +93,17 @@ def _permute_permute(node: Node) -> Node | None:
     return make("permute_dims", x.inputs[0], axes=tuple(x.params["axes"][k] for k in node.params["axes"]))
 
 
+def _reshape_of_stretched(node: Node) -> Node | None:
+    """A reshape that only adds or drops axes of size 1 is one of what was stretched."""
+    (x,) = node.inputs
+    if not is_op(x, "broadcast_to") or [n for n in x.shape if n != 1] != [n for n in node.shape if n != 1]:
+        return None
+    (y,) = x.inputs
+    sizes = iter([n for n, m in zip((1,) * (len(x.shape) - len(y.shape)) + y.shape, x.shape, strict=True) if m != 1])
+    before = tuple(1 if n == 1 else next(sizes) for n in node.shape)
+    return make("broadcast_to", make("reshape", y, shape=before), shape=node.shape)
+
+
 def _flip_flip(node: Node) -> Node | None:
     (x,) = node.inputs
     if not is_op(x, "flip"):
@@ -155,6 +166,11 @@ CHAIN_RULES = (
         make("reshape", make("reshape", sample(), shape=(2, 6)), shape=(4, 3)),
         make("broadcast_to", make("broadcast_to", sample("f4", 3, 1), shape=(3, 4)), shape=(2, 3, 4)),
     ]),
+    Rule("reshape(broadcast_to(x)) -> broadcast_to(reshape(x)) for axes of size 1", ("reshape",), _reshape_of_stretched,
+         lambda: [
+        make("reshape", make("broadcast_to", sample("f4", 3, 1), shape=(2, 1, 3, 4)), shape=(1, 2, 3, 1, 4)),
+        make("reshape", make("broadcast_to", sample("f4", 4), shape=(1, 3, 4)), shape=(3, 4)),
+    ]),
     Rule("permute_dims(permute_dims(x)) -> permute_dims(x)", ("permute_dims",), _permute_permute, lambda: [
         make("permute_dims", make("permute_dims", sample("f4", 2, 3, 4), axes=(1, 2, 0)), axes=(0, 2, 1)),
     ]),
@@ -181,6 +197,16 @@ def _permute_of_ones(node: Node) -> Node | None:
     (x,) = node.inputs
     moved = [k for k in node.params["axes"] if x.shape[k] != 1]
     return make("reshape", x, shape=node.shape) if moved == sorted(moved) else None
+
+
+def permute_of_added_ones(node: Node) -> Node | None:
+    """The permutation on what the axes of size 1 were added to: with a product there, the product can write it."""
+    (x,) = node.inputs
+    if not is_op(x, "reshape") or x.inputs[0].shape != tuple(n for n in x.shape if n != 1):
+        return None
+    long = [k for k, n in enumerate(x.shape) if n != 1]
+    axes = tuple(long.index(k) for k in node.params["axes"] if x.shape[k] != 1)
+    return make("reshape", make("permute_dims", x.inputs[0], axes=axes), shape=node.shape)
 
 
 def _stretch_of_ones(node: Node) -> Node | None:
@@ -210,6 +236,10 @@ SIZE_ONE_RULES = (
     Rule("full of shape () -> constant", ("full",), _scalar_full, lambda: [make("full", shape=(), value=2.5)]),
     Rule("permute_dims of axes of size 1 -> reshape", ("permute_dims",), _permute_of_ones, lambda: [
         make("permute_dims", sample("f4", 3, 1, 4), axes=(1, 0, 2)), make("permute_dims", sample("f4", 1, 5)),
+    ]),
+    Rule("permute_dims(reshape(x)) -> reshape(permute_dims(x)) for added axes of size 1", ("permute_dims",),
+         permute_of_added_ones, lambda: [
+        make("permute_dims", make("reshape", sample("f4", 3, 4), shape=(1, 3, 1, 4)), axes=(3, 0, 2, 1)),
     ]),
     Rule("broadcast_to that adds axes of size 1 -> reshape", ("broadcast_to",), _stretch_of_ones, lambda: [
         make("broadcast_to", sample(), shape=(1, 3, 4)),

@@ -1,0 +1,346 @@
+"""Channels last inside a program: permutations sink towards the outputs, where they cancel or stop at the border.
+
+A convolution takes and gives its channels last; the library around it speaks channels first. Between two convolutions
+stands then a permutation back and one forth, with an activation, a normalisation or a pooling in between. Here the
+first one is moved past what lies between, so that it meets the second and both are gone:
+
+    permute_dims(conv) -> relu -> permute_dims -> conv      becomes      conv -> relu -> conv
+
+Every value is kept as (core, axes), which stands for `permute_dims(core, axes)`. A rule for a kind of operation
+computes on the cores and gives the axes of the result; what has no rule (a matrix product, a gather, an output) reads
+the permuted value. So one walk over the graph is enough. Where an elementwise operation meets an operand as large as
+itself that is not permuted alike, one of the two must be moved: a walk back from the outputs has found which is wanted.
+
+The pass is for programs with convolutions. Elsewhere a permutation is somebody's choice of what lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..graph.ir import Graph, Node, with_inputs
+from ..graph.rewrite import make
+from ..ops.movement import inverse
+from .canonical_views import permute_of_added_ones
+from .patterns import is_op, op_name
+
+Axes = tuple[int, ...]
+Shape = tuple[int, ...]
+
+
+class Form(NamedTuple):
+    """The value `permute_dims(core, axes)`; without axes the core itself."""
+
+    core: Node
+    axes: Axes | None = None
+
+
+Wants = frozenset[Axes | None]  # the axes that readers of a value would like it to have; None: in plain order
+_NOTHING: Wants = frozenset()
+_PLAIN: Wants = frozenset((None,))
+
+
+def channels_last(graph: Graph) -> Graph:
+    """`graph` with its permutations moved past everything that computes as well in the order before them."""
+    nodes = graph.nodes()
+    if not any(is_op(node, "convolution") for node in nodes):
+        return graph
+    wants = _wants(graph, nodes)
+    forms: dict[Node, Form] = {}
+    for node in nodes:
+        if node.op is None:
+            forms[node] = Form(node)
+            continue
+        operands = [forms[n] for n in node.inputs]
+        found = None
+        if any(form.axes is not None for form in operands) or node.op.name == "permute_dims":
+            rule = _RULES.get(node.op.name) or _BY_KIND.get(node.op.kind)
+            found = rule(node, operands, wants.get(node, _NOTHING)) if rule else None
+        if found is None:
+            inputs = tuple([_plain(form) for form in operands])
+            found = Form(node if inputs == node.inputs else with_inputs(node, inputs))
+        if found.core.op is not None:
+            found.core.where = found.core.where or node.where
+        forms[node] = found
+    outputs = tuple(_plain(forms[node]) for node in graph.outputs)
+    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+
+
+def _plain(form: Form) -> Node:
+    return form.core if form.axes is None else _permuted(form.core, form.axes)
+
+
+def _form(core: Node, axes: Sequence[int]) -> Form:
+    return Form(core, None if _in_order(axes) else tuple(axes))
+
+
+def _in_order(axes: Sequence[int]) -> bool:
+    return all(k == axis for k, axis in enumerate(axes))
+
+
+def _permuted(x: Node, axes: Axes) -> Node:
+    """permute_dims(x, axes), of what lies before x where that is less: one number, a stretched or pooled array."""
+    if _in_order(axes):
+        return x
+    shape = tuple(x.shape[k] for k in axes)
+    if is_op(x, "full"):
+        return make("full", **{**x.params, "shape": shape})
+    if _is_free(x.shape, axes):
+        return make("reshape", x, shape=shape)
+    if is_op(x, "broadcast_to"):
+        return make("broadcast_to", _permuted(_padded(x.inputs[0], len(axes)), axes), shape=shape)
+    if is_op(x, "fold_windows"):
+        (source,) = x.inputs
+        ends = range(len(axes), len(source.shape))
+        along = tuple(axes.index(k) for k in x.params["axes"])
+        return make("fold_windows", _permuted(source, (*axes, *ends)), **{**x.params, "axes": along})
+    found = make("permute_dims", x, axes=axes)
+    return permute_of_added_ones(found) or found  # the form that this view has everywhere, so that the passes settle
+
+
+def _padded(x: Node, rank: int) -> Node:
+    """x with as many axes of size 1 before its own as an operand that broadcasts to `rank` axes lacks."""
+    lacking = rank - len(x.shape)
+    return make("reshape", x, shape=(1,) * lacking + x.shape) if lacking else x
+
+
+def _is_free(shape: Shape, axes: Axes) -> bool:
+    """Does the permutation move axes of size 1 alone?"""
+    moved = [k for k in axes if shape[k] != 1]
+    return moved == sorted(moved)
+
+
+def _unpermuted(x: Node, axes: Axes) -> Node:
+    """What `permute_dims(_, axes)` makes x of; x may have fewer axes, as an operand that broadcasts."""
+    return _permuted(_padded(x, len(axes)), inverse(axes)) if x.shape else x
+
+
+def _reordered(values: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
+    """One value an axis of the core, from one an axis of the permuted array."""
+    return tuple(values[k] for k in inverse(axes))
+
+
+# ---------------------------------------------------------------- rules
+
+# From the forms of the operands to that of the result; None where it must be computed in plain order.
+Rule = Callable[[Node, Sequence[Form], Wants], Form | None]
+
+
+def _permute(node: Node, operands: Sequence[Form], wants: Wants) -> Form:
+    ((core, axes),) = operands
+    new: Axes = node.params["axes"]
+    return _form(core, new if axes is None else [axes[k] for k in new])
+
+
+def _agreed(node: Node, operands: Sequence[Form], wants: Wants) -> tuple[Axes, list[Node]] | None:
+    """(axes, cores) that the operands of an operation share, if they can: its result then has these axes too."""
+    rank, size = len(node.shape), node.aval.size
+    laid = [form for form in operands if form.axes is not None and len(form.axes) == rank]
+    if not laid:
+        return None
+    axes = max(laid, key=lambda form: form.core.aval.size).axes
+    assert axes is not None
+    others = [_plain(form) for form in operands if form.axes != axes]
+    moved = [x for x in others if x.aval.size == size and not is_op(x, "full") and not _is_free(x.shape, inverse(axes))]
+    if moved and (axes not in wants or None in wants):
+        return None
+    return axes, [form.core if form.axes == axes else _unpermuted(_plain(form), axes) for form in operands]
+
+
+def _elementwise(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    agreed = _agreed(node, operands, wants)
+    return None if agreed is None else Form(make(op_name(node), *agreed[1], **node.params), agreed[0])
+
+
+def _over_axes(change: Callable[[Mapping[str, Any], Axes], dict[str, Any]]) -> Rule:
+    """The same operation on the cores, with parameters changed to name their axes."""
+
+    def rule(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+        agreed = _agreed(node, operands, wants)
+        if agreed is None:
+            return None
+        axes, cores = agreed
+        return Form(make(op_name(node), *cores, **{**node.params, **change(node.params, axes)}), axes)
+
+    return rule
+
+
+def _each(*names: str) -> Rule:
+    """Parameters with one entry an axis."""
+    return _over_axes(lambda params, axes: {name: _reordered(params[name], axes) for name in names})
+
+
+def _named(name: str) -> Rule:
+    """A parameter that is an axis, or several in an order of their own."""
+
+    def change(params: Mapping[str, Any], axes: Axes) -> dict[str, Any]:
+        given = params[name]
+        return {name: axes[given] if isinstance(given, int) else tuple(axes[k] for k in given)}
+
+    return _over_axes(change)
+
+
+def _unpool(params: Mapping[str, Any], axes: Axes) -> dict[str, Any]:
+    return {"shape": _reordered(params["shape"], axes), "axes": tuple(axes[k] for k in params["axes"])}
+
+
+def _reduction(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    """One that names its axes; another order of the same elements is as good."""
+    ((core, axes),) = operands
+    given = node.params.get("axis")
+    if axes is None or given is None:
+        return None
+    reduced = {axes[k] for k in ((given,) if isinstance(given, int) else given)}
+    axis = next(iter(reduced)) if isinstance(given, int) else tuple(sorted(reduced))
+    result = make(op_name(node), core, **{**node.params, "axis": axis})
+    if node.params["keepdims"]:
+        return _form(result, axes)
+    left = [k for k in axes if k not in reduced]
+    return _form(result, [sorted(left).index(k) for k in left])
+
+
+def _broadcast(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    ((core, axes),) = operands
+    if axes is None:
+        return None
+    lead = len(node.shape) - len(axes)
+    whole = (*range(lead), *(k + lead for k in axes))
+    return Form(make("broadcast_to", core, shape=_reordered(node.shape, whole)), whole)
+
+
+def _reshape(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    ((core, axes),) = operands
+    found = None if axes is None else reshaped(node.inputs[0].shape, node.shape, axes)
+    return None if found is None else _form(make("reshape", core, shape=found[0]), found[1])
+
+
+def reshaped(old: Shape, new: Shape, axes: Axes) -> tuple[Shape, Axes] | None:
+    """(shape of the core, axes) after `old -> new` on an array that is permuted by `axes`, None if it must be moved.
+
+    Axes may split, appear and go (of size 1), and merge where they lie side by side in the core too.
+    """
+    parts = _parts(old, new)
+    if parts is None:
+        return None
+    kept = {k for before, _ in parts for k in before}
+    rank = {k: r for r, k in enumerate(k for k in inverse(axes) if k in kept)}
+    keys: dict[int, int] = {}
+    for before, after in parts:
+        first = rank[before[0]]
+        if [rank[k] for k in before] != list(range(first, first + len(before))):
+            return None
+        keys.update(dict.fromkeys(after, first))
+    last, end = -1, max(keys, default=-1)
+    for j in range(len(new)):  # a new axis of size 1 goes with the one before it, those at the end stay there
+        last = keys.setdefault(j, last if j < end else len(old))
+    core_order = sorted(range(len(new)), key=lambda j: (keys[j], j))
+    return tuple(new[j] for j in core_order), inverse(core_order)
+
+
+def _parts(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """Runs of axes of `old` and of `new` that hold the same elements; None for no elements.
+
+    Axes of size 1 that stand in both are one; others are in no run.
+    """
+    if 0 in old:
+        return None
+    parts = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        m, n = old[i], new[j]
+        if m != n and 1 in (m, n):
+            i, j = i + (m == 1), j + (n == 1)
+            continue
+        before, after = [i], [j]
+        while m != n:
+            if m < n:
+                i += 1
+                m *= old[i]
+                before.append(i)
+            else:
+                j += 1
+                n *= new[j]
+                after.append(j)
+        parts.append((before, after))
+        i, j = i + 1, j + 1
+    return parts
+
+
+def _windows(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    ((core, axes),) = operands
+    if axes is None:
+        return None
+    along = tuple(axes[k] for k in node.params["axes"])
+    return Form(make("windows", core, **{**node.params, "axes": along}), (*axes, *range(len(axes), len(node.shape))))
+
+
+def _fold_windows(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    ((core, axes),) = operands
+    rank = len(node.shape)
+    if axes is None or axes[rank:] != tuple(range(rank, len(axes))):
+        return None
+    along = tuple(axes[k] for k in node.params["axes"])
+    return Form(make("fold_windows", core, **{**node.params, "axes": along}), axes[:rank])
+
+
+_BY_KIND: dict[str, Rule] = {"elementwise": _elementwise, "reduction": _reduction}
+_RULES: dict[str, Rule] = {
+    "permute_dims": _permute,
+    "broadcast_to": _broadcast,
+    "reshape": _reshape,
+    "pad": _each("widths"),
+    "slice": _each("starts", "stops", "steps"),
+    "slice_update": _each("starts", "stops", "steps"),
+    "flip": _over_axes(lambda params, axes: {"axis": tuple(sorted(axes[k] for k in params["axis"]))}),
+    "concat": _named("axis"),
+    "max_pool": _named("axes"),
+    "argmax_pool": _named("axes"),
+    "unpool": _over_axes(_unpool),
+    "windows": _windows,
+    "fold_windows": _fold_windows,
+}
+
+# ---------------------------------------------------------------- what is wanted
+
+_SAME_AXES = ("pad", "slice", "slice_update", "flip", "concat", "max_pool", "argmax_pool", "unpool")
+
+
+def _wants(graph: Graph, nodes: Sequence[Node]) -> dict[Node, Wants]:
+    """For each node the axes that its readers, and theirs as far as these pass them on, would have it in."""
+    wants: dict[Node, Wants] = dict.fromkeys(graph.outputs, _PLAIN)
+    for node in reversed(nodes):
+        if node.op is None:
+            continue
+        own = wants.get(node, _NOTHING)
+        for operand in node.inputs:
+            if operand.op is None:
+                continue
+            found = _passed_on(node, operand, own)
+            if found:
+                before = wants.get(operand)
+                wants[operand] = found if before is None else before | found
+    return wants
+
+
+def _passed_on(node: Node, operand: Node, own: Wants) -> Wants:
+    assert node.op is not None
+    name, kind = node.op.name, node.op.kind
+    if kind == "elementwise" or name in _SAME_AXES:
+        return own if len(operand.shape) == len(node.shape) else _NOTHING
+    if name == "permute_dims":
+        order = inverse(node.params["axes"])
+        return frozenset(_or_plain(order if axes is None else tuple(axes[k] for k in order)) for axes in own)
+    if name == "reshape":
+        back = (reshaped(node.shape, operand.shape, axes) for axes in own if axes is not None)
+        return frozenset(_or_plain(found[1]) for found in back if found is not None) | (own & _PLAIN)
+    if name in ("windows", "fold_windows"):
+        rank, ends = len(operand.shape), tuple(range(len(node.shape), len(operand.shape)))
+        return frozenset(None if axes is None else (*axes, *ends)[:rank] for axes in own)
+    if kind == "reduction" or name == "broadcast_to":
+        return _NOTHING
+    return _PLAIN
+
+
+def _or_plain(axes: Axes) -> Axes | None:
+    return None if _in_order(axes) else axes
