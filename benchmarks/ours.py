@@ -8,9 +8,9 @@ from typing import Any
 
 import hybridml as hm
 from hybridml import functional as F
-from hybridml import nn
 
-from .workloads import WIDTHS, Arrays, Case
+from .training import RATES, Arrays, Training, split
+from .workloads import Case
 
 
 def set_threads(count: int) -> None:
@@ -63,47 +63,79 @@ def backward_16(arrays: Arrays, style: str) -> Case:
     return Case(call, lambda: [r.grad.numpy()] if r.grad is not None else [])
 
 
+def black_scholes(arrays: Arrays, style: str) -> Case:
+    def price(spot: hm.Tensor, strike: hm.Tensor, years: hm.Tensor, rate: hm.Tensor, vol: hm.Tensor) -> hm.Tensor:
+        spread = vol * hm.sqrt(years)
+        d1 = (hm.log(spot / strike) + (rate + vol * vol * 0.5) * years) / spread
+        d2 = d1 - spread
+        up, down = (hm.erf(d * 0.5**0.5) * 0.5 + 0.5 for d in (d1, d2))
+        return spot * up - strike * hm.exp(-rate * years) * down
+
+    return _case(price, style, *_tensors(arrays))
+
+
 def softmax(arrays: Arrays, style: str) -> Case:
-    return _case(lambda x: F.softmax(x, -1), style, *_tensors(arrays))
+    return _case(lambda x: F.softmax(x / 8, -1), style, *_tensors(arrays))
 
 
 def layer_norm(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.layer_norm(x, (1024,), w, b), style, *_tensors(arrays))
 
 
-def _training(model: nn.Module, optimizer: hm.optim.Optimizer, arrays: Arrays, style: str) -> Case:
-    parameters = list(model.parameters())
-    names = [f"{kind}{k}" for k in range(len(parameters) // 2) for kind in "wb"]
+def sum_squares(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x: (x * x).sum(0), style, *_tensors(arrays))
+
+
+def linear_gelu(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.gelu(x @ w + b), style, *_tensors(arrays))
+
+
+def conv3x3(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), style, *_tensors(arrays))
+
+
+def conv1x1(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b)), style, *_tensors(arrays))
+
+
+def depthwise(arrays: Arrays, style: str) -> Case:
+    groups = len(arrays["w"])
+    return _case(lambda x, w, b: F.relu6(F.conv2d(x, w, b, padding=1, groups=groups)), style, *_tensors(arrays))
+
+
+def attention(arrays: Arrays, style: str) -> Case:
+    return _case(F.scaled_dot_product_attention, style, *_tensors(arrays))
+
+
+OPTIMIZERS = {
+    "adam": lambda parameters: hm.optim.Adam(parameters, lr=RATES["adam"]),
+    "sgd": lambda parameters: hm.optim.SGD(parameters, lr=RATES["sgd"], momentum=0.9),
+}
+
+
+def training(task: Training, arrays: Arrays, style: str) -> Case:
+    inputs, labels, weights = split(arrays)
+    model = task.model()
+    optimizer = OPTIMIZERS[task.optimizer](model.parameters())
     fresh = copy.deepcopy(optimizer.state_dict())
 
     def reset() -> None:
         with hm.no_grad():
-            for name, parameter in zip(names, parameters, strict=True):
-                parameter.copy_(hm.asarray(arrays[name]))
+            for name, parameter in model.named_parameters():
+                parameter.copy_(hm.asarray(weights[name]))
         optimizer.load_state_dict(fresh)
 
-    def step(x: hm.Tensor, labels: hm.Tensor) -> hm.Tensor:
+    def step(labels: hm.Tensor, *inputs: hm.Tensor) -> hm.Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), labels)
+        logits = model(*inputs)
+        if task.loss == "cross_entropy":
+            loss = F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
+        else:
+            loss = F.binary_cross_entropy_with_logits(logits, labels)
         loss.backward()
         optimizer.step()
         return loss
 
     reset()
-    case = _case(step, style, hm.asarray(arrays["x"]), hm.asarray(arrays["labels"]))
+    case = _case(step, style, hm.asarray(labels), *(hm.asarray(x) for x in inputs))
     return Case(case.call, case.read, reset)
-
-
-def mlp_step(arrays: Arrays, style: str) -> Case:
-    a, b, c, d = WIDTHS
-    model = nn.Sequential(nn.Linear(a, b), nn.ReLU(), nn.Linear(b, c), nn.ReLU(), nn.Linear(c, d))
-    return _training(model, hm.optim.Adam(model.parameters(), lr=1e-3), arrays, style)
-
-
-def convnet_step(arrays: Arrays, style: str) -> Case:
-    model = nn.Sequential(
-        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(512, 10)),
-    )
-    return _training(model, hm.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), arrays, style)

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .workloads import Arrays, Case
+from .models.in_jax import MODELS
+from .training import RATES, Arrays, Training, split
+from .workloads import Case
 
 
 def set_threads(count: int) -> None:
@@ -41,8 +43,19 @@ def tiny_call(arrays: Arrays, style: str) -> Case:
 first_tiny, first_gelu = tiny_call, gelu_chain
 
 
+def black_scholes(arrays: Arrays, style: str) -> Case:
+    def price(spot: jax.Array, strike: jax.Array, years: jax.Array, rate: jax.Array, vol: jax.Array) -> jax.Array:
+        spread = vol * jnp.sqrt(years)
+        d1 = (jnp.log(spot / strike) + (rate + vol * vol * 0.5) * years) / spread
+        d2 = d1 - spread
+        up, down = (jax.lax.erf(d * 0.5**0.5) * 0.5 + 0.5 for d in (d1, d2))
+        return spot * up - strike * jnp.exp(-rate * years) * down
+
+    return _case(price, *_tensors(arrays))
+
+
 def softmax(arrays: Arrays, style: str) -> Case:
-    return _case(lambda x: jax.nn.softmax(x, -1), *_tensors(arrays))
+    return _case(lambda x: jax.nn.softmax(x / 8, -1), *_tensors(arrays))
 
 
 def layer_norm(arrays: Arrays, style: str) -> Case:
@@ -53,64 +66,90 @@ def layer_norm(arrays: Arrays, style: str) -> Case:
     return _case(norm, *_tensors(arrays))
 
 
+def sum_squares(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x: (x * x).sum(0), *_tensors(arrays))
+
+
+def linear_gelu(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: jax.nn.gelu(x @ w + b, approximate=False), *_tensors(arrays))
+
+
+def _convolved(activation: Callable[..., jax.Array], padding: str, arrays: Arrays) -> Case:
+    def run(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        groups, layout = x.shape[1] // w.shape[1], ("NCHW", "OIHW", "NCHW")
+        y = jax.lax.conv_general_dilated(x, w, (1, 1), padding, dimension_numbers=layout, feature_group_count=groups)
+        return activation(y + b[:, None, None])
+
+    return _case(run, *_tensors(arrays))
+
+
+def conv3x3(arrays: Arrays, style: str) -> Case:
+    return _convolved(jax.nn.relu, "SAME", arrays)
+
+
+def conv1x1(arrays: Arrays, style: str) -> Case:
+    return _convolved(jax.nn.relu, "VALID", arrays)
+
+
+def depthwise(arrays: Arrays, style: str) -> Case:
+    return _convolved(jax.nn.relu6, "SAME", arrays)
+
+
+def attention(arrays: Arrays, style: str) -> Case:
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        scores = jnp.einsum("nhld,nhsd->nhls", q * q.shape[-1] ** -0.5, k)
+        return jnp.einsum("nhls,nhsd->nhld", jax.nn.softmax(scores, -1), v)
+
+    return _case(attend, *_tensors(arrays))
+
+
 def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits, -1), labels[:, None], 1).mean()
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits, -1), labels[..., None], -1).mean()
 
 
-def _training(model: Callable[..., jax.Array], update: Callable[..., Any], slots: int, arrays: Arrays) -> Case:
-    """`update(step, parameter, gradient, *slots)` gives the new parameter and its new slots."""
-    x, labels = jnp.asarray(arrays["x"]), jnp.asarray(arrays["labels"])
-    names = [name for name in arrays if name not in ("x", "labels")]
+def _binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    return (jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))).mean()
 
-    def step(state: Any, x: jax.Array, labels: jax.Array) -> Any:
-        count, parameters, held = state
-        loss, grads = jax.value_and_grad(lambda p: _cross_entropy(model(p, x), labels))(parameters)
-        new = {name: update(count + 1, parameters[name], grads[name], *held[name]) for name in parameters}
-        return loss, (count + 1, {n: u[0] for n, u in new.items()}, {n: u[1:] for n, u in new.items()})
 
-    run = jax.jit(step, donate_argnums=0)
-    last: list[Any] = [None, None]
-
-    def reset() -> None:
-        parameters = {name: jnp.array(arrays[name]) for name in names}
-        held = {name: tuple(jnp.zeros_like(p) for _ in range(slots)) for name, p in parameters.items()}
-        last[1] = jax.block_until_ready((jnp.zeros((), jnp.int32), parameters, held))
-
-    def call() -> None:
-        last[:] = jax.block_until_ready(run(last[1], x, labels))
-
-    reset()
-    return Case(call, lambda: [np.asarray(last[0])], reset)
+LOSSES = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
 
 
 def _adam(step: Any, p: jax.Array, g: jax.Array, mean: jax.Array, square: jax.Array) -> tuple[jax.Array, ...]:
     mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g * g
     root = jnp.sqrt(square) / jnp.sqrt(1 - 0.999**step)
-    return p - 1e-3 / (1 - 0.9**step) * mean / (root + 1e-8), mean, square
+    return p - RATES["adam"] / (1 - 0.9**step) * mean / (root + 1e-8), mean, square
 
 
 def _sgd(step: Any, p: jax.Array, g: jax.Array, velocity: jax.Array) -> tuple[jax.Array, ...]:
     velocity = 0.9 * velocity + g
-    return p - 0.01 * velocity, velocity
+    return p - RATES["sgd"] * velocity, velocity
 
 
-def mlp_step(arrays: Arrays, style: str) -> Case:
-    def model(p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-        x = jax.nn.relu(x @ p["w0"].T + p["b0"])
-        x = jax.nn.relu(x @ p["w1"].T + p["b1"])
-        return x @ p["w2"].T + p["b2"]
-
-    return _training(model, _adam, 2, arrays)
+UPDATES: dict[str, tuple[Callable[..., Any], int]] = {"adam": (_adam, 2), "sgd": (_sgd, 1)}  # and its slots
 
 
-def convnet_step(arrays: Arrays, style: str) -> Case:
-    def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
-        x = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
-        x = jax.nn.relu(x + b[:, None, None])
-        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+def training(task: Training, arrays: Arrays, style: str) -> Case:
+    inputs, labels, weights = split(arrays)
+    model, loss_of = MODELS[task.module], LOSSES[task.loss]
+    update, slots = UPDATES[task.optimizer]
 
-    def model(p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-        x = layer(layer(x, p["w0"], p["b0"]), p["w1"], p["b1"])
-        return x.reshape(x.shape[0], -1) @ p["w2"].T + p["b2"]
+    def step(state: Any, labels: jax.Array, *inputs: jax.Array) -> Any:
+        count, parameters, held = state
+        loss, grads = jax.value_and_grad(lambda p: loss_of(model(p, task.arguments, *inputs), labels))(parameters)
+        new = {name: update(count + 1, parameters[name], grads[name], *held[name]) for name in parameters}
+        return loss, (count + 1, {n: u[0] for n, u in new.items()}, {n: u[1:] for n, u in new.items()})
 
-    return _training(model, _sgd, 1, arrays)
+    run = jax.jit(step, donate_argnums=0)
+    args = [jnp.asarray(a) for a in (labels, *inputs)]
+    last: list[Any] = [None, None]
+
+    def reset() -> None:
+        parameters = {name: jnp.array(array) for name, array in weights.items()}
+        held = {name: tuple(jnp.zeros_like(p) for _ in range(slots)) for name, p in parameters.items()}
+        last[1] = jax.block_until_ready((jnp.zeros((), jnp.int32), parameters, held))
+
+    def call() -> None:
+        last[:] = jax.block_until_ready(run(last[1], *args))
+
+    reset()
+    return Case(call, lambda: [np.asarray(last[0])], reset)

@@ -1,4 +1,7 @@
-"""The workloads in PyTorch, eager or under `torch.compile`; optimizers in their fused form, which is their fastest."""
+"""The workloads in PyTorch: eager or under `torch.compile`, in its usual memory format or in channels_last.
+
+Optimizers are in their fused form, which is their fastest.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from .workloads import WIDTHS, Arrays, Case
+from .training import RATES, Arrays, Training, split
+from .workloads import Case
 
 
 def set_threads(count: int) -> None:
@@ -17,11 +20,17 @@ def set_threads(count: int) -> None:
 
 
 def _styled(fn: Callable[..., Any], style: str) -> Callable[..., Any]:
-    return torch.compile(fn) if style == "compile" else fn
+    return torch.compile(fn) if "compile" in style else fn
+
+
+def _laid_out(tensor: torch.Tensor, style: str) -> torch.Tensor:
+    last = "channels_last" in style and tensor.ndim == 4
+    return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
 
 
 def _case(fn: Callable[..., Any], style: str, *args: torch.Tensor) -> Case:
     run = _styled(fn, style)
+    args = tuple(_laid_out(tensor, style) for tensor in args)
     last: list[Any] = [None]
 
     def call() -> None:
@@ -67,25 +76,80 @@ def backward_16(arrays: Arrays, style: str) -> Case:
     return Case(call, lambda: [r.grad.numpy()] if r.grad is not None else [])
 
 
+def black_scholes(arrays: Arrays, style: str) -> Case:
+    def price(
+        spot: torch.Tensor, strike: torch.Tensor, years: torch.Tensor, rate: torch.Tensor, vol: torch.Tensor
+    ) -> torch.Tensor:
+        spread = vol * torch.sqrt(years)
+        d1 = (torch.log(spot / strike) + (rate + vol * vol * 0.5) * years) / spread
+        d2 = d1 - spread
+        up, down = (torch.erf(d * 0.5**0.5) * 0.5 + 0.5 for d in (d1, d2))
+        return spot * up - strike * torch.exp(-rate * years) * down
+
+    return _case(price, style, *_tensors(arrays))
+
+
 def softmax(arrays: Arrays, style: str) -> Case:
-    return _case(lambda x: F.softmax(x, -1), style, *_tensors(arrays))
+    return _case(lambda x: F.softmax(x / 8, -1), style, *_tensors(arrays))
 
 
 def layer_norm(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.layer_norm(x, (1024,), w, b), style, *_tensors(arrays))
 
 
-def _training(model: nn.Module, optimizer: torch.optim.Optimizer, arrays: Arrays, style: str) -> Case:
-    parameters = list(model.parameters())
-    names = [f"{kind}{k}" for k in range(len(parameters) // 2) for kind in "wb"]
-    x, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["labels"])
-    loss_of = _styled(lambda x, labels: F.cross_entropy(model(x), labels), style)
+def sum_squares(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x: (x * x).sum(0), style, *_tensors(arrays))
+
+
+def linear_gelu(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.gelu(torch.addmm(b, x, w)), style, *_tensors(arrays))
+
+
+def conv3x3(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), style, *_tensors(arrays))
+
+
+def conv1x1(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b)), style, *_tensors(arrays))
+
+
+def depthwise(arrays: Arrays, style: str) -> Case:
+    groups = len(arrays["w"])
+    return _case(lambda x, w, b: F.relu6(F.conv2d(x, w, b, padding=1, groups=groups)), style, *_tensors(arrays))
+
+
+def attention(arrays: Arrays, style: str) -> Case:
+    return _case(F.scaled_dot_product_attention, style, *_tensors(arrays))
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=RATES["adam"], fused=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=RATES["sgd"], momentum=0.9, fused=True),
+}
+
+
+def training(task: Training, arrays: Arrays, style: str) -> Case:
+    """Forward and loss are one compiled function, its backward another; the optimizer is its own fused kernel."""
+    data, targets, weights = split(arrays)
+    model = task.model("torch")
+    if "channels_last" in style:
+        model = model.to(memory_format=torch.channels_last)
+    optimizer = OPTIMIZERS[task.optimizer](model.parameters())
+    inputs, labels = [_laid_out(torch.from_numpy(x), style) for x in data], torch.from_numpy(targets)
     last: list[Any] = [None]
+
+    def loss_of(labels: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        logits = model(*inputs)
+        if task.loss == "cross_entropy":
+            return F.cross_entropy(logits.reshape((-1, logits.shape[-1])), labels.reshape((-1,)))
+        return F.binary_cross_entropy_with_logits(logits, labels)
+
+    run = _styled(loss_of, style)
 
     def reset() -> None:
         with torch.no_grad():
-            for name, parameter in zip(names, parameters, strict=True):
-                parameter.copy_(torch.from_numpy(arrays[name]))
+            for name, parameter in model.named_parameters():
+                parameter.copy_(torch.from_numpy(weights[name]))
         for state in optimizer.state.values():
             for tensor in state.values():
                 if tensor is not None:
@@ -93,24 +157,9 @@ def _training(model: nn.Module, optimizer: torch.optim.Optimizer, arrays: Arrays
 
     def call() -> None:
         optimizer.zero_grad()
-        last[0] = loss_of(x, labels)
+        last[0] = run(labels, *inputs)
         last[0].backward()
         optimizer.step()
 
     reset()
     return Case(call, lambda: [last[0].detach().numpy()], reset)
-
-
-def mlp_step(arrays: Arrays, style: str) -> Case:
-    a, b, c, d = WIDTHS
-    model = nn.Sequential(nn.Linear(a, b), nn.ReLU(), nn.Linear(b, c), nn.ReLU(), nn.Linear(c, d))
-    return _training(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), arrays, style)
-
-
-def convnet_step(arrays: Arrays, style: str) -> Case:
-    model = nn.Sequential(
-        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(512, 10)),
-    )
-    return _training(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True), arrays, style)

@@ -1,9 +1,12 @@
 """One candidate in a process of its own, driven by its parent line by line: thread pools and BLAS copies stay apart.
 
-Each line of standard input is a JSON object and is answered by one. `{"load": name, "results": path}` makes a workload
-ready, calls it a few times, writes the results and answers the time of the first call; `{"seconds": s}` times calls for
-about that long and answers `{"samples": [seconds a call, ...]}`; `{"import": true}` imports the library and answers how
-long that took.
+Each line of standard input is a JSON object and is answered by one.
+
+- `{"load": name, "inputs": path, "results": path, "sizes": {}}` makes a workload ready, calls it a few times, writes
+  the results and answers the time of the first call and what memory grew by;
+- `{"seconds": s}` times calls for about that long and answers `{"samples": [seconds a call, ...]}`;
+- `{"drop": true}` lets the workload go;
+- `{"import": true}` imports the library and answers how long that took.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 CHECKED_CALLS = 4  # a training step is right when the losses after it are
@@ -34,8 +38,11 @@ CANDIDATES: dict[str, Candidate] = {
     "hybridml eager":  Candidate("ours", "hybridml", "eager"),
     "hybridml traced": Candidate("ours", "hybridml", "traced"),
     "torch":           Candidate("with_torch", "torch", "eager"),
+    "torch channels_last": Candidate("with_torch", "torch", "eager channels_last"),
     "torch.compile":   Candidate("with_torch", "torch", "compile"),
+    "torch.compile channels_last": Candidate("with_torch", "torch", "compile channels_last"),
     "jax":             Candidate("with_jax", "jax", "jit"),
+    "tensorflow":      Candidate("with_tensorflow", "tensorflow", "function"),
 }
 # fmt: on
 LATE = ("llvmlite", "numba", "networkx")  # what `import hybridml` must not load
@@ -75,6 +82,19 @@ def timed_import(library: str) -> dict[str, Any]:
     return {"samples": [time.perf_counter() - start], "loaded": [name for name in LATE if name in sys.modules]}
 
 
+def memory(peak: bool = False) -> int:
+    """Bytes of this process in memory, now or at most since `forget_peak`; 0 where the system does not say."""
+    field = "VmHWM:" if peak else "VmRSS:"
+    with suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
+        return next((int(line.split()[1]) << 10 for line in file if line.startswith(field)), 0)
+    return 0
+
+
+def forget_peak() -> None:
+    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
 class Worker:
     def __init__(self, name: str, threads: int) -> None:
         self.candidate = CANDIDATES[name]
@@ -84,31 +104,40 @@ class Worker:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "import" in request:
             return timed_import(self.candidate.library)
+        self.case = None if "load" in request or "drop" in request else self.case
+        if "drop" in request:
+            gc.collect()
+            return {}
         if "load" in request:
-            return self.load(request["load"], request["results"])
+            return self.load(request["load"], request["inputs"], request["results"], request["sizes"])
         self.case.reset()
         return {"samples": sample(self.case.call, request["seconds"])}
 
-    def load(self, name: str, path: str) -> dict[str, Any]:
+    def load(self, name: str, inputs: str, results: str, sizes: dict[str, int]) -> dict[str, Any]:
         """The results of all calls are arrays 0, 1, ... of an npz file, in order."""
         import numpy as np
 
         from .workloads import WORKLOADS
 
-        self.case = None
         library = importlib.import_module(f".{self.candidate.module}", __package__)
         library.set_threads(self.threads)
-        case = getattr(library, name)(WORKLOADS[name].arrays(), self.candidate.style)
-        results = []
+        with np.load(inputs) as file:
+            arrays = dict(file.items())
+        before = memory()
+        case = WORKLOADS[name].case(library, arrays, self.candidate.style, **sizes)
+        found = []
         seconds = []
-        for _ in range(CHECKED_CALLS):
+        for k in range(CHECKED_CALLS):
+            if k == 1:  # what compiling took is not what training takes
+                forget_peak()
             start = time.perf_counter()
             case.call()
             seconds.append(time.perf_counter() - start)
-            results += [array.copy() for array in case.read()]
-        np.savez(path, *results)
+            found += [array.copy() for array in case.read()]
+        grown = memory(peak=True) - before
+        np.savez(results, *found)
         self.case = case
-        return {"samples": seconds[:1]}
+        return {"samples": seconds[:1], "memory": max(grown, 0)}
 
 
 def main() -> None:

@@ -255,11 +255,16 @@ def detach(self: Tensor) -> Tensor:
 class Context:
     """What `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
 
-    __slots__ = ("__dict__", "_saved", "needs_input_grad")
+    __slots__ = ("__dict__", "_saved", "materialize_grads", "needs_input_grad")
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self._saved: tuple[Any, ...] = ()
+        self.materialize_grads = True
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """False: `backward` gets None, instead of zeros, for a result that nothing used."""
+        self.materialize_grads = value
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep inputs or outputs of `forward`; a later in-place update of one is noticed."""
@@ -365,7 +370,10 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
             stale(name, f"saved tensor {i}", t._version, node[0])
         saved.append(t)
     ctx._saved = tuple(saved)
-    gs = [bundle[k] if k in bundle else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype) for k, a in enumerate(arrays)]
+    gs = [
+        bundle.get(k) if k in bundle or not ctx.materialize_grads else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype)
+        for k, a in enumerate(arrays)
+    ]
     result = cls.backward(ctx, *gs)
     ctx._saved = ()
     result = result if isinstance(result, tuple) else (result,)

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import compare, ours, worker
-from benchmarks.workloads import WORKLOADS
+from benchmarks import compare, limits, measure, models, ours, process, worker
+from benchmarks.workloads import SCALING, WORKLOADS
+
+SMALL: dict[str, dict[str, int]] = {
+    "linear_gelu": {"n": 32},
+    "attention": {"length": 16},
+    "mlp_step": {"batch": 4, "width": 16},
+    "gpt_step": {"batch": 2, "length": 8, "width": 64, "layers": 1, "vocabulary": 32},
+    "lstm_step": {"batch": 2, "length": 3, "width": 8, "inputs": 4},
+    "resnet_step": {"batch": 2, "side": 64, "classes": 10},
+    "alexnet_step": {"batch": 1, "side": 64, "classes": 10, "hidden": 16},
+    "ncf_step": {"batch": 8, "users": 20, "items": 10, "width": 8},
+}
 
 
 def test_every_workload_has_a_function_and_known_candidates() -> None:
     for name, workload in WORKLOADS.items():
         assert set(workload.candidates) <= set(worker.CANDIDATES)
-        assert workload.kind == "import" or callable(getattr(ours, name))
+        assert workload.kind == "import" or workload.training or callable(getattr(ours, name))
+    assert all(sizes.keys() <= workload_sizes(name) for name, sizes in SMALL.items())
+    assert all(size in workload_sizes(name) for name, size, _ in SCALING)
+
+
+def workload_sizes(name: str) -> set[str]:
+    make = WORKLOADS[name].training or WORKLOADS[name].inputs
+    assert make is not None
+    return set(inspect.signature(make).parameters)
 
 
 @pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if w.kind == "steady" and len(w.candidates) > 2])
 def test_the_styles_agree_on_smaller_inputs(name: str) -> None:
-    arrays = WORKLOADS[name].arrays()
-    small = {k: a[:64] if a.ndim == 1 and len(a) > 4096 else a[:8] if len(a) == 4096 else a for k, a in arrays.items()}
+    workload, sizes = WORKLOADS[name], SMALL.get(name, {})
+    small = {k: smaller(a) if name not in SMALL else a for k, a in workload.arrays(**sizes).items()}
     results = []
     for style in ("eager", "traced"):
-        case = getattr(ours, name)(small, style)
+        case = workload.case(ours, small, style, **sizes)
         found = []
         for _ in range(2):
             case.call()
@@ -33,12 +54,26 @@ def test_the_styles_agree_on_smaller_inputs(name: str) -> None:
         case.call()
         assert case.reset is bool or case.read()[0] == pytest.approx(found[0], rel=1e-5), "reset goes back to the start"
         results.append(found)
-    assert compare.difference(*results) <= WORKLOADS[name].tolerance
+    assert measure.difference(*results) <= workload.tolerance
+
+
+def smaller(a: np.ndarray) -> np.ndarray:
+    """Fewer elements, rows or pixels; weights as they are."""
+    if a.ndim == 4:
+        return a[:1, :, :8, :8] if a.shape[-1] > 3 else a
+    return a[:64] if a.ndim == 1 and len(a) > 4096 else a[:8] if len(a) == 4096 else a
+
+
+@pytest.mark.parametrize("module", ["alexnet", "gpt", "lstm", "mlp", "ncf", "resnet"])
+def test_examples_of_the_models(module: str) -> None:
+    found = doctest.testmod(models.model(module))
+    assert found.attempted >= 1
+    assert not found.failed
 
 
 def test_a_run_writes_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "results.json"
-    arguments = ["--workloads", "tiny_call,first_tiny,import", "--peers", "", "--repeats", "1", "--seconds", "0.01"]
+    arguments = ["--only", "tiny_call,first_tiny,import", "--peers", "", "--repeats", "1", "--seconds", "0.01"]
     assert compare.main([*arguments, "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     assert found["command"].split()[-2:] == ["--seconds", "0.01"], "the place of the file is left away"
@@ -51,20 +86,38 @@ def test_a_run_writes_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_candidate_that_is_wrong_is_not_timed(tmp_path: Path) -> None:
-    with compare.Process("hybridml eager", 1, str(tmp_path)) as process:
-        entry = compare.check(WORKLOADS["add_16"], process, [np.zeros(16, np.float32)] * worker.CHECKED_CALLS)
-        assert "not timed" in entry.note
-        with pytest.raises(compare.Failure, match="AttributeError"):
-            process.ask(load="no such workload", results="")
+    with measure.inputs_of(WORKLOADS["add_16"]) as inputs, process.Process("hybridml eager", 1, str(tmp_path)) as run:
+        inputs.expected = [np.zeros(16, np.float32)] * worker.CHECKED_CALLS
+        assert "not timed" in inputs.load(run).note
+        with pytest.raises(process.Failure, match="KeyError"):
+            run.ask(load="no such workload", inputs=str(inputs.path), results="", sizes={})
+
+
+def test_starts_and_growth_are_measured(tmp_path: Path) -> None:
+    arguments = ["--only", "sum_squares", "--peers", "", "--sections", "start", "--json", str(tmp_path / "a.json")]
+    assert compare.main(arguments) == 0
+    found = json.loads((tmp_path / "a.json").read_text())["workloads"]["sum_squares"]["candidates"]
+    assert all(0 < candidate["warm"] and 0 < candidate["cold"] for candidate in found.values())
+    with measure.inputs_of(WORKLOADS["linear_gelu"], {"n": 64}) as inputs:
+        with process.Process("hybridml traced", 1, str(tmp_path)) as run:
+            entries = measure.measure_steady(inputs, {"hybridml traced": run}, 1, 0.001)
+    assert entries["hybridml traced"].samples
+    assert entries["hybridml traced"].memory < 1 << 30
+
+
+def test_limits_are_measured() -> None:
+    found = limits.limits(1)
+    assert found.keys() == {"gflops_1", "memory_gbs_1", "cache_gbs_1"}
+    assert all(value > 0 for value in found.values())
 
 
 def test_difference() -> None:
     a = np.array([1.0, 2.0], np.float32)
-    assert compare.difference([a], [a + np.float32(0.5)]) == 0.25
-    assert np.isnan(compare.difference([a], [a[:1]]))
+    assert measure.difference([a], [a + np.float32(0.5)]) == 0.25
+    assert np.isnan(measure.difference([a], [a[:1]]))
 
 
-@pytest.mark.parametrize("arguments", [["--workloads", "none"], ["--peers", "none"]])
+@pytest.mark.parametrize("arguments", [["--only", "none"], ["--peers", "none"]])
 def test_unknown_names_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         compare.options_of(arguments)

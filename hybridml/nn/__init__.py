@@ -35,10 +35,13 @@ from .module import IncompatibleKeys, Module
 from .normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from .parameter import Parameter
 from .pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+from .recurrent import GRU, LSTM, GRUCell, LSTMCell
 
 __all__ = [
     "ELU",
     "GELU",
+    "GRU",
+    "LSTM",
     "AdaptiveAvgPool2d",
     "AvgPool2d",
     "BCELoss",
@@ -52,12 +55,14 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GRUCell",
     "GroupNorm",
     "HuberLoss",
     "Identity",
     "IncompatibleKeys",
     "KLDivLoss",
     "L1Loss",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",

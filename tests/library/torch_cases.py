@@ -204,6 +204,16 @@ ENCODER = {"d_model": 8, "nhead": 2, "dim_feedforward": 12, "dropout": 0.0}
 # Of a target class only the input is differentiated: the derivative by a hard target is not part of the interface.
 CONSTANT = {"y", "m", "i", "p", "c", "var"}
 
+
+def states(output: Any, final: Any, steps: int = 0) -> Any:
+    """One tensor of all that a recurrent layer gives; axis `steps` of its output counts the steps."""
+    found = output.sum(steps)
+    for k, parts in enumerate(final if isinstance(final, tuple) else (final,), 2):
+        for j, part in enumerate(parts, 1):
+            found = found + (part * (k * j)).sum()
+    return found
+
+
 MODULES: dict[str, ModuleCase] = {
     "Linear": ModuleCase(lambda nn: nn.Linear(5, 4), {"x": (3, 5)}),
     "Linear no bias": ModuleCase(lambda nn: nn.Linear(5, 4, bias=False), {"x": (3, 5)}),
@@ -249,6 +259,33 @@ MODULES: dict[str, ModuleCase] = {
     "pools": ModuleCase(
         lambda nn: nn.Sequential(nn.AvgPool2d(2, 1), nn.MaxPool2d(3, 1, 1), nn.AdaptiveAvgPool2d((None, 2))),
         {"x": IMAGE},
+    ),
+    "LSTM": ModuleCase(lambda nn: nn.LSTM(3, 5), {"x": (4, 2, 3)}, lambda m, t: states(*m(t.x))),
+    "LSTM from": ModuleCase(
+        lambda nn: nn.LSTM(3, 5, bias=False, batch_first=True),
+        {"x": (2, 4, 3), "h": (1, 2, 5), "c": (1, 2, 5)},
+        lambda m, t: states(*m(t.x, (t.h, t.c)), steps=1),
+    ),
+    "LSTM deep": ModuleCase(
+        lambda nn: nn.LSTM(3, 4, 2, bidirectional=True), {"x": (5, 2, 3)}, lambda m, t: states(*m(t.x))
+    ),
+    "LSTM single": ModuleCase(lambda nn: nn.LSTM(3, 5), {"x": (4, 3)}, lambda m, t: states(*m(t.x))),
+    "LSTMCell": ModuleCase(
+        lambda nn: nn.LSTMCell(3, 5),
+        {"x": (2, 3), "h": (2, 5), "c": (2, 5)},
+        lambda m, t: m(t.x, m(t.x, (t.h, t.c)))[1] + m(t.x)[0],
+    ),
+    "GRU": ModuleCase(lambda nn: nn.GRU(3, 5), {"x": (4, 2, 3)}, lambda m, t: states(*m(t.x))),
+    "GRU from": ModuleCase(
+        lambda nn: nn.GRU(3, 5, bias=False), {"x": (4, 2, 3), "h": (1, 2, 5)}, lambda m, t: states(*m(t.x, t.h))
+    ),
+    "GRU deep": ModuleCase(
+        lambda nn: nn.GRU(3, 4, 2, batch_first=True, bidirectional=True),
+        {"x": (2, 5, 3)},
+        lambda m, t: states(*m(t.x), steps=1),
+    ),
+    "GRUCell": ModuleCase(
+        lambda nn: nn.GRUCell(3, 5), {"x": (2, 3), "h": (2, 5)}, lambda m, t: m(t.x, m(t.x, t.h)) + m(t.x[0])
     ),
     "MultiheadAttention": ModuleCase(
         lambda nn: nn.MultiheadAttention(8, 2), {"x": (5, 3, 8)}, lambda m, t: m(t.x, t.x, t.x)[0]

@@ -1,0 +1,92 @@
+"""Workers: a process a candidate, told by its parent line by line what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .worker import CANDIDATES
+
+TENSORFLOW = os.environ.get("BENCH_TENSORFLOW_PYTHON", sys.executable)  # it may need an environment of its own
+
+
+class Failure(Exception):
+    """A candidate could not run a workload; the others go on."""
+
+
+def interpreter(name: str) -> str:
+    return TENSORFLOW if name == "tensorflow" else sys.executable
+
+
+def installed(name: str) -> bool:
+    """Whether a candidate's library can be imported by its interpreter."""
+    library = CANDIDATES[name].library
+    if interpreter(name) == sys.executable:
+        return importlib.util.find_spec(library) is not None
+    look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({library!r}) is None)"
+    return subprocess.run([interpreter(name), "-c", look], check=False).returncode == 0
+
+
+def environment(threads: int, cache: str) -> dict[str, str]:
+    """Every pool is told the same number, every cache lies under `cache`, and everything is worth keeping there."""
+    counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "HYBRIDML_NUM_THREADS")
+    return dict.fromkeys(counts, str(threads)) | {
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "HYBRIDML_CACHE_DIR": cache,
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": f"{cache}/jax",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
+class Process:
+    """A worker: a line of JSON out, a line of JSON back."""
+
+    def __init__(self, name: str, threads: int, cache: str) -> None:
+        self.name = name
+        self.process = subprocess.Popen(
+            [interpreter(name), "-m", f"{__package__}.worker", name, str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+            env=os.environ | environment(threads, cache),
+        )
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise Failure(f"the process ended with status {self.process.wait()}")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise Failure(reply["error"])
+        return reply
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

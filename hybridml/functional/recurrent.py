@@ -1,0 +1,184 @@
+"""Recurrent sequences, each one step of the history: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014).
+
+Only ``state @ weight.T`` has to wait for the step before. What does not wait is done for all steps at once: the
+products with the inputs before the sequence, the gradient of the recurrent weight after it. Recorded step by step, that
+gradient would be one small product and one addition to the whole weight for every step.
+
+The backward passes are framework operations on arguments and results, so they can be differentiated again: every value
+that they need is a result of the forward pass, and takes a gradient of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hybridml as hm
+
+from ..autograd import Function
+from ..tensor import Tensor
+from .compiled import compiled
+
+
+def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Run an LSTM over `inputs` (steps, n, 4 * hidden), the products with the inputs and the biases already in it.
+
+    `h` and `c` (n, hidden) are the first states, `weight` (4 * hidden, hidden) is the recurrent one; gates are in the
+    order input, forget, cell, output. Gives the hidden and the cell states after each step, both (steps, n, hidden).
+
+    >>> h, c = lstm_sequence(hm.ones((5, 2, 12)), hm.zeros((2, 3)), hm.zeros((2, 3)), hm.ones((12, 3)))
+    >>> h.shape, c.shape
+    ((5, 2, 3), (5, 2, 3))
+    """
+    hidden, cells, _ = _LSTM.apply(inputs, h, c, weight)
+    return hidden, cells
+
+
+def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Run a GRU over `inputs` (steps, n, 3 * hidden), the products with the inputs and their biases already in it.
+
+    `h` (n, hidden) is the first state, `weight` (3 * hidden, hidden) and `bias` (3 * hidden,) are the recurrent ones;
+    gates are in the order reset, update, new, and reset is applied after the product, as in PyTorch. Gives the state
+    after each step, (steps, n, hidden).
+
+    >>> gru_sequence(hm.ones((5, 2, 9)), hm.zeros((2, 3)), hm.ones((9, 3)), None).shape
+    (5, 2, 3)
+    """
+    if bias is None:
+        bias = hm.zeros((weight.shape[0],), dtype=weight.dtype)
+    hidden, _ = _GRU.apply(inputs, h, weight, bias)
+    return hidden
+
+
+def _earlier(first: Tensor, states: Tensor) -> Tensor:
+    """The states before each step."""
+    return hm.concat([first[None], states[:-1]], axis=0)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """(steps, n, width) -> (steps * n, width)."""
+    return x.reshape((-1, x.shape[-1]))
+
+
+# -- LSTM
+
+
+@compiled
+def _lstm_cell(inputs: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The state, the cell and the gates (n, 4, hidden) after a step."""
+    n, hidden = c.shape
+    pre = (inputs + product).reshape((n, 4, hidden))
+    i, f, o = hm.sigmoid(pre[:, 0]), hm.sigmoid(pre[:, 1]), hm.sigmoid(pre[:, 3])
+    g = hm.tanh(pre[:, 2])
+    c = f * c + i * g
+    return o * hm.tanh(c), c, hm.stack([i, f, g, o], axis=1)
+
+
+@compiled
+def _lstm_cell_back(
+    gates: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor, d_gates: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the four sums (n, 4 * hidden) and of the cell before the step."""
+    i, f, g, o = (gates[:, k] for k in range(4))
+    t = hm.tanh(c)
+    dc = dc + dh * o * (1 - t * t)
+    d = [dc * g, dc * before, dc * i, dh * t]
+    if d_gates is not None:
+        d = [x + d_gates[:, k] for k, x in enumerate(d)]
+    d = [d[0] * i * (1 - i), d[1] * f * (1 - f), d[2] * (1 - g * g), d[3] * o * (1 - o)]
+    return hm.stack(d, axis=1).reshape((c.shape[0], -1)), dc * f
+
+
+class _LSTM(Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        start, transposed = (h, c), weight.mT
+        hidden, cells, gates = [], [], []
+        for step in inputs:
+            h, c, gate = _lstm_cell(step, hm.matmul(h, transposed), c)
+            hidden.append(h)
+            cells.append(c)
+            gates.append(gate)
+        results = hm.stack(hidden), hm.stack(cells), hm.stack(gates)
+        ctx.save_for_backward(*start, weight, *results)
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(
+        ctx: Any, d_hidden: Tensor | None, d_cells: Tensor | None, d_gates: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        first_h, first_c, weight, hidden, cells, gates = ctx.saved_tensors
+        cells_before = _earlier(first_c, cells)
+        dh, dc = hm.zeros_like(first_h), hm.zeros_like(first_c)
+        pre: list[Tensor] = []
+        for k in reversed(range(len(hidden))):
+            dh = dh if d_hidden is None else dh + d_hidden[k]
+            dc = dc if d_cells is None else dc + d_cells[k]
+            d, dc = _lstm_cell_back(
+                gates[k], cells_before[k], cells[k], dh, dc, None if d_gates is None else d_gates[k]
+            )
+            pre.append(d)
+            dh = hm.matmul(d, weight)
+        d_inputs = hm.stack(pre[::-1])
+        return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
+
+
+# -- GRU
+
+
+@compiled
+def _gru_cell(inputs: Tensor, product: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """The state and (reset, update, new, the new gate's product) (n, 4, hidden) after a step."""
+    n, hidden = h.shape
+    x, p = inputs.reshape((n, 3, hidden)), product.reshape((n, 3, hidden))
+    r, z = hm.sigmoid(x[:, 0] + p[:, 0]), hm.sigmoid(x[:, 1] + p[:, 1])
+    new = hm.tanh(x[:, 2] + r * p[:, 2])
+    return (1 - z) * new + z * h, hm.stack([r, z, new, p[:, 2]], axis=1)
+
+
+@compiled
+def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the inputs and of the product (n, 3 * hidden), and what passes by it to the state."""
+    r, z, new, p = (gates[:, k] for k in range(4))
+    d_new, d_update = dh * (1 - z), dh * (before - new)
+    if d_gates is not None:
+        d_new, d_update = d_new + d_gates[:, 2], d_update + d_gates[:, 1]
+    d_new = d_new * (1 - new * new)
+    d_reset, d_product = d_new * p, d_new * r
+    if d_gates is not None:
+        d_reset, d_product = d_reset + d_gates[:, 0], d_product + d_gates[:, 3]
+    d_reset, d_update = d_reset * r * (1 - r), d_update * z * (1 - z)
+    n = before.shape[0]
+    d_inputs = hm.stack([d_reset, d_update, d_new], axis=1).reshape((n, -1))
+    return d_inputs, hm.stack([d_reset, d_update, d_product], axis=1).reshape((n, -1)), dh * z
+
+
+class _GRU(Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        start, transposed = h, weight.mT
+        hidden, gates = [], []
+        for step in inputs:
+            h, gate = _gru_cell(step, hm.matmul(h, transposed) + bias, h)
+            hidden.append(h)
+            gates.append(gate)
+        results = hm.stack(hidden), hm.stack(gates)
+        ctx.save_for_backward(start, weight, *results)
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, d_hidden: Tensor | None, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        first, weight, hidden, gates = ctx.saved_tensors
+        before = _earlier(first, hidden)
+        dh = hm.zeros_like(first)
+        inputs: list[Tensor] = []
+        products: list[Tensor] = []
+        for k in reversed(range(len(hidden))):
+            dh = dh if d_hidden is None else dh + d_hidden[k]
+            d_input, d, past = _gru_cell_back(gates[k], before[k], dh, None if d_gates is None else d_gates[k])
+            inputs.append(d_input)
+            products.append(d)
+            dh = past + hm.matmul(d, weight)
+        d_products = _flat(hm.stack(products[::-1]))
+        return hm.stack(inputs[::-1]), dh, hm.matmul(d_products.mT, _flat(before)), d_products.sum(axis=0)

@@ -1,0 +1,248 @@
+"""LSTM and GRU, whole sequences and single steps, with PyTorch's parameters, names and gate order."""
+
+from __future__ import annotations
+
+import math
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import functional as F
+from ..functional.recurrent import gru_sequence, lstm_sequence
+from ..tensor import Tensor
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+State = tuple[Tensor, ...]
+Parameters = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # of the input, of the state, their biases
+
+
+class _Recurrent(Module):
+    """The parameters of `num_layers` layers in one or two directions, and the walk over them."""
+
+    gates: int  # sums a unit
+    states: int  # tensors that go from step to step
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        if min(input_size, hidden_size, num_layers) < 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: input_size={input_size}, hidden_size={hidden_size} and "
+                f"num_layers={num_layers} must be at least 1"
+            )
+        if not 0 <= dropout <= 1:
+            raise ArgumentError(f"{type(self).__name__}: dropout is a probability, 0 <= dropout <= 1, got {dropout}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        self.directions = 2 if bidirectional else 1
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else hidden_size * self.directions
+            for direction in range(self.directions):
+                _register(self, self.gates * hidden_size, width, hidden_size, bias, _suffix(layer, direction))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Everything uniform within ``1 / sqrt(hidden_size)``."""
+        _uniform(self, self.hidden_size)
+
+    def _sequence(self, x: Tensor, first: State, parameters: Parameters) -> State:
+        """The states after every step, each (steps, n, hidden)."""
+        raise NotImplementedError
+
+    def _run(self, input: Tensor, states: State | None) -> tuple[Tensor, State]:
+        name = type(self).__name__
+        if input.ndim not in (2, 3) or input.shape[-1] != self.input_size or 0 in input.shape:
+            order = "(n, steps, input_size)" if self.batch_first else "(steps, n, input_size)"
+            raise ShapeError(
+                f"{name}: input must be {order} or (steps, input_size) with input_size={self.input_size} and at least "
+                f"one step, got shape {input.shape}"
+            )
+        single = input.ndim == 2
+        x = input[:, None] if single else hm.swapaxes(input, 0, 1) if self.batch_first else input
+        count = self.num_layers * self.directions
+        shape = (count, self.hidden_size) if single else (count, x.shape[1], self.hidden_size)
+        if states is None:
+            states = (hm.zeros(shape, dtype=x.dtype),) * self.states
+        for state in states:
+            if state.shape != shape:
+                raise ShapeError(f"{name}: a first state must have shape {shape}, got {state.shape}")
+        states = tuple(state[:, None] for state in states) if single else states
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
+            outputs = []
+            for direction in range(self.directions):
+                first = tuple(state[len(last)] for state in states)
+                output, final = self._direction(x, first, layer, direction)
+                outputs.append(output)
+                last.append(final)
+            x = outputs[0] if len(outputs) == 1 else hm.concat(outputs, axis=-1)
+        finals = tuple(hm.stack(list(parts)) for parts in zip(*last, strict=True))
+        if single:
+            return x[:, 0], tuple(final[:, 0] for final in finals)
+        return (hm.swapaxes(x, 0, 1) if self.batch_first else x), finals
+
+    def _direction(self, x: Tensor, first: State, layer: int, direction: int) -> tuple[Tensor, State]:
+        x = hm.flip(x, axis=0) if direction else x
+        states = self._sequence(x, first, _parameters(self, _suffix(layer, direction)))
+        output = hm.flip(states[0], axis=0) if direction else states[0]
+        return output, tuple(state[-1] for state in states)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0)):
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        return text + (", bidirectional=True" if self.bidirectional else "")
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory over sequences (Hochreiter and Schmidhuber 1997).
+
+    ``lstm(x)`` or ``lstm(x, (h, c))`` gives ``(output, (h, c))``. x is (steps, n, input_size), with `batch_first` (n,
+    steps, input_size), or (steps, input_size) without a batch. output (steps, n, directions * hidden_size) are the
+    hidden states of the last layer; h and c (num_layers * directions, n, hidden_size) are the states at the end.
+    `dropout` acts between layers. Gates are in the order input, forget, cell, output.
+
+    >>> output, (h, c) = LSTM(4, 3, num_layers=2)(hm.ones((5, 2, 4)))
+    >>> output.shape, h.shape, c.shape
+    ((5, 2, 3), (2, 2, 3), (2, 2, 3))
+    """
+
+    gates, states = 4, 2
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, (h, c) = self._run(input, hx)
+        return output, (h, c)
+
+    def _sequence(self, x: Tensor, first: State, parameters: Parameters) -> State:
+        w_in, w_h, b_in, b_h = parameters
+        bias = None if b_in is None or b_h is None else b_in + b_h
+        h, c = first
+        return lstm_sequence(F.linear(x, w_in, bias), h, c, w_h)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units over sequences (Cho et al. 2014).
+
+    ``gru(x)`` or ``gru(x, h)`` gives ``(output, h)``; shapes and arguments as in `LSTM`. Gates are in the order reset,
+    update, new; reset is applied after the product with the state, as in PyTorch.
+
+    >>> output, h = GRU(4, 3, bidirectional=True)(hm.ones((5, 2, 4)))
+    >>> output.shape, h.shape
+    ((5, 2, 6), (2, 2, 3))
+    """
+
+    gates, states = 3, 1
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (h,) = self._run(input, None if hx is None else (hx,))
+        return output, h
+
+    def _sequence(self, x: Tensor, first: State, parameters: Parameters) -> State:
+        w_in, w_h, b_in, b_h = parameters
+        (h,) = first
+        return (gru_sequence(F.linear(x, w_in, b_in), h, w_h, b_h),)
+
+
+class _Cell(Module):
+    """One step, a sequence of length one."""
+
+    gates: int
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        _register(self, self.gates * hidden_size, input_size, hidden_size, bias, "")
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Everything uniform within ``1 / sqrt(hidden_size)``."""
+        _uniform(self, self.hidden_size)
+
+    def _start(self, input: Tensor, states: State | None, count: int) -> State:
+        """States for `input`: those that were given, or zeros."""
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{type(self).__name__}: input must be (n, input_size) or (input_size,) with "
+                f"input_size={self.input_size}, got shape {input.shape}"
+            )
+        shape = (*input.shape[:-1], self.hidden_size)
+        states = (hm.zeros(shape, dtype=input.dtype),) * count if states is None else states
+        for state in states:
+            if state.shape != shape:
+                raise ShapeError(f"{type(self).__name__}: a state must have shape {shape}, got {state.shape}")
+        return tuple(state[None] for state in states) if input.ndim == 1 else states
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class LSTMCell(_Cell):
+    """One step of an `LSTM`: x (n, input_size) and (h, c), both (n, hidden_size) -> the next (h, c).
+
+    >>> h, c = LSTMCell(4, 3)(hm.ones((2, 4)))
+    >>> h.shape, c.shape
+    ((2, 3), (2, 3))
+    """
+
+    gates = 4
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        h, c = self._start(input, hx, 2)
+        w_in, w_h, b_in, b_h = _parameters(self, "")
+        bias = None if b_in is None or b_h is None else b_in + b_h
+        h, c = lstm_sequence(F.linear(input.reshape((1, -1, self.input_size)), w_in, bias), h, c, w_h)
+        return (h[0, 0], c[0, 0]) if input.ndim == 1 else (h[0], c[0])
+
+
+class GRUCell(_Cell):
+    """One step of a `GRU`: x (n, input_size) and h (n, hidden_size) -> the next h.
+
+    >>> GRUCell(4, 3)(hm.ones((2, 4))).shape
+    (2, 3)
+    """
+
+    gates = 3
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        (h,) = self._start(input, None if hx is None else (hx,), 1)
+        w_in, w_h, b_in, b_h = _parameters(self, "")
+        h = gru_sequence(F.linear(input.reshape((1, -1, self.input_size)), w_in, b_in), h, w_h, b_h)
+        return h[0, 0] if input.ndim == 1 else h[0]
+
+
+def _suffix(layer: int, direction: int) -> str:
+    """PyTorch's ending of a parameter's name: ``_l0``, ``_l0_reverse``."""
+    return f"_l{layer}" + ("_reverse" if direction else "")
+
+
+def _register(module: Module, rows: int, width: int, hidden: int, bias: bool, suffix: str) -> None:
+    for name, shape in (("weight_ih", (rows, width)), ("weight_hh", (rows, hidden))):
+        module.register_parameter(name + suffix, Parameter(hm.empty(shape)))
+    for name in ("bias_ih", "bias_hh"):
+        if bias:
+            module.register_parameter(name + suffix, Parameter(hm.empty((rows,))))
+
+
+def _parameters(module: Module, suffix: str) -> Parameters:
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    w_in, w_h, b_in, b_h = (getattr(module, name + suffix, None) for name in names)
+    return w_in, w_h, b_in, b_h  # type: ignore[return-value]  # the weights are always there
+
+
+def _uniform(module: Module, hidden: int) -> None:
+    bound = 1 / math.sqrt(hidden)
+    for parameter in module.parameters():
+        init.uniform_(parameter, -bound, bound)
