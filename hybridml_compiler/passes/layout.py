@@ -36,34 +36,32 @@ class Form(NamedTuple):
     axes: Axes | None = None
 
 
-Wants = frozenset[Axes | None]  # the axes that readers of a value would like it to have; None: in plain order
-_NOTHING: Wants = frozenset()
-_PLAIN: Wants = frozenset((None,))
-
-
 def channels_last(graph: Graph) -> Graph:
     """`graph` with its permutations moved past everything that computes as well in the order before them."""
     nodes = graph.nodes()
     if not any(is_op(node, "convolution") for node in nodes):
         return graph
-    wants = _wants(graph, nodes)
-    forms: dict[Node, Form] = {}
+    wants = _Wants(graph, nodes)
+    forms: dict[Node, Form] = {}  # of what is not simply itself
     for node in nodes:
         if node.op is None:
-            forms[node] = Form(node)
             continue
-        operands = [forms[n] for n in node.inputs]
+        permutes = node.op.name == "permute_dims"
+        if not permutes and not any([n in forms for n in node.inputs]):
+            continue
+        operands = [forms.get(n) or Form(n) for n in node.inputs]
         found = None
-        if any(form.axes is not None for form in operands) or node.op.name == "permute_dims":
+        if permutes or any([form.axes is not None for form in operands]):
             rule = _RULES.get(node.op.name) or _BY_KIND.get(node.op.kind)
-            found = rule(node, operands, wants.get(node, _NOTHING)) if rule else None
+            found = rule(node, operands, wants) if rule else None
         if found is None:
             inputs = tuple([_plain(form) for form in operands])
-            found = Form(node if inputs == node.inputs else with_inputs(node, inputs))
-        if found.core.op is not None:
-            found.core.where = found.core.where or node.where
+            if inputs == node.inputs:
+                continue
+            found = Form(with_inputs(node, inputs))
+        found.core.where = found.core.where or node.where
         forms[node] = found
-    outputs = tuple(_plain(forms[node]) for node in graph.outputs)
+    outputs = tuple(_plain(forms[node]) if node in forms else node for node in graph.outputs)
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
 
 
@@ -76,7 +74,7 @@ def _form(core: Node, axes: Sequence[int]) -> Form:
 
 
 def _in_order(axes: Sequence[int]) -> bool:
-    return all(k == axis for k, axis in enumerate(axes))
+    return list(axes) == sorted(axes)
 
 
 def _permuted(x: Node, axes: Axes) -> Node:
@@ -124,16 +122,16 @@ def _reordered(values: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- rules
 
 # From the forms of the operands to that of the result; None where it must be computed in plain order.
-Rule = Callable[[Node, Sequence[Form], Wants], Form | None]
+Rule = Callable[[Node, Sequence[Form], "_Wants"], Form | None]
 
 
-def _permute(node: Node, operands: Sequence[Form], wants: Wants) -> Form:
+def _permute(node: Node, operands: Sequence[Form], wants: _Wants) -> Form:
     ((core, axes),) = operands
     new: Axes = node.params["axes"]
     return _form(core, new if axes is None else [axes[k] for k in new])
 
 
-def _agreed(node: Node, operands: Sequence[Form], wants: Wants) -> tuple[Axes, list[Node]] | None:
+def _agreed(node: Node, operands: Sequence[Form], wants: _Wants) -> tuple[Axes, list[Node]] | None:
     """(axes, cores) that the operands of an operation share, if they can: its result then has these axes too."""
     rank, size = len(node.shape), node.aval.size
     laid = [form for form in operands if form.axes is not None and len(form.axes) == rank]
@@ -143,12 +141,14 @@ def _agreed(node: Node, operands: Sequence[Form], wants: Wants) -> tuple[Axes, l
     assert axes is not None
     others = [_plain(form) for form in operands if form.axes != axes]
     moved = [x for x in others if x.aval.size == size and not is_op(x, "full") and not _is_free(x.shape, inverse(axes))]
-    if moved and (axes not in wants or None in wants):
-        return None
+    if moved:
+        wanted = wants.of(node)
+        if axes not in wanted or None in wanted:
+            return None
     return axes, [form.core if form.axes == axes else _unpermuted(_plain(form), axes) for form in operands]
 
 
-def _elementwise(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _elementwise(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     agreed = _agreed(node, operands, wants)
     return None if agreed is None else Form(make(op_name(node), *agreed[1], **node.params), agreed[0])
 
@@ -156,7 +156,7 @@ def _elementwise(node: Node, operands: Sequence[Form], wants: Wants) -> Form | N
 def _over_axes(change: Callable[[Mapping[str, Any], Axes], dict[str, Any]]) -> Rule:
     """The same operation on the cores, with parameters changed to name their axes."""
 
-    def rule(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+    def rule(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
         agreed = _agreed(node, operands, wants)
         if agreed is None:
             return None
@@ -185,7 +185,7 @@ def _unpool(params: Mapping[str, Any], axes: Axes) -> dict[str, Any]:
     return {"shape": _reordered(params["shape"], axes), "axes": tuple(axes[k] for k in params["axes"])}
 
 
-def _reduction(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _reduction(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     """One that names its axes; another order of the same elements is as good."""
     ((core, axes),) = operands
     given = node.params.get("axis")
@@ -200,7 +200,7 @@ def _reduction(node: Node, operands: Sequence[Form], wants: Wants) -> Form | Non
     return _form(result, [sorted(left).index(k) for k in left])
 
 
-def _broadcast(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _broadcast(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     ((core, axes),) = operands
     if axes is None:
         return None
@@ -209,7 +209,7 @@ def _broadcast(node: Node, operands: Sequence[Form], wants: Wants) -> Form | Non
     return Form(make("broadcast_to", core, shape=_reordered(node.shape, whole)), whole)
 
 
-def _reshape(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _reshape(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     ((core, axes),) = operands
     found = None if axes is None else reshaped(node.inputs[0].shape, node.shape, axes)
     return None if found is None else _form(make("reshape", core, shape=found[0]), found[1])
@@ -267,7 +267,7 @@ def _parts(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
     return parts
 
 
-def _windows(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     ((core, axes),) = operands
     if axes is None:
         return None
@@ -275,7 +275,7 @@ def _windows(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
     return Form(make("windows", core, **{**node.params, "axes": along}), (*axes, *range(len(axes), len(node.shape))))
 
 
-def _fold_windows(node: Node, operands: Sequence[Form], wants: Wants) -> Form | None:
+def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     ((core, axes),) = operands
     rank = len(node.shape)
     if axes is None or axes[rank:] != tuple(range(rank, len(axes))):
@@ -303,40 +303,57 @@ _RULES: dict[str, Rule] = {
 
 # ---------------------------------------------------------------- what is wanted
 
-_SAME_AXES = ("pad", "slice", "slice_update", "flip", "concat", "max_pool", "argmax_pool", "unpool")
+_SAME_AXES = frozenset(("pad", "slice", "slice_update", "flip", "concat", "max_pool", "argmax_pool", "unpool"))
+_Orders = frozenset[Axes | None]  # the axes that readers of a value would like it to have; None: in plain order
+_NOTHING: _Orders = frozenset()
+_PLAIN: _Orders = frozenset((None,))
 
 
-def _wants(graph: Graph, nodes: Sequence[Node]) -> dict[Node, Wants]:
-    """For each node the axes that its readers, and theirs as far as these pass them on, would have it in."""
-    wants: dict[Node, Wants] = dict.fromkeys(graph.outputs, _PLAIN)
-    for node in reversed(nodes):
-        if node.op is None:
-            continue
-        own = wants.get(node, _NOTHING)
-        for operand in node.inputs:
-            if operand.op is None:
+class _Wants:
+    """For each node the axes that its readers, and theirs as far as these pass them on, would have it in.
+
+    Worked out once and when first asked: most programs of settled layout never ask.
+    """
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node]) -> None:
+        self._graph, self._nodes = graph, nodes
+        self._found: dict[Node, _Orders] = {}
+
+    def of(self, node: Node) -> _Orders:
+        if not self._found:
+            self._found = dict.fromkeys(self._graph.outputs, _PLAIN)
+            self._walk(self._found)
+        return self._found.get(node, _NOTHING)
+
+    def _walk(self, found: dict[Node, _Orders]) -> None:
+        for node in reversed(self._nodes):
+            if node.op is None:
                 continue
-            found = _passed_on(node, operand, own)
-            if found:
-                before = wants.get(operand)
-                wants[operand] = found if before is None else before | found
-    return wants
+            own = found.get(node, _NOTHING)
+            for operand in node.inputs:
+                if operand.op is None:
+                    continue
+                passed = _passed_on(node, operand, own)
+                if passed:
+                    before = found.get(operand)
+                    if before is not passed:
+                        found[operand] = passed if before is None else before | passed
 
 
-def _passed_on(node: Node, operand: Node, own: Wants) -> Wants:
+def _passed_on(node: Node, operand: Node, own: _Orders) -> _Orders:
     assert node.op is not None
     name, kind = node.op.name, node.op.kind
     if kind == "elementwise" or name in _SAME_AXES:
         return own if len(operand.shape) == len(node.shape) else _NOTHING
     if name == "permute_dims":
         order = inverse(node.params["axes"])
-        return frozenset(_or_plain(order if axes is None else tuple(axes[k] for k in order)) for axes in own)
+        return frozenset([_or_plain(order if axes is None else tuple([axes[k] for k in order])) for axes in own])
     if name == "reshape":
-        back = (reshaped(node.shape, operand.shape, axes) for axes in own if axes is not None)
-        return frozenset(_or_plain(found[1]) for found in back if found is not None) | (own & _PLAIN)
+        back = [reshaped(node.shape, operand.shape, axes) for axes in own if axes is not None]
+        return frozenset([_or_plain(found[1]) for found in back if found is not None]) | (own & _PLAIN)
     if name in ("windows", "fold_windows"):
         rank, ends = len(operand.shape), tuple(range(len(node.shape), len(operand.shape)))
-        return frozenset(None if axes is None else (*axes, *ends)[:rank] for axes in own)
+        return frozenset([None if axes is None else (*axes, *ends)[:rank] for axes in own])
     if kind == "reduction" or name == "broadcast_to":
         return _NOTHING
     return _PLAIN
