@@ -138,8 +138,8 @@ class Stages:
             plan = make_plan(graph, self.donate, host())
         with self.stats.stage("check"):
             for launch in plan.launches if self.verify else ():
-                if launch.kernel is not None:
-                    verify_kernel(launch.kernel, "the plan")
+                for kernel in launch.kernels:
+                    verify_kernel(kernel, "the plan")
         self.say(3, lambda: describe_plan(plan))
         return plan
 
@@ -256,7 +256,7 @@ def host() -> Target:
     """What this machine can do."""
     from .backends.llvm.convolution import has_convolution
     from .backends.llvm.works import kind_of
-    from .runtime import blas, jit
+    from .runtime import blas, jit, threads
     from .schedule.contract import Product
     from .schedule.library import Target
 
@@ -273,7 +273,7 @@ def host() -> Target:
         widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
         return max(bits // (8 * max(widest, 4)), 2)
 
-    return Target(lanes, has_library, takes_epilogue)
+    return Target(lanes, has_library, takes_epilogue, threads.cores())
 
 
 def _counts(expr: Expr) -> bool:

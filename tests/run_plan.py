@@ -6,6 +6,7 @@ disagrees after that is itself at fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ import numpy as np
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.pipeline import host
+from hybridml_compiler.schedule.chain import Chain, Work, kernel_of, written_by
 from hybridml_compiler.schedule.contract import Matrix, Product
 from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.plan import Copy, Place, Plan, make_plan
+from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
@@ -34,39 +36,68 @@ def run_plan(
     if plan.checked:
         arena[:8] = 0
 
-    def data(place: Place, dtype: np.dtype, size: int) -> np.ndarray:
-        array = memory[place.base][place.number]
-        whole = array.reshape(-1).view(np.uint8)[place.offset : place.offset + size * dtype.itemsize]
-        if not whole.size:  # a buffer has one element at least, also where the array has none
-            return np.zeros(size, dtype)
-        return whole.view(dtype)
-
     for launch in plan.launches:
-        work, places = launch.work, launch.operands
+        work = launch.work
+        memories = [memory[p.base][p.number].reshape(-1).view(np.uint8)[p.offset :] for p in launch.operands]
         if isinstance(work, Copy):
-            source, target = (data(place, np.dtype(np.uint8), work.nbytes) for place in places)
-            target[...] = source
-            continue
-        call = work.call if isinstance(work, Fused) else work
-        if isinstance(call, Product):
-            left, right, out, *_ = places
-            a = _matrices(memory[left.base][left.number], left.offset, call, call.a, call.m, call.k)
-            b = _matrices(memory[right.base][right.number], right.offset, call, call.b, call.k, call.n)
-            size = call.matrices * call.m * call.n
-            data(out, call.dtype, size)[...] = np.matmul(a, b).reshape(-1)
-            places = places[2:]
-        if launch.kernel is not None:
-            buffers = [data(p, b.dtype, b.size) for p, b in zip(places, launch.kernel.operands, strict=False)]
-            if interpret_kernel(launch.kernel, buffers):
-                return None
+            source, target = memories
+            target[: work.nbytes] = source[: work.nbytes]
+        elif isinstance(work, Chain):
+            _run_chain(work, memories)
+        elif _run(work, memories):
+            return None
     fresh = dict(zip(plan.fresh, results, strict=True))
     return [fresh[k] if k in fresh else arrays[donate[k]] for k in range(count)]
 
 
-def _matrices(base: np.ndarray, offset: int, work: Product, spec: Matrix, rows: int, columns: int) -> np.ndarray:
+def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
+    """Element by element, a slot after the other. A stage is given arrays of all elements, in which its own is what the
+    slot holds and the others are damaged."""
+    *given, slots = memories
+    for element in range(chain.batch):
+        slot = slots[(element * chain.slots // chain.batch) * chain.slot_bytes :][: chain.slot_bytes]
+        for stage in chain.stages:
+            arrays = list(given)
+            for scratch in chain.scratch:
+                array = np.full(scratch.nbytes * chain.batch, 0x7F, np.uint8)
+                part = array[element * scratch.nbytes : (element + 1) * scratch.nbytes]
+                part[:] = slot[scratch.offset : scratch.offset + scratch.nbytes]
+                arrays.append(array)
+            assert not _run(stage.work, [arrays[k] for k in stage.operands], element, chain.batch)
+            written = [k for k, w in zip(stage.operands, written_by(stage.work, len(stage.operands)), strict=True) if w]
+            for k in written:
+                if k >= len(given):
+                    scratch = chain.scratch[k - len(given)]
+                    part = arrays[k][element * scratch.nbytes : (element + 1) * scratch.nbytes]
+                    slot[scratch.offset : scratch.offset + scratch.nbytes] = part
+
+
+def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int = 1) -> int:
+    """One of so many parts of the range, on memory that starts with its operands; the status of its index checks."""
+    call = work.call if isinstance(work, Fused) else work
+    if isinstance(call, Product):
+        left, right, out, *_ = memories
+        a, b = _matrices(left, call, call.a, call.m, call.k), _matrices(right, call, call.b, call.k, call.n)
+        shape = (call.matrices, call.m, call.n)
+        share = slice(call.matrices * part // parts, call.matrices * (part + 1) // parts)
+        with np.errstate(all="ignore"):  # other elements of a chain hold anything
+            _array(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
+        memories = memories[2:]
+    kernel = kernel_of(work)
+    if kernel is None:
+        return 0
+    buffers = [_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]
+    return interpret_kernel(kernel, buffers, kernel.total * part // parts, kernel.total * (part + 1) // parts)
+
+
+def _array(memory: np.ndarray, dtype: np.dtype, size: int) -> np.ndarray:
+    whole = memory[: size * dtype.itemsize]
+    return whole.view(dtype) if whole.size else np.zeros(size, dtype)  # a buffer has one element, if the array has none
+
+
+def _matrices(memory: np.ndarray, work: Product, spec: Matrix, rows: int, columns: int) -> np.ndarray:
     """The operand of a product as an array (*batch, rows, columns), read by its strides."""
-    flat = base.reshape(-1).view(np.uint8)[offset:]
-    flat = flat[: flat.size // work.dtype.itemsize * work.dtype.itemsize].view(work.dtype)
+    flat = memory[: memory.size // work.dtype.itemsize * work.dtype.itemsize].view(work.dtype)
     shape, steps = (*work.batch, rows, columns), (*spec.batch, spec.row, spec.column)
     at = np.full((1,) * len(shape), spec.offset)
     for axis, (n, step) in enumerate(zip(shape, steps, strict=True)):

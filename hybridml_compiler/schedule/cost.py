@@ -93,6 +93,17 @@ def use_own_product(product: Product, filled: float) -> bool:
     return product.dtype is dtypes.float32 and large and deep and near and filled >= OWN_PRODUCT_FILLED
 
 
+# An array of so many bytes is out of L2 by the time that the next launch reads it: worth a chain (schedule/chain.py).
+CHAIN_BYTES = 1 << 20
+# Bytes of scratch: elements are as large as fit half of the L2 of AVX-512 machines (1 MB), and never larger than it.
+CHAIN_SLOT_BYTES = 1 << 19
+CHAIN_SLOT_LIMIT = 1 << 20
+# Rows below which a product is not cut: of fewer, reading (and packing) B costs as much as multiplying by it.
+CHAIN_ROWS = 64
+# Elements of the fullest slot against an even share.
+CHAIN_BALANCE = 1.25
+
+
 EXPENSIVE = 0.1  # ns an element: from a division upwards
 
 

@@ -34,6 +34,7 @@ class Target:
     lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
     has_library: Callable[[Call], bool]  # can it compute the call?
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
+    cores: int  # that threads may use
 
 
 LIBRARY: dict[str, Library] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
@@ -17,12 +17,26 @@ class Interval:
     end: int
 
 
-def plan_arena(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+def plan_arena(intervals: Sequence[Interval], heirs: Mapping[int, int] | None = None) -> tuple[list[int], int]:
     """(offset of each interval, arena size in bytes): largest first, each at the lowest place free during its life.
+
+    `heirs`: interval -> the one, of its size and dead when it is written, whose place it takes over.
 
     >>> plan_arena([Interval(64, 0, 1), Interval(64, 1, 2), Interval(64, 2, 3)])
     ([0, 64, 0], 128)
+    >>> plan_arena([Interval(64, 0, 1), Interval(64, 1, 2), Interval(64, 2, 3)], {1: 0, 2: 1})
+    ([0, 0, 0], 64)
     """
+    if heirs:
+        first = list(range(len(intervals)))
+        for k in sorted(heirs, key=lambda k: intervals[k].start):
+            first[k] = first[heirs[k]]
+        lives = {k: replace(x) for k, x in enumerate(intervals) if first[k] == k}
+        for k, x in enumerate(intervals):
+            lives[first[k]] = replace(lives[first[k]], end=max(lives[first[k]].end, x.end))
+        places, total = plan_arena(list(lives.values()))
+        place = dict(zip(lives, places, strict=True))
+        return [place[first[k]] for k in range(len(intervals))], total
     offsets = [0] * len(intervals)
     placed: list[int] = []
     total = 0

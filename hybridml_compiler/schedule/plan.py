@@ -16,16 +16,16 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node
 from ..loops.ir import Kernel
+from .chain import Chain, Step, Task, Work, chain_of, form_chains, kernel_of
 from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
-from .library import Call, Target
+from .library import Target
 from .memory import Interval, plan_arena
 from .split import lower_group
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
-Work = Kernel | Call | Fused
 Base = Literal["input", "output", "constant", "arena"]
 
 
@@ -47,21 +47,27 @@ class Copy:
 
 @dataclass(frozen=True)
 class Launch:
-    work: Work | Copy
+    work: Work | Chain | Copy
     operands: tuple[Place, ...]
     reasons: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     nbytes: int = 0
 
     @property
-    def kernel(self) -> Kernel | None:
-        """The loop nest that it runs, alone or after a library call."""
-        work = self.work.epilogue if isinstance(self.work, Fused) else self.work
-        return work if isinstance(work, Kernel) else None
+    def works(self) -> tuple[Work, ...]:
+        """The works of a chain, or its only one."""
+        if isinstance(self.work, Chain):
+            return tuple(stage.work for stage in self.work.stages)
+        return () if isinstance(self.work, Copy) else (self.work,)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The loop nests that it runs, alone or after a library call."""
+        return [kernel for kernel in map(kernel_of, self.works) if kernel is not None]
 
     @property
     def checked(self) -> bool:
-        return self.kernel is not None and self.kernel.checked
+        return any(kernel.checked for kernel in self.kernels)
 
 
 @dataclass
@@ -126,7 +132,7 @@ class _Planner:
         return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
 
     def plan(self) -> Plan:
-        works = [w for group in self.fusion.groups for w in self._works(group)]
+        tasks = [task for group in self.fusion.groups for task in self._tasks(group)]
         home: dict[Node, Place] = {n: Place("input", k) for k, n in enumerate(self.graph.inputs)}
         home |= {n: Place("constant", k) for k, n in enumerate(self.constants)}
         home |= {node: home[target] for node, target in self.donated.items()}
@@ -145,17 +151,20 @@ class _Planner:
                 home[node] = place
             elif home.get(node) != place and node.aval.size:
                 (early if node.is_input and source is None else late).append((node, place))
-        checked = any(isinstance(work, Kernel) and work.checked for work, _, _ in works)
+        checked = any(isinstance(task.work, Kernel) and task.work.checked for task in tasks)
         start = STATUS_BYTES if checked else 0
         snapshots = list(dict.fromkeys(n for n, _ in late if n in overwritten and n.is_input))
-        offsets, size = self._arena(works, [n for n, _ in late], snapshots, home)
-        arena = {node: Place("arena", 0, start + offset) for node, offset in offsets.items()}
+        kept = {*home, *(n for n, _ in late)}
+        steps = form_chains(tasks, kept, self.target)
+        offsets, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
+        arena = {what: Place("arena", 0, start + offset) for what, offset in offsets.items()}
         early += [(node, arena.pop(node)) for node in snapshots]
         saved = {node: place for node, place in early if node in snapshots}
-        home |= arena
+        places: dict[Node | Step, Place] = {what: place for what, place in home.items()}
+        places |= arena
         launches = [_copy(home[node], place, node) for node, place in early]
-        launches += [self._launch(work, operands, group, home) for work, operands, group in works]
-        launches += [_copy(saved.get(node) or home[node], place, node) for node, place in late]
+        launches += [self._launch([tasks[t] for t in step.tasks], step, places) for step in steps]
+        launches += [_copy(saved.get(node) or places[node], place, node) for node, place in late]
         return Plan(
             launches,
             [n.value for n in self.constants if n.value is not None],
@@ -165,53 +174,63 @@ class _Planner:
             start + size,
         )
 
-    def _works(self, group: Group) -> list[tuple[Work, tuple[Node, ...], Group]]:
-        """Kernels of a group, each with the nodes whose memory it is given."""
+    def _tasks(self, group: Group) -> list[Task]:
+        """Works of a group, each with the nodes whose memory it is given."""
         if all(node.aval.size == 0 for node in group.roots):
             return []
         if group.call is not None:
             call, left, right = group.call
             if len(group.roots) == 1:
-                return [(call, (left, right, group.roots[0]), group)]
+                return [self._task(call, (left, right, group.roots[0]), group)]
             epilogue, operands = lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)
-            return [(Fused(call, epilogue), (left, right, *operands), group)]
+            return [self._task(Fused(call, epilogue), (left, right, *operands), group)]
         kernels = lower_group(group, self.in_memory, self.donated, self.target.lanes)
-        return [(kernel, operands, group) for kernel, operands in kernels]
+        return [self._task(kernel, operands, group) for kernel, operands in kernels]
+
+    def _task(self, work: Work, operands: tuple[Node, ...], group: Group) -> Task:
+        return Task(work, tuple(self.donated.get(node, node) for node in operands), group)
 
     def _arena(
         self,
-        works: Sequence[tuple[Work, tuple[Node, ...], Group]],
+        tasks: Sequence[Task],
+        steps: Sequence[Step],
         copied_late: Sequence[Node],
         snapshots: Sequence[Node],
         home: Mapping[Node, Place],
-    ) -> tuple[dict[Node, int], int]:
-        life: dict[Node, list[int]] = {node: [-1, len(works)] for node in snapshots}
-        for step, (_, operands, _) in enumerate(works):
-            for node in operands:
-                if node not in home:
-                    life.setdefault(node, []).append(step)
+    ) -> tuple[dict[Node | Step, int], int]:
+        """(offset of each node, and of the slots of each chain; bytes in all)."""
+        life: dict[Node | Step, list[int]] = {node: [-1, len(steps)] for node in snapshots}
+        for number, step in enumerate(steps):
+            if step.scratch:
+                life[step] = [number]
+            for task in step.tasks:
+                for node in tasks[task].operands:
+                    if node not in home and node not in step.scratch:
+                        life.setdefault(node, []).append(number)
         for node in copied_late:
             if node in life:
-                life[node].append(len(works))
-        nodes = list(life)
-        intervals = [Interval(n.aval.nbytes, min(life[n]), max(life[n])) for n in nodes]
+                life[node].append(len(steps))
+        sizes = [self.target.cores * x.slot_bytes if isinstance(x, Step) else x.aval.nbytes for x in life]
+        intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]
         offsets, total = plan_arena(intervals)
-        return dict(zip(nodes, offsets, strict=True)), total
+        return dict(zip(life, offsets, strict=True)), total
 
-    def _launch(
-        self,
-        work: Work,
-        operands: tuple[Node, ...],
-        group: Group,
-        home: Mapping[Node, Place],
-    ) -> Launch:
+    def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, Place]) -> Launch:
+        work: Work | Chain = tasks[0].work
+        operands = list(tasks[0].operands)
+        reasons = [reason for task in tasks for reason in task.group.reasons]
+        if step.scratch:
+            operands = list(dict.fromkeys(n for task in tasks for n in task.operands if n not in step.scratch))
+            work = chain_of(step, tasks, operands, self.target.cores)
+            reasons.append(f"one after the other: {sum(n.aval.nbytes for n in step.scratch)} bytes stay in cache")
         places = [home[n] for n in operands]
-        if isinstance(work, Kernel) and work.checked:
+        if step.scratch:
+            places.append(home[step])
+        elif isinstance(work, Kernel) and work.checked:
             places.append(Place("arena"))
-        nodes = sorted((n for n in group.inlined | set(group.roots) if n.where), key=self.position.__getitem__)
-        where = tuple(dict.fromkeys(n.where for n in nodes))
-        nbytes = sum(n.aval.nbytes for n in operands)
-        return Launch(work, tuple(places), tuple(group.reasons), where, nbytes)
+        nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
+        where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
+        return Launch(work, tuple(places), tuple(reasons), where, sum(n.aval.nbytes for n in operands))
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:

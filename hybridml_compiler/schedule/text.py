@@ -8,9 +8,12 @@ launch 0: kernel, 96 bytes of traffic             a loop nest, a matrix product 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import aval as avals
 from ..loops.ir import Kernel
 from ..loops.text import print_kernel
+from .chain import Chain, Work, kernel_of
 from .plan import Copy, Launch, Place, Plan
 
 
@@ -44,14 +47,23 @@ def describe_launch(number: int, launch: Launch) -> str:
 def _launch_lines(number: int, launch: Launch) -> list[str]:
     work = launch.work
     lines = [describe_launch(number, launch), *(f"  {reason}" for reason in launch.reasons)]
+    places = list(map(describe_place, launch.operands))
     if isinstance(work, Copy):
         return lines
-    kernel = launch.kernel
+    if not isinstance(work, Chain):
+        return lines + _work_lines(work, places)
+    places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in work.scratch]
+    for k, stage in enumerate(work.stages):
+        lines.append(f"  stage {k}: {'kernel' if isinstance(stage.work, Kernel) else stage.work}")
+        lines += _work_lines(stage.work, [places[operand] for operand in stage.operands])
+    return lines
+
+
+def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
+    """Its operands, and its loop nest."""
+    kernel = kernel_of(work)
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
     if kernel is not work:
         names = ["a", "b", *names]
-    operands = (f"{name} = {describe_place(place)}" for name, place in zip(names, launch.operands, strict=False))
-    lines.append(f"  {', '.join(operands)}")
-    if kernel is not None:
-        lines.extend(f"  {line}" for line in print_kernel(kernel).splitlines())
-    return lines
+    lines = [f"  {', '.join(f'{name} = {place}' for name, place in zip(names, places, strict=False))}"]
+    return lines + ([] if kernel is None else [f"  {line}" for line in print_kernel(kernel).splitlines()])

@@ -39,7 +39,7 @@ COUNTS = {
 def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) -> None:
     """Structure is pinned; the estimate that decides about threads is left free to be tuned."""
     build, donate = GRAPHS[name]
-    target = Target(lambda _: 16, lambda call: isinstance(call, Product), lambda _: True)  # not this machine
+    target = Target(lambda _: 16, lambda call: isinstance(call, Product), lambda _: True, 2)  # not this machine
     plan = make_plan(run_passes(build())[0], donate, target)
     golden(f"plan_{name}", re.sub(r" cost [\d.]+", "", describe_plan(plan)))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from llvmlite import ir
 
 from ...runtime.stored import STEP
+from ...schedule.chain import Chain, Work
 from ...schedule.plan import Copy, Launch, Plan
 from .step import emit_step, runs_parallel
 from .works import kind_of
@@ -43,29 +44,31 @@ def modules_of(plan: Plan) -> list[Module]:
     found: dict[str, Module] = {}
     symbols: list[str | None] = []
     for launch in plan.launches:
-        module = _kernel_module(launch)
-        symbols.append(module.symbol if module else None)
-        if module:
-            found.setdefault(module.symbol, module)
+        if isinstance(launch.work, Copy):
+            symbols.append(None)
+            continue
+        *_, own = needed = _modules(launch.work)
+        found |= {module.symbol: module for module in needed}
+        symbols.append(own.symbol)
     lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
     header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs"
     return [*found.values(), Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols))]
 
 
-def _kernel_module(launch: Launch) -> Module | None:
-    work = launch.work
-    if isinstance(work, Copy):
-        return None
+def _modules(work: Work | Chain) -> list[Module]:
+    """Of the works that it calls, then its own."""
     kind = kind_of(work)
-    source = _source(kind.source(work))
+    parts = [_modules(part) for part in kind.parts(work)]
+    names = [[own.symbol for *_, own in parts]] if parts else []
+    source = _source(kind.source(work, *names))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:
         module = ir.Module(symbol)
-        kind.emit(module, symbol, work)
+        kind.emit(module, symbol, work, *names)
         return str(module)
 
-    return Module(symbol, source, emit)
+    return [*(module for part in parts for module in part), Module(symbol, source, emit)]
 
 
 def _launch_source(launch: Launch, symbol: str | None) -> str:

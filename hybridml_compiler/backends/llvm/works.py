@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,11 @@ from llvmlite import ir
 from ...loops.ir import Kernel
 from ...loops.text import print_kernel
 from ...schedule import cost
+from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
 from ...schedule.convolve import Convolution
 from ...schedule.epilogue import Fused
-from ...schedule.plan import Work
+from .chain import emit_chain
 from .convolution import convolution_source, emit_convolution, range_of_convolution
 from .kernel import emit_kernel
 from .product import emit_product, own_blocking, product_source, range_of_product, takes_epilogue
@@ -25,11 +26,12 @@ class Kind:
     """`emit(module, name, work)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
 
     emit: Callable[..., ir.Function]
-    source: Callable[[Any], str]  # all that `emit` depends on
+    source: Callable[..., str]  # all that `emit` depends on
     range: Callable[[Any], tuple[int, int]]  # iterations, granule: split points are multiples of it
     nanoseconds: Callable[[Any], float]  # estimated, on one core
     calls_blas: Callable[[Any], bool] = lambda _: False
     takes_epilogue: Callable[[Any], bool] = lambda _: False  # then `emit` takes the epilogue's kernel as well
+    parts: Callable[[Any], Sequence[Work]] = lambda _: ()  # works that it calls: `emit` and `source` take their names
 
     def parallel(self, work: Any) -> bool:
         total, granule = self.range(work)
@@ -65,8 +67,21 @@ KINDS: dict[type, Kind] = {
         nanoseconds=lambda fused: kind_of(fused.call).nanoseconds(fused.call) + fused.epilogue.cost,
         calls_blas=lambda fused: kind_of(fused.call).calls_blas(fused.call),
     ),
+    Chain: Kind(
+        emit=lambda module, name, chain, parts: emit_chain(module, name, chain, parts, _iterations(chain)),
+        source=lambda chain, parts: f"{chain} {parts} {_iterations(chain)} {chain.operands} {chain.scratch}",
+        range=lambda chain: (chain.slots, 1),
+        nanoseconds=lambda chain: sum(kind_of(stage.work).nanoseconds(stage.work) for stage in chain.stages),
+        calls_blas=lambda chain: any(kind_of(stage.work).calls_blas(stage.work) for stage in chain.stages),
+        parts=lambda chain: [stage.work for stage in chain.stages],
+    ),
 }
 
 
-def kind_of(work: Work) -> Kind:
+def _iterations(chain: Chain) -> list[int]:
+    """Of each stage, for one element."""
+    return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
+
+
+def kind_of(work: Work | Chain) -> Kind:
     return KINDS[type(work)]
