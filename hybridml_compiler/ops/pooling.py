@@ -215,7 +215,8 @@ def _unpool_lower(s: Any, i: Index, x: Load, places: Load, shape: Shape, **param
         flat: Scalar = place[0]
         for p, size in zip(place[1:], pool.size[1:], strict=True):
             flat = s.add(s.mul(flat, size), p)
-        here = s.eq(s.cast(places(source), dtypes.int64), flat)
+        flat = s.const(flat, places.dtype) if isinstance(flat, int) else s.cast(flat, places.dtype)
+        here = s.eq(places(source), flat)  # in the dtype of the places: a byte for each lane
         return s.select(here, x(source), s.const(0, x.dtype))
 
     return over_covers(s, covers, at, read, x.dtype)
