@@ -9,8 +9,10 @@ from hybridml_compiler.errors import ArgumentError
 
 from ..autograd import Function
 from ..tensor import Tensor
+from .compiled import compiled
 
 
+@compiled
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``: (..., in) with weight (out, in) and bias (out,) -> (..., out).
 

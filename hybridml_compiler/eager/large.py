@@ -23,7 +23,7 @@ from .pointwise import ANY_LENGTH, Pointwise, compile_pointwise
 LARGE = 1 << 16
 # Signatures compiled for one row; a program with more (every batch of another length) goes on with NumPy.
 MOST = 64
-_KINDS = ("elementwise", "reduction", "scan", "gather")
+_KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:

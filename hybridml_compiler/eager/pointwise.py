@@ -23,7 +23,7 @@ def compile_pointwise(
     name: str, sources: Sequence[np.dtype], result: np.dtype, value: Callable[[Any, Any, Sequence[Any]], Any]
 ) -> Pointwise:
     """The kernel `out[i] = value(s, i, buffers)`: `s` builds the expression, `buffers` are the sources."""
-    from llvmlite import ir
+    from ..backends.llvm import ir
 
     from ..backends.llvm.builtin import PYTHON_API, emit_builtin
     from ..backends.llvm.kernel import emit_kernel

@@ -80,15 +80,14 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     if k == 0:
         return None
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    a = _matrix(left, (m, k), batch, row_vector=True, in_memory=in_memory)
-    b = _matrix(right, (k, n), batch, row_vector=False, in_memory=in_memory)
+    a, b = _operand(left, batch, in_memory), _operand(right, batch, in_memory, column_vector=True)
     if a is None or b is None:
         return None
     product = Product(node.dtype, batch, m, n, k, a[1], b[1])
-    return _fold_batch(product), a[0], b[0]
+    return fold_batch(product), a[0], b[0]
 
 
-def _fold_batch(product: Product) -> Product:
+def fold_batch(product: Product) -> Product:
     """A batch whose matrices follow each other in memory, times one matrix, is one product with more rows."""
     a, b = product.a, product.b
     steps, sizes = (*a.batch, a.row), (*product.batch, product.m)
@@ -101,26 +100,28 @@ def _fold_batch(product: Product) -> Product:
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
     """Can BLAS read this operand where it is, without a copy?"""
-    rows, columns = node.shape[-2:] if node.aval.ndim > 1 else (1, *node.shape)
-    return _matrix(node, (rows, columns), node.shape[:-2], row_vector=True, in_memory=in_memory) is not None
+    return _operand(node, node.shape[:-2], in_memory) is not None
 
 
-def _matrix(
-    node: Node,
-    shape: tuple[int, int],
-    batch: tuple[int, ...],
-    *,
-    row_vector: bool,
-    in_memory: Callable[[Node], bool],
+def _operand(
+    node: Node, batch: tuple[int, ...], in_memory: Callable[[Node], bool], *, column_vector: bool = False
 ) -> tuple[Node, Matrix] | None:
+    """The node in memory that an operand is read from, and how; a vector is a matrix of one row, or of one column."""
     found = strides_of(node, in_memory)
     if found is None:
         return None
     base, offset, strides = found
-    if len(strides) == 1:
-        strides = (0, strides[0]) if row_vector else (strides[0], 0)
+    shape = node.shape
+    if len(shape) == 1:
+        shape, strides = ((*shape, 1), (*strides, 0)) if column_vector else ((1, *shape), (0, *strides))
+    matrix = matrix_of(offset, strides, shape, batch)
+    return None if matrix is None else (base, matrix)
+
+
+def matrix_of(offset: int, strides: tuple[int, ...], shape: tuple[int, ...], batch: tuple[int, ...]) -> Matrix | None:
+    """A strided array as a batch of matrices; None where neither their rows nor their columns lie together."""
     *outer, row, column = strides
-    rows, columns = shape
+    *sizes, rows, columns = shape
     # An axis of length 1 is never stepped along: give it the stride that makes the matrix regular.
     if columns == 1:
         column = 1 if row != 1 or rows == 1 else max(rows, 1)
@@ -129,6 +130,5 @@ def _matrix(
     regular = (column == 1 and row >= columns) or (row == 1 and column >= rows)
     if not regular:
         return None
-    sizes = node.shape[:-2]
     steps = [0 if n == 1 else step for n, step in zip(sizes, outer, strict=True)]
-    return base, Matrix(offset, (0,) * (len(batch) - len(steps)) + tuple(steps), row, column)
+    return Matrix(offset, (0,) * (len(batch) - len(steps)) + tuple(steps), row, column)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
-from llvmlite import ir
+from . import ir
 
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
@@ -28,6 +28,8 @@ _EMITTERS = (
     "schedule/cost.py",
     "schedule/contract.py",
     "schedule/convolve.py",
+    "schedule/tiling.py",
+    "schedule/winograd.py",
     "dtypes.py",
 )
 
@@ -47,7 +49,7 @@ def modules_of(plan: Plan) -> list[Module]:
         if isinstance(launch.work, Copy):
             symbols.append(None)
             continue
-        *_, own = needed = _modules(launch.work)
+        *_, own = needed = modules_of_work(launch.work)
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
     lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
@@ -55,10 +57,10 @@ def modules_of(plan: Plan) -> list[Module]:
     return [*found.values(), Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols))]
 
 
-def _modules(work: Work | Chain) -> list[Module]:
+def modules_of_work(work: Work | Chain) -> list[Module]:
     """Of the works that it calls, then its own."""
     kind = kind_of(work)
-    parts = [_modules(part) for part in kind.parts(work)]
+    parts = [modules_of_work(part) for part in kind.parts(work)]
     names = [[own.symbol for *_, own in parts]] if parts else []
     source = _source(kind.source(work, *names))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
