@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .runtime.executable import Executable
     from .runtime.jit import Library
     from .runtime.stored import Stored
+    from .schedule.convolve import Weights
     from .schedule.library import Call, Target
     from .schedule.plan import Launch, Plan
 
@@ -254,7 +255,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 def host() -> Target:
     """What this machine can do."""
-    from .backends.llvm.convolution import has_convolution
+    from .backends.llvm.convolution import has_convolution, prepared_weights
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
@@ -273,7 +274,10 @@ def host() -> Target:
         widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
         return max(bits // (8 * max(widest, 4)), 2)
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores())
+    def prepared(call: Call) -> Weights | None:
+        return None if isinstance(call, Product) else prepared_weights(call)
+
+    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared)
 
 
 def _counts(expr: Expr) -> bool:

@@ -13,7 +13,7 @@ from ..graph.ir import Node
 from ..loops.ir import Expr
 from . import contract, convolve
 from .contract import Product
-from .convolve import Convolution
+from .convolve import Convolution, Weights
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution
@@ -35,6 +35,7 @@ class Target:
     has_library: Callable[[Call], bool]  # can it compute the call?
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
     cores: int  # that threads may use
+    prepared: Callable[[Call], Weights | None] = lambda _: None  # what it makes of the right operand first
 
 
 LIBRARY: dict[str, Library] = {

@@ -12,9 +12,10 @@ from typing import Literal
 
 import numpy as np
 
+from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError
-from ..graph.ir import Graph, Node
+from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
 from .chain import Chain, Step, Task, Work, chain_of, form_chains, kernel_of
 from .epilogue import Fused, lower_epilogue
@@ -180,10 +181,14 @@ class _Planner:
             return []
         if group.call is not None:
             call, left, right = group.call
+            before, weights = [], self.target.prepared(call)
+            if weights is not None:
+                memory = input_node(Aval((weights.nbytes,), dtypes.uint8))  # of no graph: its place is in the arena
+                before, right = [self._task(weights, (right, memory), group)], memory
             if len(group.roots) == 1:
-                return [self._task(call, (left, right, group.roots[0]), group)]
+                return [*before, self._task(call, (left, right, group.roots[0]), group)]
             epilogue, operands = lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)
-            return [self._task(Fused(call, epilogue), (left, right, *operands), group)]
+            return [*before, self._task(Fused(call, epilogue), (left, right, *operands), group)]
         kernels = lower_group(group, self.in_memory, self.donated, self.target.lanes)
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 

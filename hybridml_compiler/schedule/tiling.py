@@ -1,8 +1,8 @@
 """How our own direct convolution is cut: tiles for registers, panels for caches, units for threads. Numbers only.
 
 A tile is some pixels of a row of the result, the same ones in some images, times some vectors of features. Each step of
-its sum is a tap and a channel. A unit computes some rows of some images in some panels (features one tile wide), whose
-weights it packs.
+its sum is a tap and a channel. The weights are packed first: a panel are those of the features of a tile, step by step.
+A unit computes some rows of some images in some panels.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from . import cost
 from .convolve import Convolution
 
-# Weights that a unit packs lie on the stack of its thread, and in L2 while they are used.
-PACKED_BYTES = 1 << 18
-PACKED_MOST = 1 << 20
+# Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
+UNIT_BYTES = 1 << 19
 UNITS_A_CORE = 8  # for cores that are not equally fast, or not ours alone
-# Packing a weight once per unit costs as much as so many multiply-adds of a vector; a unit has so many pixels at least
-# that this is a twentieth of its work.
-UNIT_PIXELS = 150
+PACKED_MOST = 1 << 20  # bytes of weights on the stack of a thread
+UNIT_PIXELS = 56  # a unit reads its weights from further away than L2: it has so many pixels at least
 
 
 @dataclass(frozen=True)
@@ -56,21 +54,34 @@ class Tiling:
         )
 
 
+def packed_bytes(convolution: Convolution, tiling: Tiling) -> int:
+    """Memory of the packed weights: [group][panel][tap and channel][column]."""
+    return convolution.groups * tiling.panels * panel_size(convolution, tiling) * convolution.dtype.itemsize
+
+
+def panel_size(convolution: Convolution, tiling: Tiling) -> int:
+    """Elements from one panel to the next: squares that are turned are written whole, up to `lanes` rows too many."""
+    c = convolution
+    return (c.kernel[0] * c.kernel[1] * c.channels + tiling.lanes) * tiling.columns
+
+
+def pack_units(convolution: Convolution, tiling: Tiling) -> int:
+    return convolution.groups * tiling.panels
+
+
 def units(convolution: Convolution, tiling: Tiling) -> int:
     """Extent of the parallel range."""
     return convolution.groups * math.prod(tiling.parts(convolution))
 
 
-def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
-    """None where the weights of a panel are too large to be packed."""
+def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
+    """The bits of the result depend on the convolution alone."""
     c = convolution
     size = c.dtype.itemsize
     lanes = machine.vector_bytes // size
     tiles, images, vectors = _shape(c, lanes, machine.registers)
     panels = -(-c.features // (lanes * vectors))
     panel = c.kernel[0] * c.kernel[1] * c.channels * lanes * vectors * size
-    if panel > PACKED_MOST:
-        return None
     width = -(-c.out_size[1] // tiles)
     unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, panel, machine.cores)
     return Tiling(
@@ -114,10 +125,10 @@ def _step(pixels: int, vectors: int) -> float:
 def _unit(c: Convolution, images: int, panels: int, panel_bytes: int, cores: int) -> tuple[int, int, int]:
     """(panels, blocks of images, rows) of a unit: as large as caches and threads allow."""
     blocks, rows = -(-c.batch // images), c.out_size[0]
+    panel_parts = -(-panels // max(1, min(panels, UNIT_BYTES // panel_bytes)))
     if c.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
-        return max(1, min(panels, PACKED_BYTES // panel_bytes)), blocks, rows
+        return -(-panels // panel_parts), blocks, rows
     wanted = UNITS_A_CORE * cores
-    panel_parts = -(-panels // max(1, min(panels, PACKED_BYTES // panel_bytes)))
     missing = -(-wanted // (c.groups * panel_parts))
     block_parts = min(blocks, missing)
     most = max(1, -(-blocks // block_parts) * images * rows * c.out_size[1] // UNIT_PIXELS)

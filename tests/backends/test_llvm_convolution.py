@@ -12,13 +12,13 @@ import pytest
 from llvmlite import ir
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm.conv_direct import emit_direct
+from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
 from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.runtime import jit
-from hybridml_compiler.schedule import winograd as minimal
+from hybridml_compiler.schedule import tiling, winograd
 from hybridml_compiler.schedule.convolve import Convolution, Strided
-from hybridml_compiler.schedule.tiling import Machine, tiling_of, units
+from hybridml_compiler.schedule.tiling import Machine
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
@@ -112,21 +112,24 @@ class Case:
         assert np.all(np.abs(out - self.expected) <= tolerance * self.scale + 1e-300), str(c)
 
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
-        plan = tiling_of(self.convolution, machine)
-        assert plan is not None
-        count = units(self.convolution, plan)
-        out = self.run(emit_direct, plan, _ranges(count, apart))
+        plan, c = tiling.tiling_of(self.convolution, machine), self.convolution
+        memory = self._prepared(emit_packed, plan, tiling.packed_bytes(c, plan), tiling.pack_units(c, plan), apart)
+        out = self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data)
         self.check(out)
         return out
 
-    def winograd(self, plan: minimal.Winograd, apart: bool = False) -> np.ndarray:
+    def winograd(self, plan: winograd.Winograd, apart: bool = False) -> np.ndarray:
         c = self.convolution
-        memory = np.full(minimal.transformed_bytes(c, plan) // c.dtype.itemsize, np.nan, c.dtype)
-        count = minimal.weight_units(c, plan)
-        self._call(emit_winograd_weights, plan, _ranges(count, apart), [self._start(1), memory.ctypes.data])
-        out = self.run(emit_winograd, plan, _ranges(minimal.units(c, plan), apart), memory.ctypes.data)
+        nbytes, count = winograd.transformed_bytes(c, plan), winograd.weight_units(c, plan)
+        memory = self._prepared(emit_winograd_weights, plan, nbytes, count, apart)
+        out = self.run(emit_winograd, plan, _ranges(winograd.units(c, plan), apart), memory.ctypes.data)
         self.check(out)
         return out
+
+    def _prepared(self, emit: Any, plan: Any, nbytes: int, count: int, apart: bool) -> np.ndarray:
+        memory = np.full(nbytes // self.convolution.dtype.itemsize, np.nan, self.convolution.dtype)
+        self._call(emit, plan, _ranges(count, apart), [self._start(1), memory.ctypes.data])
+        return memory
 
 
 def _ranges(count: int, apart: bool) -> list[tuple[int, int]]:
@@ -224,9 +227,7 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
-    whole = minimal.winograd_of(case.convolution, Machine(64, 32, 1))
-    parts = minimal.winograd_of(case.convolution, Machine(64, 32, 64))
-    assert whole is not None and parts is not None
+    whole, parts = (winograd.cut(case.convolution, Machine(64, 32, cores)) for cores in (1, 64))
     first = case.winograd(whole)
     for plan in (parts, replace(whole, lines=1, rows=5)):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from ...schedule.convolve import Convolution
-from ...schedule.tiling import Tiling
+from ...schedule.tiling import Tiling, panel_size
 from .conv_pack import Panel, emit_pack, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Vectors, i64, least, loop, repeat
@@ -23,7 +23,6 @@ from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
 
 Range = tuple[Any, Any]
-_LINE = 64  # bytes of a cache line, and of the widest vector
 # x, packed weights, result, a zero; rows of taps from, to; column of the first pixel's first tap; live features
 _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR, I64, I64, I64, I64])
 # A few channels, as those of a coloured image, are not worth a loop (3 channels: 84 multiply-adds against 28).
@@ -53,6 +52,28 @@ def _empty_rows(c: Convolution) -> bool:
         for row in range(c.out_size[0])
     ]
     return any(not any(0 <= place < c.size[0] for place in row) for row in places)
+
+
+def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling) -> ir.Function:
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, a unit each."""
+    c, g = convolution, tiling
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.add("nounwind")
+    table, low, high = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    v, panel = Vectors(b, c.dtype, g.lanes), panel_of(c)
+    source, target = (b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(2))
+    source = v.element(source, i64(c.w.offset))
+
+    def unit(index: Any) -> None:
+        group, number = b.udiv(index, i64(g.panels)), b.urem(index, i64(g.panels))
+        weights = v.element(source, b.mul(group, i64(c.w.strides[2])))
+        place = v.element(target, b.mul(index, i64(panel_size(c, g))))
+        emit_pack(v, c, g.columns, panel, weights, place, number)
+
+    repeat(b, low, high, 1, unit)
+    b.ret_void()
+    return function
 
 
 class _Tiles:
@@ -160,24 +181,16 @@ class _Direct:
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
         self.panel = panel_of(convolution)
-        self.panel_size = self.panel.rows * tiling.columns
-        slack = tiling.lanes * tiling.columns  # a transposing pack writes whole squares
-        self.packed = self._stack(v.scalar_type, self.panel_size * tiling.unit_panels + slack)
-        self.zero = self._stack(v.scalar_type, 1)
-        self.present = self._stack(I64, 1)  # which weights are packed
+        self.panel_size = panel_size(convolution, tiling)
+        memory = b.alloca(v.scalar_type)
+        self.zero = b.inttoptr(b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
         self.tiles = _Tiles(function, convolution, tiling, self.panel)
-
-    def _stack(self, kind: Any, size: int) -> Any:
-        memory = self.b.alloca(kind, size=size)
-        memory.align = _LINE
-        return self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
 
     def emit(self) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         x, w, y = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
-        x, w = v.element(x, i64(c.a.offset)), v.element(w, i64(c.w.offset))
+        x = v.element(x, i64(c.a.offset))
         b.store(constant(0, c.dtype), self.zero)
-        b.store(i64(-1), self.present)
         panel_parts, block_parts, row_parts = g.parts(c)
         blocks = -(-c.batch // g.images)
 
@@ -185,10 +198,7 @@ class _Direct:
             weights, place = b.udiv(index, i64(block_parts * row_parts)), b.urem(index, i64(block_parts * row_parts))
             group, part = b.udiv(weights, i64(panel_parts)), b.urem(weights, i64(panel_parts))
             panels = self._range(part, g.unit_panels, g.panels)
-            with b.if_then(b.icmp_signed("!=", weights, b.load(self.present, typ=I64))):
-                b.store(weights, self.present)
-                source = v.element(w, b.mul(group, i64(c.w.strides[2])))
-                emit_pack(v, c, g.columns, self.panel, source, self.packed, panels)
+            self.packed = v.element(w, b.mul(group, i64(g.panels * self.panel_size)))
             images = self._range(b.udiv(place, i64(row_parts)), g.unit_blocks, blocks)
             rows = self._range(b.urem(place, i64(row_parts)), g.unit_rows, c.out_size[0])
             x_group = v.element(x, b.mul(group, i64(c.a.strides[3])))
@@ -233,6 +243,7 @@ class _Direct:
         first = b.mul(group, i64(c.features))
         columns = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
         low, high = (b.add(first, column) for column in columns)
+        assert self.epilogue is not None
         call_epilogue(b, self.epilogue, self.table, (pixel, b.add(pixel, i64(c.out_size[1]))), (low, high))
 
     def _row(self, x: Any, y: Any, row: Any, images: int, panels: Range) -> None:
@@ -253,7 +264,7 @@ class _Direct:
                 y_at = v.element(y_row, b.mul(pixel, i64(c.groups * c.features)))
 
                 def panel(j: Any) -> None:
-                    w_at = v.element(self.packed, b.mul(b.sub(j, panels[0]), i64(self.panel_size)))
+                    w_at = v.element(self.packed, b.mul(j, i64(self.panel_size)))
                     w_at = v.element(w_at, i64(self.panel.first * g.columns))
                     feature = b.mul(j, i64(g.columns))
                     live = b.sub(i64(c.features), feature)

@@ -53,37 +53,27 @@ def panel_of(convolution: Convolution) -> Panel:
     )
 
 
-def emit_pack(
-    v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, panels: tuple[Any, Any]
-) -> None:
-    """Panels [first, last) of the weights of a group, one after the other. Turned squares write `lanes` rows more."""
+def emit_pack(v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any) -> None:
+    """One panel of the weights of a group. Squares that are turned are written whole, up to `lanes` rows more."""
     b = v.b
-    weights = v.element(weights, i64(panel.lowest))
+    feature = b.mul(number, i64(columns))
 
-    def rows(number: Any) -> None:
-        feature = b.mul(number, i64(columns))
-        to = v.element(target, b.mul(b.sub(number, panels[0]), i64(panel.rows * columns)))
-        run = max(panel.run, 1)
+    def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
+        if axes:
+            (size, stride), *rest = axes
 
-        def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
-            if axes:
-                (size, stride), *rest = axes
+            def once(k: Any) -> None:
+                over(tuple(rest), v.element(source, b.mul(k, i64(stride))), b.add(b.mul(row, i64(size)), k))
 
-                def once(k: Any) -> None:
-                    following = b.add(b.mul(row, i64(size)), k)
-                    over(tuple(rest), v.element(source, b.mul(k, i64(stride))), following)
+            repeat(b, i64(0), i64(size), 1, once)
+            return
+        place = v.element(target, b.mul(row, i64(max(panel.run, 1) * columns)))
+        if panel.run:
+            _turn(v, c, columns, panel.run, source, feature, place)
+        else:
+            _copy(v, c, columns, source, feature, place)
 
-                repeat(b, i64(0), i64(size), 1, once)
-                return
-            place = v.element(to, b.mul(row, i64(run * columns)))
-            if panel.run:
-                _turn(v, c, columns, run, source, feature, place)
-            else:
-                _copy(v, c, columns, source, feature, place)
-
-        over(panel.outer, weights, i64(0))
-
-    repeat(b, *panels, 1, rows)
+    over(panel.outer, v.element(weights, i64(panel.lowest)), i64(0))
 
 
 def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, target: Any) -> None:

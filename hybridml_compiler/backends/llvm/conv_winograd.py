@@ -89,7 +89,7 @@ def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution
     def unit(index: Any) -> None:
         number, first = b.udiv(index, i64(chunks)), b.mul(b.urem(index, i64(chunks)), i64(g.chunk))
         weights = v.element(source, b.mul(first, i64(c.w.strides[3])))
-        emit_pack(v, part, g.columns, panel, weights, taps, (number, b.add(number, i64(1))))
+        emit_pack(v, part, g.columns, panel, weights, taps, number)
         out = v.element(target, b.add(b.mul(number, i64(e.panel_size)), b.mul(first, i64(g.columns))))
 
         def channel(k: Any) -> None:

@@ -9,16 +9,29 @@ from typing import Any
 
 from llvmlite import ir
 
+from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
-from ...schedule.convolve import Convolution
-from ...schedule.tiling import Machine, tiling_of, units
+from ...schedule import tiling, winograd
+from ...schedule.convolve import Convolution, Weights
+from ...schedule.tiling import Machine
 from ...schedule.weight_blocking import weight_blocking_of, weight_units
-from .conv_direct import emit_direct
+from .conv_direct import emit_direct, emit_packed
 from .conv_weights import emit_weight_gradient
+from .conv_winograd import emit_winograd, emit_winograd_weights
+from .kernel import emit_epilogue
 
 # Vector registers by the bits of one. Narrower ones have no fused multiply-add that we could rely on.
 _REGISTERS = {512: 32, 256: 16}
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """`emit` adds a function as that of an algorithm; its buffers are the weights and the memory that it fills."""
+
+    emit: Callable[[ir.Module, str, Convolution, Any], ir.Function]
+    units: Callable[[Convolution, Any], int]
+    nbytes: Callable[[Convolution, Any], int]
 
 
 @dataclass(frozen=True)
@@ -31,13 +44,30 @@ class Algorithm:
 
     name: str
     accepts: Callable[[Convolution, Machine], Any]
-    emit: Callable[[ir.Module, str, Convolution, Any], ir.Function]
+    emit: Callable[..., ir.Function]
     units: Callable[[Convolution, Any], int]
+    finishes: bool = False  # then `emit` takes an epilogue as well
+    prepares: Preparation | None = None  # then it reads what this makes of the weights
 
 
 ALGORITHMS = (
     Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units),
-    Algorithm("direct", tiling_of, emit_direct, units),
+    Algorithm(
+        "winograd",
+        winograd.winograd_of,
+        emit_winograd,
+        winograd.units,
+        finishes=True,
+        prepares=Preparation(emit_winograd_weights, winograd.weight_units, winograd.transformed_bytes),
+    ),
+    Algorithm(
+        "direct",
+        tiling.tiling_of,
+        emit_direct,
+        tiling.units,
+        finishes=True,
+        prepares=Preparation(emit_packed, tiling.pack_units, tiling.packed_bytes),
+    ),
 )
 
 
@@ -65,16 +95,59 @@ def range_of_convolution(convolution: Convolution) -> int:
     return algorithm.units(convolution, plan)
 
 
-def emit_convolution(module: ir.Module, name: str, convolution: Convolution) -> ir.Function:
-    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights and the result."""
+def finishes(convolution: Convolution) -> bool:
+    """Does its kernel take an epilogue?"""
+    found = own_algorithm(convolution)
+    return found is not None and found[0].finishes
+
+
+def emit_convolution(
+    module: ir.Module, name: str, convolution: Convolution, epilogue: Kernel | None = None
+) -> ir.Function:
+    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (or what is made of
+    them first) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution)
-    return algorithm.emit(module, name, convolution, plan)
+    if epilogue is None:
+        return algorithm.emit(module, name, convolution, plan)
+    finish = emit_epilogue(module, f"{name}_epilogue", epilogue)
+    return algorithm.emit(module, name, convolution, plan, finish)
 
 
 def convolution_source(convolution: Convolution) -> str:
     """All that `emit_convolution` depends on."""
     algorithm, plan = _chosen(convolution)
     return f"{convolution!r} by {algorithm.name} {plan!r}"
+
+
+def prepared_weights(convolution: Convolution) -> Weights | None:
+    """What the kernel reads in the place of the weights, if anything."""
+    found = own_algorithm(convolution)
+    if found is None or found[0].prepares is None:
+        return None
+    return Weights(convolution, found[0].prepares.nbytes(convolution, found[1]))
+
+
+def range_of_weights(weights: Weights) -> int:
+    preparation, plan = _preparation(weights)
+    return preparation.units(weights.convolution, plan)
+
+
+def emit_weights(module: ir.Module, name: str, weights: Weights) -> ir.Function:
+    """`void weights(ptr buffers, i64 lo, i64 hi)`; the buffers are the weights and what is made of them."""
+    preparation, plan = _preparation(weights)
+    return preparation.emit(module, name, weights.convolution, plan)
+
+
+def weights_source(weights: Weights) -> str:
+    """All that `emit_weights` depends on."""
+    algorithm, plan = _chosen(weights.convolution)
+    return f"{weights!r} for {algorithm.name} {plan!r}"
+
+
+def _preparation(weights: Weights) -> tuple[Preparation, Any]:
+    algorithm, plan = _chosen(weights.convolution)
+    assert algorithm.prepares is not None
+    return algorithm.prepares, plan
 
 
 def _chosen(convolution: Convolution) -> tuple[Algorithm, Any]:

@@ -13,10 +13,18 @@ from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
-from ...schedule.convolve import Convolution
+from ...schedule.convolve import Convolution, Weights
 from ...schedule.epilogue import Fused
 from .chain import emit_chain
-from .convolution import convolution_source, emit_convolution, range_of_convolution
+from .convolution import (
+    convolution_source,
+    emit_convolution,
+    emit_weights,
+    finishes,
+    range_of_convolution,
+    range_of_weights,
+    weights_source,
+)
 from .kernel import emit_kernel
 from .product import emit_product, own_blocking, product_source, range_of_product, takes_epilogue
 
@@ -59,6 +67,13 @@ KINDS: dict[type, Kind] = {
         source=convolution_source,
         range=lambda convolution: (range_of_convolution(convolution), 1),
         nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
+        takes_epilogue=finishes,
+    ),
+    Weights: Kind(
+        emit=emit_weights,
+        source=weights_source,
+        range=lambda weights: (range_of_weights(weights), 1),
+        nanoseconds=lambda weights: cost.memory_cost(weights.nbytes),
     ),
     Fused: Kind(
         emit=lambda module, name, fused: kind_of(fused.call).emit(module, name, fused.call, fused.epilogue),
