@@ -134,6 +134,13 @@ def test_the_reader_sees_each_form_of_import(tmp_path: Path, path: str, line: st
     assert bool(upward(tmp_path)) == wrong
 
 
+def test_llvmlite_is_for_the_runtime() -> None:
+    """Code is emitted as text (backends/llvm/ir.py): what is compiled in another process needs no LLVM in this one."""
+    allowed = {"hybridml_compiler.runtime.host", "hybridml_compiler.runtime.jit", "hybridml_compiler.eager.large"}
+    found = {a.source for p in (FRONT, COMPILER) for a in arrows(ROOT, p) if a.target.split(".")[0] == "llvmlite"}
+    assert found <= allowed, f"{sorted(found - allowed)}: use hybridml_compiler.backends.llvm.ir"
+
+
 def test_import_loads_numpy_alone() -> None:
     program = f"import sys, hybridml; print(*sorted(set({LATE}) & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True)

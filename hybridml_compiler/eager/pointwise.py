@@ -24,7 +24,6 @@ def compile_pointwise(
 ) -> Pointwise:
     """The kernel `out[i] = value(s, i, buffers)`: `s` builds the expression, `buffers` are the sources."""
     from ..backends.llvm import ir
-
     from ..backends.llvm.builtin import PYTHON_API, emit_builtin
     from ..backends.llvm.kernel import emit_kernel
     from ..loops.builder import LoopBuilder

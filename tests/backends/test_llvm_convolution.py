@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
 from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
 from hybridml_compiler.ops.convolution import convolution as op

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 from hybridml_compiler import dtypes, pipeline
+from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.gemm_blocked import emit_blocked_product
 from hybridml_compiler.backends.llvm.product import emit_product, own_blocking, product_source, range_of_product
 from hybridml_compiler.graph.ir import Graph, apply, graph_of

@@ -22,7 +22,7 @@ _REORDERED = ("reduction", "contraction", "convolution", "scan")
 
 
 def llvm(kernel: Kernel) -> str:
-    from llvmlite import ir
+    from hybridml_compiler.backends.llvm import ir
 
     module = ir.Module("kernel")
     emit_kernel(module, "kernel", kernel)

@@ -176,7 +176,7 @@ def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
 
 
 def llvm(kernel: Kernel) -> str:
-    from llvmlite import ir
+    from hybridml_compiler.backends.llvm import ir
 
     module = ir.Module("kernel")
     emit_kernel(module, "kernel", kernel)

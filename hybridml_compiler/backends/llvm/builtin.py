@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from ... import dtypes
 from ...runtime.layout import Layout
+from . import ir
 from .types import I8, I32, I64, PTR, VOID, constant
 
 # What it imports beside the pool's symbols.

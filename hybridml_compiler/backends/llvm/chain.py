@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from ...schedule.chain import Chain
+from . import ir
 from .gemm_tile import i64, repeat
 from .kernel import KERNEL_TYPE
 from .types import I8, PTR

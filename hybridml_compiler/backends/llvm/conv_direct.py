@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from ...schedule.convolve import Convolution
 from ...schedule.tiling import Tiling, panel_size
+from . import ir
 from .conv_pack import Panel, emit_pack, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Vectors, i64, least, loop, repeat

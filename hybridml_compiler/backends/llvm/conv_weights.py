@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ...schedule.convolve import Convolution
 from ...schedule.weight_blocking import WeightBlocking
+from . import ir
 from .gemm_tile import Vectors, greatest, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, VOID

@@ -20,11 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llvmlite import ir
-
 from ... import dtypes
 from ...schedule.convolve import Convolution
 from ...schedule.winograd import VECTORS, Winograd, panels_of, squares
+from . import ir
 from .conv_pack import emit_pack, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
 
-from llvmlite import ir
-
 from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
@@ -16,6 +14,7 @@ from ...schedule import tiling, winograd
 from ...schedule.convolve import Convolution, Weights
 from ...schedule.tiling import Machine
 from ...schedule.weight_blocking import weight_blocking_of, weight_units
+from . import ir
 from .conv_direct import emit_direct, emit_packed
 from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from ... import dtypes
 from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.contract import Matrix, Product
+from . import ir
 from .kernel import KERNEL_TYPE
 from .types import I32, I64, PTR, VOID, constant, register_type
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from ...schedule.blocking import Blocking
 from ...schedule.contract import Product
+from . import ir
 from .gemm import batch_offset, call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ... import dtypes
+from . import ir
 from .types import I1, I32, I64, PTR, VOID, Literal, constant, intrinsic, register_type
 
 TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I1])  # a, b, c, depth, live columns, first?

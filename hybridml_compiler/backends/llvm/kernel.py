@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ... import dtypes
 from ...errors import CompileError
 from ...loops.builder import identity, scan_start
 from ...loops.index import coefficient
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
+from . import ir
 from .scalars import LaneBuilder, Lanes
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 

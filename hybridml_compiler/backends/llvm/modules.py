@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
-from . import ir
-
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
 from ...schedule.plan import Copy, Launch, Plan
+from . import ir
 from .step import emit_step, runs_parallel
 from .works import kind_of
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import cache as once
 
-from llvmlite import ir
-
 from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
-from . import gemm
+from . import gemm, ir
 from .gemm_blocked import emit_blocked_product
 from .kernel import emit_epilogue
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ... import dtypes
 from ...loops.transcendental import TABLE
+from . import ir
 from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
 
 

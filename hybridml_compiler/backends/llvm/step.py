@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from ... import dtypes
 from ...runtime.stored import STEP, constant_symbol
 from ...schedule.plan import Copy, Launch, Place, Plan
+from . import ir
 from .kernel import KERNEL_TYPE
 from .types import I8, I64, PTR, VOID, constant
 from .works import kind_of

@@ -6,9 +6,10 @@ import struct
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from ... import dtypes
+from . import ir
+from .ir import Literal as Literal
 
 I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
 PTR = ir.PointerType()
@@ -20,19 +21,6 @@ _REGISTER = {
     dtypes.float64: ir.DoubleType(),
     **{d: ir.IntType(8 * d.itemsize) for d in dtypes.ALL if d.kind in "iu"},
 }
-
-
-class Literal:
-    """A constant given by its LLVM text (llvmlite's own spell out every lane)."""
-
-    def __init__(self, kind: Any, text: str) -> None:
-        self.type, self.constant = kind, text
-
-    def get_reference(self) -> str:
-        return self.constant
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.constant}"
 
 
 def register_type(dtype: np.dtype, lanes: int = 1) -> Any:

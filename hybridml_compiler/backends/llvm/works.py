@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llvmlite import ir
-
 from ...loops.ir import Kernel
 from ...loops.text import print_kernel
 from ...schedule import cost
@@ -15,6 +13,7 @@ from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
 from ...schedule.convolve import Convolution, Weights
 from ...schedule.epilogue import Fused
+from . import ir
 from .chain import emit_chain
 from .convolution import (
     convolution_source,

@@ -1,0 +1,516 @@
+"""LLVM IR as text, an instruction at a time: types, values, functions and the builder that kernels are emitted with.
+
+It has the names of `llvmlite.ir`, of which it is the part that generated code needs, and takes a sixth of its time: an
+instruction is a line of text and its result a name. llvmlite keeps every operand, use and attribute as an object to
+be printed later, which took a third of a cold compilation. Whether the text is valid is for LLVM to say
+(`jit.compile_ir` verifies every module); here are only the checks that cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar
+
+from ...errors import CompileError
+
+# ---- types
+
+
+class _Interned(type):
+    """Equal types are one object, so that `==` is `is`."""
+
+    made: ClassVar[dict[Any, Any]] = {}
+
+    def __call__(cls, *args: Any) -> Any:
+        found = cls.made.get((cls, *args))
+        if found is None:
+            found = cls.made[cls, *args] = super().__call__(*args)
+        return found
+
+
+class Type(metaclass=_Interned):
+    """A type by its text."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+class IntType(Type):
+    __slots__ = ("width",)
+
+    def __init__(self, width: int) -> None:
+        self.width, self.text = width, f"i{width}"
+
+
+class FloatType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text = "float"
+
+
+class DoubleType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text = "double"
+
+
+class VoidType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text = "void"
+
+
+class PointerType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text = "ptr"
+
+
+class VectorType(Type):
+    __slots__ = ("count", "element")
+
+    def __init__(self, element: Type, count: int) -> None:
+        self.element, self.count, self.text = element, count, f"<{count} x {element.text}>"
+
+
+class ArrayType(Type):
+    __slots__ = ("count", "element")
+
+    def __init__(self, element: Type, count: int) -> None:
+        self.element, self.count, self.text = element, count, f"[{count} x {element.text}]"
+
+
+class FunctionType:
+    __slots__ = ("args", "return_type")
+
+    def __init__(self, return_type: Type, args: Sequence[Type]) -> None:
+        self.return_type, self.args = return_type, tuple(args)
+
+
+_POINTER, _VOID = PointerType(), VoidType()
+_BOOL, _I64 = IntType(1), IntType(64)
+
+# ---- values
+
+
+class Value:
+    """Something that instructions read: its type, and its name or literal."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, type: Any, text: str) -> None:
+        self.type, self.text = type, text
+
+    def get_reference(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return f"{self.type.text} {self.text}"
+
+    __repr__ = __str__
+
+
+class Literal(Value):
+    """A constant given by its LLVM text."""
+
+    __slots__ = ()
+
+    @property
+    def constant(self) -> str:
+        return self.text
+
+
+class Constant(Literal):
+    """A number, or a vector of numbers."""
+
+    __slots__ = ()
+
+    def __init__(self, type: Type, value: int | Sequence[int]) -> None:
+        text = str(value)
+        if isinstance(type, VectorType) and not isinstance(value, int):
+            text = f"<{', '.join([f'{type.element.text} {item}' for item in value])}>"
+        super().__init__(type, text)
+
+
+class Phi(Value):
+    """The value that the edge brings through which a block is entered."""
+
+    __slots__ = ("incoming",)
+
+    def __init__(self, type: Type, text: str) -> None:
+        super().__init__(type, text)
+        self.incoming: list[tuple[Value, Block]] = []
+
+    def add_incoming(self, value: Value, block: Block) -> None:
+        self.incoming.append((value, block))
+
+    def line(self) -> str:
+        edges = ", ".join([f"[{value.text}, %{block.name}]" for value, block in self.incoming])
+        return f"  {self.text} = phi {self.type.text} {edges}"
+
+
+class Alloca(Value):
+    """Memory on the stack."""
+
+    __slots__ = ("align", "kind", "size")
+
+    def __init__(self, text: str, kind: Type, size: int) -> None:
+        super().__init__(_POINTER, text)
+        self.kind, self.size = kind, size
+        self.align: int | None = None
+
+    def line(self) -> str:
+        align = "" if self.align is None else f", align {self.align}"
+        return f"  {self.text} = alloca {self.kind.text}, i64 {self.size}{align}"
+
+
+class Branch:
+    """A jump that depends on a condition."""
+
+    __slots__ = ("module", "text")
+
+    def __init__(self, module: Module, text: str) -> None:
+        self.module, self.text = module, text
+
+    def set_weights(self, weights: Sequence[int]) -> None:
+        """How often the condition holds and does not, relative to each other."""
+        self.text += f", !prof {self.module.weights(weights)}"
+
+    def line(self) -> str:
+        return self.text
+
+
+class Block:
+    __slots__ = ("function", "lines", "name", "terminated")
+
+    def __init__(self, function: Function, name: str) -> None:
+        self.function, self.name = function, name
+        self.lines: list[Any] = []
+        self.terminated = False
+
+
+class GlobalVariable(Value):
+    __slots__ = ("align", "global_constant", "initializer", "kind", "linkage")
+
+    def __init__(self, module: Module, kind: Type, name: str) -> None:
+        super().__init__(_POINTER, f"@{name}")
+        self.kind = kind
+        self.linkage, self.global_constant = "external", False
+        self.initializer: Value | None = None
+        self.align: int | None = None
+        module.add(name, self)
+
+    def lines(self) -> Iterator[str]:
+        what = "constant" if self.global_constant else "global"
+        value = "" if self.initializer is None else f" {self.initializer.text}"
+        align = "" if self.align is None else f", align {self.align}"
+        yield f"{self.text} = {self.linkage} {what} {self.kind.text}{value}{align}"
+
+
+class Function(Value):
+    """Declared, until a block is appended."""
+
+    __slots__ = ("args", "attributes", "blocks", "count", "ftype", "linkage", "module", "name")
+
+    def __init__(self, module: Module, ftype: FunctionType, name: str) -> None:
+        super().__init__(_POINTER, f"@{name}")
+        self.module, self.ftype, self.name = module, ftype, name
+        self.args = tuple([Value(kind, f"%a{k}") for k, kind in enumerate(ftype.args)])
+        self.attributes: set[str] = set()
+        self.linkage = ""
+        self.blocks: list[Block] = []
+        self.count = 0  # of names given
+        module.add(name, self)
+
+    def append_basic_block(self, name: str = "b") -> Block:
+        self.count += 1
+        block = Block(self, f"{name}.{self.count}")
+        self.blocks.append(block)
+        return block
+
+    def lines(self) -> Iterator[str]:
+        result, attributes = self.ftype.return_type.text, "".join([f" {a}" for a in sorted(self.attributes)])
+        if not self.blocks:
+            yield f"declare {result} {self.text}({', '.join([kind.text for kind in self.ftype.args])}){attributes}"
+            return
+        linkage = f"{self.linkage} " if self.linkage else ""
+        yield f"define {linkage}{result} {self.text}({', '.join(map(str, self.args))}){attributes} {{"
+        for block in self.blocks:
+            yield f"{block.name}:"
+            for line in block.lines:
+                yield line if type(line) is str else line.line()
+        yield "}"
+
+
+class Module:
+    """Functions and variables; `str` is the text that LLVM reads."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.globals: dict[str, Any] = {}
+        self._weights: dict[tuple[int, ...], str] = {}
+
+    def add(self, name: str, value: Value) -> None:
+        if name in self.globals:
+            raise CompileError(f"module {self.name}: {name} is defined twice")
+        self.globals[name] = value
+
+    def weights(self, weights: Sequence[int]) -> str:
+        return self._weights.setdefault(tuple(weights), f"!{len(self._weights)}")
+
+    def __str__(self) -> str:
+        lines = [f"; {self.name}"]
+        for value in self.globals.values():
+            lines += value.lines()
+        for weights, name in self._weights.items():
+            lines.append(f'{name} = !{{!"branch_weights", {", ".join([f"i32 {w}" for w in weights])}}}')
+        return "\n".join(lines) + "\n"
+
+
+# ---- instructions
+
+_SIGNED = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
+_UNSIGNED = {"==": "eq", "!=": "ne", "<": "ult", "<=": "ule", ">": "ugt", ">=": "uge"}
+_ORDER = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_LARGE = 1 << 62
+
+
+def _operation(what: str) -> Callable[[IRBuilder, Value, Value], Value]:
+    """An instruction on two values of a type, with a result of that type."""
+
+    def append(self: IRBuilder, x: Value, y: Value) -> Value:
+        return self.binary(what, x, y)
+
+    return append
+
+
+def _conversion(what: str) -> Callable[[IRBuilder, Value, Type], Value]:
+    """An instruction that makes a value of another type; none where it has the type."""
+
+    def append(self: IRBuilder, x: Value, to: Type) -> Value:
+        return x if x.type is to else self.append(f"{what} {x.type.text} {x.text} to {to.text}", to)
+
+    return append
+
+
+class IRBuilder:
+    """Appends instructions to `block`."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.function = block.function
+        self.module = block.function.module
+
+    def position_at_end(self, block: Block) -> None:
+        self.block = block
+
+    def append_basic_block(self, name: str = "b") -> Block:
+        return self.function.append_basic_block(name)
+
+    def name(self, of: str = "v") -> str:
+        self.function.count = count = self.function.count + 1
+        return f"%{of}.{count}"
+
+    def append(self, instruction: str, kind: Type, of: str = "v") -> Value:
+        """An instruction with a result of this type; `of` is what its name begins with."""
+        name = self.name(of)
+        self.block.lines.append(f"  {name} = {instruction}")
+        return Value(kind, name)
+
+    def binary(self, what: str, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
+        how = f"{what} {' '.join(flags)}" if flags else what
+        return self.append(f"{how} {x.type.text} {x.text}, {y.text}", x.type)
+
+    # Integers: what is known now is not computed later. Indices are full of `* 1` and `+ 0`.
+
+    def add(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
+        p, q = _known(x), _known(y)
+        if q == 0:
+            return x
+        if p == 0:
+            return y
+        return self.binary("add", x, y, flags) if p is None or q is None else _number(p + q)
+
+    def sub(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
+        p, q = _known(x), _known(y)
+        if q == 0:
+            return x
+        return self.binary("sub", x, y, flags) if p is None or q is None else _number(p - q)
+
+    def mul(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
+        p, q = _known(x), _known(y)
+        if q == 1 or p == 0:
+            return x
+        if p == 1 or q == 0:
+            return y
+        if p is None or q is None or abs(p * q) >= _LARGE:
+            return self.binary("mul", x, y, flags)
+        return _number(p * q)
+
+    def udiv(self, x: Value, y: Value) -> Value:
+        return x if _known(y) == 1 else self.binary("udiv", x, y)
+
+    def urem(self, x: Value, y: Value) -> Value:
+        return _number(0) if _known(y) == 1 else self.binary("urem", x, y)
+
+    sdiv, srem = _operation("sdiv"), _operation("srem")
+    shl, lshr, ashr = _operation("shl"), _operation("lshr"), _operation("ashr")
+    and_, or_, xor = _operation("and"), _operation("or"), _operation("xor")
+    fadd, fsub, fmul = _operation("fadd"), _operation("fsub"), _operation("fmul")
+    fdiv, frem = _operation("fdiv"), _operation("frem")
+
+    def neg(self, x: Value) -> Value:
+        return self.binary("sub", Literal(x.type, _every(x.type, "0")), x)
+
+    def not_(self, x: Value) -> Value:
+        element = x.type.element if isinstance(x.type, VectorType) else x.type
+        return self.binary("xor", x, Literal(x.type, _every(x.type, "true" if element is _BOOL else "-1")))
+
+    def fneg(self, x: Value) -> Value:
+        return self.append(f"fneg {x.type.text} {x.text}", x.type)
+
+    trunc, zext, sext = _conversion("trunc"), _conversion("zext"), _conversion("sext")
+    fptrunc, fpext = _conversion("fptrunc"), _conversion("fpext")
+    fptosi, fptoui = _conversion("fptosi"), _conversion("fptoui")
+    sitofp, uitofp = _conversion("sitofp"), _conversion("uitofp")
+    ptrtoint, inttoptr, bitcast = _conversion("ptrtoint"), _conversion("inttoptr"), _conversion("bitcast")
+
+    # Comparisons and choice
+
+    def _compare(self, what: str, x: Value, y: Value) -> Value:
+        kind = VectorType(_BOOL, x.type.count) if isinstance(x.type, VectorType) else _BOOL
+        return self.append(f"{what} {x.type.text} {x.text}, {y.text}", kind)
+
+    def icmp_signed(self, op: str, x: Value, y: Value) -> Value:
+        return self._compare(f"icmp {_SIGNED[op]}", x, y)
+
+    def icmp_unsigned(self, op: str, x: Value, y: Value) -> Value:
+        return self._compare(f"icmp {_UNSIGNED[op]}", x, y)
+
+    def fcmp_ordered(self, op: str, x: Value, y: Value) -> Value:
+        return self._compare(f"fcmp o{_ORDER[op]}", x, y)
+
+    def fcmp_unordered(self, op: str, x: Value, y: Value) -> Value:
+        return self._compare(f"fcmp u{_ORDER[op]}", x, y)
+
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        return self.append(f"select {condition}, {x.type.text} {x.text}, {y.type.text} {y.text}", x.type)
+
+    # Vectors
+
+    def extract_element(self, vector: Value, at: Value) -> Value:
+        return self.append(f"extractelement {vector}, {at}", vector.type.element)
+
+    def insert_element(self, vector: Value, x: Value, at: Value) -> Value:
+        return self.append(f"insertelement {vector}, {x}, {at}", vector.type)
+
+    def shuffle_vector(self, x: Value, y: Value, mask: Value) -> Value:
+        return self.append(f"shufflevector {x}, {y}, {mask}", VectorType(x.type.element, mask.type.count))
+
+    # Memory
+
+    def alloca(self, kind: Type, size: int = 1, name: str = "v") -> Alloca:
+        memory = Alloca(self.name(name), kind, size)
+        self.block.lines.append(memory)
+        return memory
+
+    def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
+        if len(indices) == 1 and _known(indices[0]) == 0:
+            return pointer
+        how = "inbounds " if inbounds else ""
+        at = ", ".join([f"{index.type.text} {index.text}" for index in indices])
+        return self.append(f"getelementptr {how}{source_etype.text}, {pointer}, {at}", pointer.type)
+
+    def load(self, pointer: Value, typ: Type, align: int | None = None, name: str = "v") -> Value:
+        how = "" if align is None else f", align {align}"
+        return self.append(f"load {typ.text}, ptr {pointer.text}{how}", typ, name)
+
+    def store(self, value: Value, pointer: Value, align: int | None = None) -> None:
+        how = "" if align is None else f", align {align}"
+        self.block.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}{how}")
+
+    # Control
+
+    def phi(self, kind: Type, name: str = "v") -> Phi:
+        phi = Phi(kind, self.name(name))
+        self.block.lines.append(phi)
+        return phi
+
+    def call(self, function: Function, args: Sequence[Value]) -> Value:
+        kind = function.ftype.return_type
+        given = ", ".join([f"{x.type.text} {x.text}" for x in args])
+        if kind is _VOID:
+            self.block.lines.append(f"  call void {function.text}({given})")
+            return Value(kind, "")
+        return self.append(f"call {kind.text} {function.text}({given})", kind)
+
+    def _end(self, line: Any) -> Any:
+        self.block.lines.append(line)
+        self.block.terminated = True
+        return line
+
+    def branch(self, target: Block) -> None:
+        self._end(f"  br label %{target.name}")
+
+    def cbranch(self, condition: Value, then: Block, otherwise: Block) -> Branch:
+        text = f"  br i1 {condition.text}, label %{then.name}, label %{otherwise.name}"
+        branch: Branch = self._end(Branch(self.module, text))
+        return branch
+
+    def ret(self, value: Value) -> None:
+        self._end(f"  ret {value}")
+
+    def ret_void(self) -> None:
+        self._end("  ret void")
+
+    @contextmanager
+    def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[Block]:
+        """What is emitted inside runs where the condition holds."""
+        then, after = self.append_basic_block("then"), self.append_basic_block("after")
+        branch = self.cbranch(condition, then, after)
+        if likely is not None:
+            branch.set_weights([99, 1] if likely else [1, 99])
+        with self._inside(then, after):
+            yield after
+        self.block = after
+
+    @contextmanager
+    def if_else(self, condition: Value) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
+        """Two contexts: what is emitted in the first runs where the condition holds, in the second where not."""
+        then, otherwise, after = map(self.append_basic_block, ("then", "else", "after"))
+        self.cbranch(condition, then, otherwise)
+        yield self._inside(then, after), self._inside(otherwise, after)
+        self.block = after
+
+    @contextmanager
+    def _inside(self, block: Block, after: Block) -> Iterator[None]:
+        self.block = block
+        yield
+        if not self.block.terminated:
+            self.branch(after)
+
+
+def _known(x: Value) -> int | None:
+    """The number that an i64 is, where it is a literal."""
+    if type(x) is Literal and x.type is _I64:
+        return int(x.text)
+    return None
+
+
+def _number(value: int) -> Literal:
+    return Literal(_I64, str(value))
+
+
+def _every(kind: Type, text: str) -> str:
+    """A literal, in every lane of a vector."""
+    return f"splat ({kind.element.text} {text})" if isinstance(kind, VectorType) else text
