@@ -14,9 +14,9 @@ BUDGETS = {
     "hybridml_compiler/passes": 1400,
     "hybridml_compiler/schedule": 3000,
     "hybridml_compiler/loops": 4700,
-    "hybridml_compiler/backends": 2400,
+    "hybridml_compiler/backends": 4800,
     "hybridml_compiler/runtime": 3700,
-    "hybridml_compiler": 19500,
+    "hybridml_compiler": 23500,
     "tests": 12500,
     "examples": 1000,
     "benchmarks": 2600,  # four libraries, sixteen workloads, a report

@@ -5,14 +5,19 @@ the images, and its result the taps of the weights. For each tap it is a product
 features], summed over the images. A unit is one tile of one tap: some channels, some features. Threads take runs of
 units, of which `together` go block by block through the pixels, so that a block is read from memory once for all of
 them, and their results stay in cache meanwhile.
+
+Where that tile would be small, as for the one channel of a grey image, it is of all taps of a row, and goes over pixels
+in runs that meet the same taps. So does a depthwise convolution, a product element by element; its channels we call
+features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .blocking import MAX_ROWS, tile_shape
-from .convolve import Convolution
+from .convolve import Convolution, Strided
+from .depthwise import Run, runs_of
 from .tiling import Machine
 
 # Pixels of a block. 64 to 512 are equal (8x64x56x56, 3x3: 113 GF/s), but for a first layer, whose features fill four
@@ -21,12 +26,15 @@ BLOCK_PIXELS = 128
 # Results of units that are computed together (16x64x27x27 by 5x5 -> 192, 1.2 MB of them: 104 GF/s with 2^16, 113 with
 # 2^18 and 2^19, 102 without blocks of pixels around units).
 RESULT_BYTES = 1 << 18
+# Sums of a tile that hide the latency of each other's. With fewer, a tile of all taps of a row is better (128x1x28x28
+# by 5x5 -> 32: 123 GF/s against 48).
+FEW_SUMS = 8
 
 
 @dataclass(frozen=True)
 class WeightBlocking:
     lanes: int
-    rows: int  # channels of the larger tiles; the others have one fewer
+    rows: int  # channels of the larger tiles, the others have one fewer; or taps times channels
     large: int  # how many tiles are larger; they come first
     tiles: int  # of channels
     vectors: int  # of features across a tile
@@ -34,6 +42,8 @@ class WeightBlocking:
     images: int  # of a block of pixels
     lines: int  # rows of pixels of a block
     together: int  # units
+    runs: tuple[Run, ...]  # of pixels, for a tile of all taps of a row
+    depthwise: bool
 
     @property
     def columns(self) -> int:
@@ -46,8 +56,9 @@ class WeightBlocking:
 
 def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
     """Extent of the parallel range."""
-    height, width = convolution.out_size
-    return convolution.groups * height * width * blocking.tiles * blocking.panels
+    groups = 1 if blocking.depthwise else convolution.groups
+    taps = convolution.out_size[0] * (1 if blocking.runs else convolution.out_size[1])
+    return groups * taps * blocking.tiles * blocking.panels
 
 
 def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | None:
@@ -55,25 +66,57 @@ def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | Non
 
     The bits of the result depend on the convolution alone.
     """
-    exchanged = c.a.strides[0] == 1 and c.batch > 1  # channels, where a batch would be
-    summed, kept = c.kernel[0] * c.kernel[1], c.out_size[0] * c.out_size[1]
-    if not (exchanged or summed > kept) or not (c.w.strides[4] == 1 or c.features == 1):
-        return None
     lanes = machine.vector_bytes // c.dtype.itemsize
+    exchanged = c.a.strides[0] == 1 and c.batch > 1  # channels, where a batch would be
+    summed, kept = c.kernel[0] * c.kernel[1] * c.channels, c.out_size[0] * c.out_size[1]
+    if not exchanged and (c.a.strides[4] == 1 or summed <= kept):  # channels next to each other: an image and its taps
+        return None
+    if c.groups > 1 and c.batch == 1 and c.features == 1 and c.a.strides[3] == 1 and c.w.strides[2] == 1:
+        return _rows_of_taps(features_of_groups(c), lanes, machine.registers, depthwise=True)
+    if c.w.strides[4] != 1 and c.features > 1:
+        return None
     tiles, vectors = tile_shape(c.batch, c.features, lanes, machine.registers, MAX_ROWS)
     rows = -(-c.batch // tiles)
+    small = rows * vectors < FEW_SUMS
+    by_taps = _rows_of_taps(c, lanes, machine.registers, depthwise=False) if small else None
+    return by_taps or _blocking(c, lanes, rows, tiles, vectors, (), depthwise=False)
+
+
+def _rows_of_taps(c: Convolution, lanes: int, registers: int, depthwise: bool) -> WeightBlocking | None:
+    """With tiles of two vectors or one; None where not even those fit the registers."""
+    rows = c.out_size[1] * c.batch
+    exchanged = replace(c, out_size=c.kernel, kernel=c.out_size, stride=c.dilation, dilation=c.stride)
+    for vectors in range(min(2, -(-c.features // lanes)), 0, -1):
+        most = (registers - 2) // vectors - rows - 1  # sums, gradients and a pixel of x fit
+        runs = runs_of(exchanged, min(most, c.out_size[1] + 1)) if most > 0 else None
+        if runs is not None:
+            return _blocking(c, lanes, rows, 1, vectors, runs, depthwise)
+    return None
+
+
+def _blocking(
+    c: Convolution, lanes: int, rows: int, tiles: int, vectors: int, runs: tuple[Run, ...], depthwise: bool
+) -> WeightBlocking:
     height, width = c.kernel
     return WeightBlocking(
         lanes=lanes,
         rows=rows,
-        large=c.batch - (rows - 1) * tiles,
+        large=tiles if runs else c.batch - (rows - 1) * tiles,
         tiles=tiles,
         vectors=vectors,
         panels=-(-c.features // (lanes * vectors)),
         images=_share(c.channels, BLOCK_PIXELS // (height * width)),
         lines=_share(height, BLOCK_PIXELS // width),
-        together=max(1, RESULT_BYTES // (rows * vectors * machine.vector_bytes)),
+        together=max(1, RESULT_BYTES // (rows * vectors * lanes * c.dtype.itemsize)),
+        runs=runs,
+        depthwise=depthwise,
     )
+
+
+def features_of_groups(c: Convolution) -> Convolution:
+    """A depthwise one, as if its groups were features; the input has those as well."""
+    to_y, to_x, to_group, to_image, _ = c.w.strides
+    return replace(c, groups=1, features=c.groups, w=Strided(c.w.offset, (to_y, to_x, 0, to_image, to_group)))
 
 
 def _share(extent: int, most: int) -> int:

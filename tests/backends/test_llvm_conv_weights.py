@@ -53,10 +53,12 @@ def exchanged(
 CASES: dict[str, dict[str, Any]] = {
     "3x3": exchanged(2, (9, 17), 1, 21, 37, (3, 3), padding=(1, 1)),
     "first layer": exchanged(3, (23, 25), 1, 3, 24, (7, 7), stride=(2, 2), padding=(3, 3), x_order=FIRST),
+    "three channels, many features": exchanged(2, (9, 8), 1, 3, 64, (3, 3), padding=(1, 1)),
     "one channel": exchanged(3, (12, 11), 1, 1, 20, (5, 5), padding=(2, 2)),
     "narrow maps": exchanged(5, (2, 2), 1, 30, 33, (3, 3), padding=(1, 1)),
     "one pixel": exchanged(3, (1, 1), 1, 5, 6, (3, 3), padding=(1, 1)),
     "stride and dilation": exchanged(2, (19, 22), 1, 16, 9, (3, 3), stride=(2, 3), padding=(3, 5), dilation=(3, 2)),
+    "one channel of a group": exchanged(2, (6, 7), 3, 1, 18, (3, 3), stride=(1, 2), padding=(1, 1)),
     "groups": exchanged(2, (6, 7), 3, 5, 18, (3, 3), stride=(1, 2), padding=(1, 1)),
     "one feature": exchanged(2, (6, 7), 1, 15, 1, (3, 3), padding=(1, 1)),
     "taps that meet nothing": exchanged(2, (3, 4), 1, 6, 7, (3, 3), padding=(5, 4)),

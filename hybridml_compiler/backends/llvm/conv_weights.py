@@ -1,30 +1,24 @@
 """The gradient of a convolution's weights: `void convolution(ptr buffers, i64 lo, i64 hi)` over units.
 
-A tile of one tap stays in registers over a block of pixels: channels of the input are broadcast, features of the
-result's gradient are vectors, and both are read where they lie. Pixels for which a tap is beside the input are left out
-by ranges. Blocks are added up in order, each element by whoever owns it, so that there are no partial results of
-threads, and bits depend on shapes alone.
+The loops round the micro-kernel of `conv_weights_tile`, cut as `schedule.weight_blocking` says. The input and the
+result's gradient are read where they lie; pixels for which a tap is beside the input are left out by ranges. Blocks are
+added up in order, each element by whoever owns it, so that there are no partial results of threads, and bits depend on
+shapes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...schedule.convolve import Convolution
-from ...schedule.weight_blocking import WeightBlocking
+from ...schedule.weight_blocking import WeightBlocking, features_of_groups
 from . import ir
-from .gemm_tile import Vectors, greatest, i64, least, loop, repeat
+from .conv_weights_tile import WeightTile, emit_weight_tile
+from .gemm_tile import Vectors, greatest, i64, least, repeat
 from .kernel import KERNEL_TYPE
-from .types import I1, I64, PTR, VOID
+from .types import PTR
 
-# x, gradient, result; images, rows, pixels of a row, live features, first block?
-_TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I64, I64, I1])
-
-Steps = tuple[int, int, int]  # from image to image, row to row, pixel to pixel
 Range = tuple[Any, Any]
 
 
@@ -37,81 +31,12 @@ def emit_weight_gradient(
     return function
 
 
-@dataclass(frozen=True)
-class _Tile:
-    """Strides are in elements; those of the input are of one step over the pixels of the gradient."""
-
-    dtype: np.dtype
-    lanes: int
-    rows: int
-    vectors: int
-    channel: int
-    x: Steps
-    gradient: Steps
-    out: int  # from channel to channel
-    partial: bool  # some tiles have fewer features than their vectors have lanes
-    # To the same pixel of the next block, in the input and in the gradient; None where there is one block, else all
-    # but the first add to what is there.
-    ahead: tuple[int, int] | None
-
-
-def _emit_tile(module: ir.Module, name: str, t: _Tile) -> ir.Function:
-    """`void tile(ptr x, ptr gradient, ptr out, i64 images, i64 rows, i64 pixels, i64 live, i1 first)`."""
-    function = ir.Function(module, _TILE_TYPE, name)
-    function.linkage = "internal"
-    for attribute in ("nounwind", "noinline"):
-        function.attributes.add(attribute)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    x, gradient, out, images, rows, pixels, live, first = function.args
-    v = Vectors(b, t.dtype, t.lanes)
-    at = range(t.vectors)
-    masks = [v.mask(live, j) if t.partial else None for j in at]
-
-    def step(x_at: Any, g_at: Any, sums: list[Any]) -> list[Any]:
-        across = [v.load(v.element(g_at, i64(j * t.lanes)), masks[j]) for j in at]
-        if t.ahead is not None:
-            # Into L2 (8x256x28x28 by 1x1 -> 256: 85 -> 102 GF/s, 16x256x13x13 by 3x3 -> 256: 105 -> 115).
-            v.prefetch(v.element(x_at, i64(t.ahead[0])), level=2)
-            for j in at:
-                v.prefetch(v.element(g_at, i64(t.ahead[1] + j * t.lanes)), level=2)
-        updated = []
-        for i in range(t.rows):
-            down = v.splat(v.scalar(v.element(x_at, i64(i * t.channel))))
-            updated += [v.fma(down, across[j], sums[i * t.vectors + j]) for j in at]
-        return updated
-
-    counts = (images, rows, pixels)
-
-    def over(axis: int, x_at: Any, g_at: Any, sums: list[Any]) -> list[Any]:
-        if axis == len(counts):
-            return step(x_at, g_at, sums)
-
-        def body(k: Any, sums: list[Any]) -> list[Any]:
-            x_next = v.element(x_at, b.mul(k, i64(t.x[axis])))
-            return over(axis + 1, x_next, v.element(g_at, b.mul(k, i64(t.gradient[axis]))), sums)
-
-        return loop(b, i64(0), counts[axis], 1, sums, body)
-
-    sums = [v.zero] * (t.rows * t.vectors)
-    before = b.block
-    with b.if_then(b.icmp_signed("<", i64(0), b.mul(rows, pixels))):
-        computed = over(0, x, gradient, sums)
-        computing = b.block
-    sums = [v.merge((v.zero, before), (value, computing)) for value in computed]
-    places = [v.element(out, i64(i * t.out + j * t.lanes)) for i in range(t.rows) for j in at]
-    masks = masks * t.rows
-    if t.ahead is not None:
-        sums = v.add_to(places, masks, sums, unless=first)
-    for value, place, mask in zip(sums, places, masks, strict=True):
-        v.store(value, place, mask)
-    b.ret_void()
-    return function
-
-
 class _WeightGradient:
     """One emission: the micro-kernels by their number of rows, and the loops over units and blocks of pixels."""
 
     def __init__(self, function: ir.Function, convolution: Convolution, blocking: WeightBlocking) -> None:
+        if blocking.depthwise:
+            convolution = features_of_groups(convolution)
         self.convolution, self.blocking = convolution, blocking
         self.table, self.lo, self.hi = function.args
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -121,26 +46,32 @@ class _WeightGradient:
         self.channel = self.tap * convolution.out_size[0] * convolution.out_size[1]
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
         self.tiles = {
-            rows: _emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
+            rows: emit_weight_tile(function.module, f"{function.name}_{rows}", self._tile(rows))
+            for rows in sorted(sizes)
         }
 
-    def _tile(self, rows: int) -> _Tile:
+    def _tile(self, rows: int) -> WeightTile:
         c, g = self.convolution, self.blocking
         channel, height, width, _, image = c.a.strides
         x = (image, c.dilation[0] * height, c.dilation[1] * width)
         gradient = (c.w.strides[3], c.w.strides[0], c.w.strides[1])
         axis, step = (0, g.images) if self.line_blocks == 1 else (1, g.lines)
-        return _Tile(
+        channels = c.batch if g.runs else rows
+        taps = c.out_size[1] if g.runs else 1
+        meeting = [run.columns(c.dilation[1], c.stride[1]).items() for run in g.runs]
+        return WeightTile(
             dtype=c.dtype,
             lanes=g.lanes,
-            rows=rows,
+            rows=tuple(tap * self.tap + i * self.channel for tap in range(taps) for i in range(channels)),
             vectors=g.vectors,
+            channels=channels,
             channel=channel,
+            depthwise=g.depthwise,
             x=x,
             gradient=gradient,
-            out=self.channel,
             partial=c.features % g.columns != 0,
             ahead=(step * x[axis], step * gradient[axis]) if self.image_blocks * self.line_blocks > 1 else None,
+            runs=tuple((run, {k * width: met for k, met in m}) for run, m in zip(g.runs, meeting, strict=True)),
         )
 
     def emit(self) -> None:
@@ -169,18 +100,21 @@ class _WeightGradient:
     def _unit(self, index: Any, images: Range, lines: Range, first: Any) -> None:
         """The taps of a tile follow each other, so that its features and channels of a block stay in L1."""
         b, c, g = self.b, self.convolution, self.blocking
-        index, tap_x = self._divide(index, c.out_size[1])
+        index, tap_x = self._divide(index, 1 if g.runs else c.out_size[1])
         index, tap_y = self._divide(index, c.out_size[0])
         index, panel = self._divide(index, g.panels)
         group, tile = self._divide(index, g.tiles)
-        channel = b.add(b.mul(tile, i64(g.rows - 1)), least(b, tile, i64(g.large)))
+        channel = i64(0) if g.runs else b.add(b.mul(tile, i64(g.rows - 1)), least(b, tile, i64(g.large)))
         feature = b.mul(panel, i64(g.columns))
         (top, bottom), (left, right) = self._pixels(0, tap_y), self._pixels(1, tap_x)
+        if g.runs:
+            left, right = i64(0), i64(c.kernel[1])
         top, bottom = greatest(b, top, lines[0]), least(b, bottom, lines[1])
         y, x = self._position(0, tap_y, top), self._position(1, tap_x, left)
         tap = b.add(b.mul(tap_y, i64(c.out_size[1])), tap_x)
+        source = zip((channel, y, x, group, images[0], feature), (*c.a.strides, int(g.depthwise)), strict=True)
         arguments = [
-            self._at(self.x, zip((channel, y, x, group, images[0]), c.a.strides, strict=True)),
+            self._at(self.x, source),
             self._at(self.gradient, zip((top, left, group, images[0], feature), (*c.w.strides[:4], 1), strict=True)),
             self._at(self.out, ((channel, self.channel), (tap, self.tap), (group, c.features), (feature, 1))),
             *(greatest(b, b.sub(last, start), i64(0)) for start, last in (images, (top, bottom), (left, right))),

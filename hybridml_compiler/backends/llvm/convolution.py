@@ -12,9 +12,11 @@ from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd
 from ...schedule.convolve import Convolution, Weights
+from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.tiling import Machine
 from ...schedule.weight_blocking import weight_blocking_of, weight_units
 from . import ir
+from .conv_depthwise import emit_depthwise
 from .conv_direct import emit_direct, emit_packed
 from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights
@@ -51,6 +53,7 @@ class Algorithm:
 
 ALGORITHMS = (
     Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units),
+    Algorithm("depthwise", depthwise_tiling_of, emit_depthwise, depthwise_units, finishes=True),
     Algorithm(
         "winograd",
         winograd.winograd_of,

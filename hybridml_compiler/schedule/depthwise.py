@@ -1,0 +1,86 @@
+"""How a depthwise convolution is cut: tiles of pixels of a row, for registers. Numbers only.
+
+Every channel has a kernel of its own, so that channels are the vector and nothing is summed over them. Which columns of
+taps a pixel meets is known for every tile: at the border of the image it is one of a few patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .convolve import Convolution, Pair
+from .tiling import PACKED_MOST, Machine
+
+MAX_KERNEL_WIDTH = 11  # weights of a row of taps lie in registers
+MAX_RUNS = 8  # a millisecond or two of compilation each; more of them only where dilation is large and maps are small
+
+Taps = Pair  # columns of taps [first, last) that a pixel meets
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tiles next to each other whose pixels meet the same taps."""
+
+    first: int  # pixel
+    tiles: int
+    pixels: tuple[Taps, ...]  # of a tile
+
+    @property
+    def width(self) -> int:
+        return len(self.pixels)
+
+    def columns(self, stride: int, dilation: int) -> dict[int, list[Pair]]:
+        """Of the image, from that of the tile's first pixel and tap on: the pixels that meet it, with which tap."""
+        found: dict[int, list[Pair]] = {}
+        for pixel, (first, last) in enumerate(self.pixels):
+            for tap in range(first, last):
+                found.setdefault(pixel * stride + tap * dilation, []).append((pixel, tap))
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class DepthwiseTiling:
+    lanes: int
+    runs: tuple[Run, ...]  # a row of pixels
+
+
+def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
+    """Extent of the parallel range: rows of pixels."""
+    return convolution.batch * convolution.out_size[0]
+
+
+def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:
+    """None where channels of a group are more than one, or do not follow each other in memory."""
+    taps = c.kernel[0] * c.kernel[1]
+    if c.channels > 1 or c.features > 1 or c.groups == 1 or c.a.strides[3] != 1:
+        return None
+    if c.kernel[1] > MAX_KERNEL_WIDTH or taps * c.groups * c.dtype.itemsize > PACKED_MOST:
+        return None
+    # Pixels of a tile share what they read. More of them are fewer loads, but more streams of memory (3x3, 1.0 ms with
+    # 4, 1.2 with 8; 7x7, 3.1 and 2.3).
+    most = min(c.kernel[1] + 1, machine.registers - c.kernel[1] - 2)
+    runs = runs_of(c, max(1, most))
+    return None if runs is None else DepthwiseTiling(machine.vector_bytes // c.dtype.itemsize, runs)
+
+
+def runs_of(c: Convolution, most: int) -> tuple[Run, ...] | None:
+    """A row of pixels in tiles of nearly equal width, `most` or less; None where they differ too much."""
+    tiles = -(-c.out_size[1] // most)
+    width = -(-c.out_size[1] // tiles)
+    large = c.out_size[1] - (width - 1) * tiles
+    runs: list[Run] = []
+    start = 0
+    for tile in range(tiles):
+        pixels = tuple(_taps(c, start + i) for i in range(width if tile < large else width - 1))
+        if runs and runs[-1].pixels == pixels:
+            runs[-1] = Run(runs[-1].first, runs[-1].tiles + 1, pixels)
+        else:
+            runs.append(Run(start, 1, pixels))
+        start += len(pixels)
+    return tuple(runs) if len(runs) <= MAX_RUNS else None
+
+
+def _taps(c: Convolution, pixel: int) -> Taps:
+    start, step = pixel * c.stride[1] - c.padding[1], c.dilation[1]
+    first, last = (max(0, -(-(edge - start) // step)) for edge in (0, c.size[1]))
+    return min(first, c.kernel[1]), min(last, c.kernel[1])

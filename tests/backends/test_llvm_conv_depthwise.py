@@ -1,0 +1,120 @@
+"""Our own depthwise convolution and the gradient of its weights, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_llvm_conv_weights import exchanged
+from test_llvm_conv_weights import run as run_gradient
+from test_llvm_convolution import Case, machines
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm.conv_depthwise import emit_depthwise
+from hybridml_compiler.runtime import jit
+from hybridml_compiler.schedule.depthwise import depthwise_tiling_of, depthwise_units
+from hybridml_compiler.schedule.tiling import Machine
+from hybridml_compiler.schedule.weight_blocking import weight_blocking_of
+
+pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+
+TORCH = (2, 4, 3, 0, 1)  # weights in memory: (g, o, c, kh, kw)
+
+CASES: dict[str, dict[str, Any]] = {
+    "3x3": {"x": (2, 9, 17, 37, 1), "w": (3, 3, 37, 1, 1), "padding": ((1, 1), (1, 1)), "w_order": TORCH},
+    "stride": {"x": (2, 12, 15, 32, 1), "w": (3, 3, 32, 1, 1), "stride": 2, "padding": ((1, 1), (1, 0))},
+    "5x5": {"x": (1, 7, 14, 20, 1), "w": (5, 5, 20, 1, 1), "padding": ((2, 2), (2, 2)), "w_order": TORCH},
+    "7x7 on a small map": {"x": (3, 4, 3, 16, 1), "w": (7, 7, 16, 1, 1), "padding": ((3, 3), (3, 3))},
+    "gradient of the input": {
+        "x": (2, 8, 10, 21, 1),
+        "w": (3, 3, 21, 1, 1),
+        "padding": ((1, 1), (1, 1)),
+        "w_order": TORCH,
+        "flip": (0, 1),
+    },
+    "stride and dilation": {
+        "x": (2, 19, 22, 18, 1),
+        "w": (3, 3, 18, 1, 1),
+        "stride": (2, 3),
+        "dilation": (3, 2),
+        "padding": ((3, 4), (5, 1)),
+    },
+    "cropped": {"x": (2, 9, 12, 5, 1), "w": (3, 3, 5, 1, 1), "padding": ((-1, 2), (-2, -1))},
+    "rows without a tap": {"x": (1, 2, 3, 9, 1), "w": (2, 2, 9, 1, 1), "padding": ((4, 3), (2, 3))},
+}
+
+
+def run(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
+    plan = depthwise_tiling_of(case.convolution, machine)
+    assert plan is not None
+    count = depthwise_units(case.convolution, plan)
+    ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
+    out = case.run(emit_depthwise, plan, ranges)
+    case.check(out)
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("machine", machines(), ids=str)
+def test_depthwise(name: str, machine: Machine) -> None:
+    run(Case(**CASES[name]), machine)
+
+
+def test_float64() -> None:
+    run(Case(**CASES["3x3"], dtype=dtypes.float64), machines()[-1])
+
+
+@pytest.mark.parametrize("name", ["3x3", "7x7 on a small map"])
+def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
+    case = Case(**CASES[name])
+    first, *others = (run(case, machine, apart) for machine in machines() for apart in (False, True))
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_it_has_the_bits_of_the_direct_kernel() -> None:
+    case = Case(**CASES["stride"])
+    np.testing.assert_array_equal(run(case, machines()[0]), case.direct(machines()[0]))
+
+
+def gradient(**more: Any) -> dict[str, Any]:
+    size = {"n": 3, "size": (9, 17), "groups": 37, "c": 1, "o": 1, "kernel": (3, 3), "padding": (1, 1)}
+    return exchanged(**{**size, **more})
+
+
+GRADIENTS: dict[str, dict[str, Any]] = {
+    "3x3": gradient(),
+    "stride": gradient(size=(12, 15), groups=64, stride=(2, 2)),
+    "7x7": gradient(n=2, size=(9, 13), groups=20, kernel=(7, 7), padding=(3, 3)),
+    "one vector, small maps": gradient(size=(2, 2), groups=6),
+    "stride and dilation": gradient(n=2, size=(19, 22), stride=(2, 3), padding=(3, 5), dilation=(3, 2)),
+    "one image": gradient(n=1),
+    "cropped": gradient(padding=(-1, -2)),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("machine", machines(), ids=str)
+def test_gradient_of_weights(name: str, machine: Machine) -> None:
+    case = Case(**GRADIENTS[name])
+    plan = weight_blocking_of(case.convolution, machine)
+    assert plan is not None and plan.runs
+    run_gradient(case, machine)
+
+
+def test_bits_of_a_gradient() -> None:
+    case = Case(**GRADIENTS["3x3"])
+    first, *others = (run_gradient(case, machine, apart) for machine in machines() for apart in (False, True))
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_what_is_left_to_others() -> None:
+    def takes(**case: Any) -> bool:
+        return depthwise_tiling_of(Case(**case).convolution, machines()[0]) is not None
+
+    assert takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 1))
+    assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 2))  # two features of a channel
+    assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 1), x_order=(0, 3, 4, 1, 2))  # channels first
+    assert not takes(x=(1, 9, 40, 8, 1), w=(3, 17, 8, 1, 1))  # weights of a row do not fit the registers
