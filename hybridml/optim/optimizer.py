@@ -220,5 +220,5 @@ class Optimizer:
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:
-    # From NumPy: also inside a traced function this is memory that outlives the call.
-    return adopt(np.zeros(parameter.shape, parameter.dtype))
+    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
+    return adopt(np.zeros_like(parameter._array))

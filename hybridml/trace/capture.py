@@ -20,11 +20,14 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
 
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked
+from .order import Order, memory_order
 
 _ndarray = np.ndarray
 
@@ -49,8 +52,10 @@ class Input:
     kind: str  # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad"
     index: int
     real: Any  # the tensor or array at trace time; for "grad" the tensor whose gradient it is
-    node: ir.Node
+    node: ir.Node  # the array as it lies in memory
     shadow: Traced
+    start: ir.Node  # the value of the shadow before the program updates it
+    order: Order | None = None  # axes of the real array in the order of its memory
     owner: Input | None = None  # of a "grad": the input whose gradient it is
     wants: bool = False  # the real tensor requires grad
     recorded: bool = False  # it is an inner tensor of a history outside
@@ -68,7 +73,7 @@ class ShadowLeaf(Leaf):
         self.tracer, self.input = tracer, source
         self.known = self.changed = False
         self._grad: Tensor | None = None
-        self.shape, self.dtype = source.node.shape, source.node.dtype
+        self.shape, self.dtype = source.start.shape, source.start.dtype
         self.hooks = getattr(source.real._node, "hooks", None)
 
     @property
@@ -148,17 +153,21 @@ class Tracer:
         if t is None:
             node = ir.input_node(Aval((), dtypes.float64, weak=True), name)
             shadow = self.wrap(node)
-            self.inputs.append(Input("argument", index, None, node, shadow))
+            self.inputs.append(Input("argument", index, None, node, shadow, node))
             self.floats[node] = (index, value)
             return shadow
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
     def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
-        node = ir.input_node(Aval(t.shape, t.dtype), name, user_location())
-        shadow = self.wrap(node)
+        order = memory_order(t._array)
+        shape = t.shape if order is None else tuple(t.shape[k] for k in order)
+        node = start = ir.input_node(Aval(shape, t.dtype), name, user_location())
+        if order is not None:
+            start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
+        shadow = self.wrap(start)
         wants = isinstance(real, Tensor) and t._node is not None
-        source = Input(kind, index, real, node, shadow, owner, wants, wants and type(t._node) is list)
+        source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and type(t._node) is list)
         if wants:
             shadow._node = source.leaf = ShadowLeaf(self, source)
         self.inputs.append(source)
@@ -180,6 +189,15 @@ class Tracer:
             if source.shadow is t and source.real is not None:
                 return source.real._array if isinstance(source.real, Tensor) else source.real
         return None
+
+    def in_memory(self, t: Tensor, order: Order | None) -> Tensor:
+        """A traced tensor with its axes as the memory has them that it is written to; its history as well."""
+        if order is None:
+            return t
+        if type(t._node) is list:
+            found: Tensor = OPS["permute_dims"].fn(t, axes=order)
+            return found
+        return self.wrap(ir.apply(OPS["permute_dims"], [t._array], {"axes": order}))
 
     # -- what the program asks of values
 
@@ -218,7 +236,7 @@ class Tracer:
 
     def written(self) -> list[Input]:
         """Inputs whose tensors the program updates in place."""
-        return [i for i in self.inputs if i.shadow._array is not i.node]
+        return [i for i in self.inputs if i.shadow._array is not i.start]
 
     def grads(self) -> list[tuple[Input, Tensor | None]]:
         """Leaves whose `.grad` the program sets, with the new gradient."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import TraceError
+from hybridml_compiler.ops.movement import inverse
+from hybridml_compiler.ops.table import OPS
 
 from .. import aliasing, tree
 from ..context import grad_is_off
@@ -18,6 +20,7 @@ from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer, same_float
 from .guards import Watch
+from .order import as_seen, in_memory
 from .program import Program, dense
 
 _ndarray = np.ndarray
@@ -54,18 +57,18 @@ class Entry:
         _check_writable(updated, tracer.inputs)
         for source in updated:
             self.writes.append((len(outputs), source))
-            outputs.append(source.shadow)
+            outputs.append(tracer.in_memory(source.shadow, source.order))
         self.n_own = len(outputs)  # results and write-backs: what can have a history
         self.grads: list[tuple[Input, int | None]] = []
         for source, grad in tracer.grads():
             self.grads.append((source, None if grad is None else len(outputs)))
-            if grad is not None:
-                outputs.append(grad)
+            if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
+                outputs.append(tracer.in_memory(grad, source.order))
         self.inputs = list(tracer.inputs)
         position = {id(i): k for k, i in enumerate(self.inputs)}
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
-            {k: position[id(i)] for k, i in self.writes},
+            {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs],
         )  # fmt: skip
         self.held = [(i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"]
         self.hooks = [(i, _hooks(i.real._node)) for i in self.inputs if i.leaf is not None and not i.recorded]
@@ -130,7 +133,7 @@ class Entry:
         for source in self.inputs:
             if source.kind == "grad" and source.owner is not None:
                 grad = self._grad(source.owner, leaves)
-                if grad is None or grad.shape != source.node.shape or grad.dtype is not source.node.dtype:
+                if grad is None or grad.shape != source.start.shape or grad.dtype is not source.node.dtype:
                     return False
         return self.watch.holds()
 
@@ -160,7 +163,7 @@ class Entry:
     def run(self, leaves: Sequence[Any]) -> Any:
         start = time.perf_counter()
         reals = [self._real(source, leaves) for source in self.inputs]
-        arrays = [_array(r) for r in reals]
+        arrays = [in_memory(_array(r), source.order) for r, source in zip(reals, self.inputs, strict=True)]
         given = arrays.copy()
         for k, a in enumerate(arrays):
             arrays[k] = dense(a)
@@ -171,7 +174,7 @@ class Entry:
         )
         if recording:
             for k in self.copies:
-                copy = wrap(arrays[k].copy())
+                copy = wrap(as_seen(arrays[k].copy(), self.inputs[k].order))
                 copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
                 kept[k] = copy
         outputs = self.program.executable(arrays)
@@ -186,7 +189,8 @@ class Entry:
             if result.kind == "output" and result.index not in fresh:
                 fresh[result.index] = wrap(outputs[result.index])
         for source, index in self.grads:
-            self._real(source, leaves)._node.grad = None if index is None else wrap(outputs[index])
+            grad = None if index is None else wrap(as_seen(outputs[index], source.order))
+            self._real(source, leaves)._node.grad = grad
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
         value = tree.unflatten(self.structure, [self._value(r, fresh, outputs, reals) for r in self.results])
@@ -198,12 +202,18 @@ class Entry:
 
     def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
         results = dict(fresh)
-        for k, _ in self.writes:
+        permuted = []
+        for k, source in self.writes:
             real = reals[self.program.donate[k]]
             node = self.program.outputs[k]._node
             if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
                 results[k] = real  # an update in place that is part of the history
+                if source.order is not None:
+                    results[k] = wrap(in_memory(real._array, source.order))
+                    permuted.append((real, results[k], source.order))
         self.program.record(kept, results)
+        for real, written, order in permuted:
+            real._node = OPS["permute_dims"].fn(written, axes=inverse(order))._node
 
     def _value(self, r: Result, fresh: dict[int, Tensor], outputs: Sequence[np.ndarray], reals: list[Any]) -> Any:
         if r.kind == "output":

@@ -19,6 +19,7 @@ from ..context import clock, grad_is_off, switches
 from ..tape import KEPT
 from ..tensor import Tensor, wrap
 from .entry import Entry
+from .order import as_seen, in_memory
 from .program import Interpreted
 
 MISS = object()  # a guard did not hold
@@ -122,9 +123,11 @@ def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
         return False
     for i in entry.inputs:
         if i.kind != "argument":
-            array = i.real._array if isinstance(i.real, Tensor) else i.real
+            array = in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
             if not array.flags.c_contiguous or not array.flags.aligned:
                 return False
+        elif i.order is not None:
+            return False
     taken = set(arguments)
     for k, leaf in enumerate(leaves):
         if k in taken and not (type(leaf) is float or (type(leaf) is Tensor and leaf._node is None)):
@@ -141,6 +144,7 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
     results = [(place.get(r.index, -1), r.value) if r.kind == "output" else (-1, r.value) for r in entry.results]
     stamped = [i.real for _, i in entry.writes if isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in entry.grads]
+    permuted = [(place[k], i.order) for i, k in entry.grads if k is not None and i.order is not None]
     freed = [
         place[k] for k, o in enumerate(entry.program.outputs[: entry.n_results])
         if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
@@ -154,6 +158,8 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
         tensors = (out,) if count == 1 else out or ()
         for t in stamped:
             aliasing.stamp(t)
+        for j, order in permuted:
+            tensors[j]._array = as_seen(tensors[j]._array, order)
         for j in freed:
             tensors[j]._node = [clock(), None, tensors[j]._array.shape]
         for real, at in grads:

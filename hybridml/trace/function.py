@@ -24,6 +24,7 @@ from ..tensor import Tensor, leaked
 from .capture import Traced
 from .entry import Entry, capture
 from .fast import MISS, Fast, build
+from .order import memory_order
 
 _ndarray = np.ndarray
 _STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
@@ -190,14 +191,15 @@ def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[
         kind = type(leaf)
         if kind is Tensor:
             array, node = leaf._array, leaf._node
-            specs.append((array.shape, array.dtype, 0 if node is None else 2 if type(node) is list else 1))
+            kept = 0 if node is None else 2 if type(node) is list else 1
+            specs.append((array.shape, array.dtype, kept, memory_order(array)))
             first = tensors.setdefault(id(leaf), k)
             if first != k:
                 alias.append((first, k))
         elif kind is float:
             specs.append(float)
         elif kind is _ndarray:
-            specs.append((_ndarray, leaf.shape, leaf.dtype))
+            specs.append((_ndarray, leaf.shape, leaf.dtype, memory_order(leaf)))
             first = tensors.setdefault(id(leaf), k)
             if first != k:
                 alias.append((first, k))

@@ -27,6 +27,7 @@ from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
+from .order import Order, in_memory
 
 _ndarray = np.ndarray
 
@@ -79,6 +80,7 @@ class Program:
     backend: str
     name: str
     donate: dict[int, int] = field(default_factory=dict)
+    orders: list[Order | None] = field(default_factory=list)  # of the memory of each input; none given: all as they are
     compile_ms: float = 0.0
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
@@ -129,7 +131,8 @@ class Program:
             tracer,
             [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
             [*(self.leaves[k] for k in used), *(None for _ in held), *(g._node for g in cotangents)],
-            outputs, self.backend, f"{self.name}_vjp",
+            outputs, self.backend, f"{self.name}_vjp", {},
+            [*(self.orders[k] for k in used if self.orders), *(i.order for i in held), *(None for _ in cotangents)],
         )  # fmt: skip
         return Backward(program, used, held, wanted)
 
@@ -169,7 +172,10 @@ class Program:
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Run on tensors (or arrays), recording where they want gradients."""
-        arrays = [dense(t._array if isinstance(t, Tensor) else t) for t in tensors]
+        arrays = [
+            dense(in_memory(t._array, order) if isinstance(t, Tensor) else t)
+            for t, order in zip(tensors, self.orders, strict=True)
+        ]
         results = [wrap(a) for a in self.executable(arrays)]
         self.record(tensors, dict(enumerate(results)))
         return results

@@ -11,7 +11,8 @@ computes on the cores and gives the axes of the result; what has no rule (a matr
 the permuted value. So one walk over the graph is enough. Where an elementwise operation meets an operand as large as
 itself that is not permuted alike, one of the two must be moved: a walk back from the outputs has found which is wanted.
 
-The pass is for programs with convolutions. Elsewhere a permutation is somebody's choice of what lies in memory.
+The pass is for programs with convolutions, and for those that update their weights, which are permuted in memory too.
+Elsewhere a permutation is somebody's choice of what lies in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Form(NamedTuple):
 def channels_last(graph: Graph) -> Graph:
     """`graph` with its permutations moved past everything that computes as well in the order before them."""
     nodes = graph.nodes()
-    if not any(is_op(node, "convolution") for node in nodes):
+    if not any([is_op(node, "convolution") for node in nodes]) and not any(map(_is_permuted_state, graph.outputs)):
         return graph
     wants = _Wants(graph, nodes)
     forms: dict[Node, Form] = {}  # of what is not simply itself
@@ -63,6 +64,11 @@ def channels_last(graph: Graph) -> Graph:
         forms[node] = found
     outputs = tuple(_plain(forms[node]) if node in forms else node for node in graph.outputs)
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+
+
+def _is_permuted_state(output: Node) -> bool:
+    """Is an output written with its axes in the order of some memory, as the update of such a weight is?"""
+    return is_op(output, "permute_dims") and len(output.shape) > 2
 
 
 def _plain(form: Form) -> Node:
@@ -109,8 +115,12 @@ def _is_free(shape: Shape, axes: Axes) -> bool:
     return moved == sorted(moved)
 
 
-def _unpermuted(x: Node, axes: Axes) -> Node:
-    """What `permute_dims(_, axes)` makes x of; x may have fewer axes, as an operand that broadcasts."""
+def _unpermuted(form: Form, axes: Axes) -> Node:
+    """What `permute_dims(_, axes)` makes the value of; it may have fewer axes, as an operand that broadcasts."""
+    core, own = form
+    if own is not None and len(own) == len(axes):
+        return _permuted(core, tuple(own[k] for k in inverse(axes)))
+    x = _plain(form)
     return _permuted(_padded(x, len(axes)), inverse(axes)) if x.shape else x
 
 
@@ -134,18 +144,19 @@ def _permute(node: Node, operands: Sequence[Form], wants: _Wants) -> Form:
 def _agreed(node: Node, operands: Sequence[Form], wants: _Wants) -> tuple[Axes, list[Node]] | None:
     """(axes, cores) that the operands of an operation share, if they can: its result then has these axes too."""
     rank, size = len(node.shape), node.aval.size
-    laid = [form for form in operands if form.axes is not None and len(form.axes) == rank]
+    laid = [(form.core.aval.size, form.axes) for form in operands if form.axes is not None and len(form.axes) == rank]
     if not laid:
         return None
-    axes = max(laid, key=lambda form: form.core.aval.size).axes
-    assert axes is not None
+    largest = [axes for n, axes in laid if n == max(laid)[0]]
+    wanted = wants.of(node) if len(set(largest)) > 1 else ()
+    axes = next((axes for axes in largest if axes in wanted), largest[0])
     others = [_plain(form) for form in operands if form.axes != axes]
     moved = [x for x in others if x.aval.size == size and not is_op(x, "full") and not _is_free(x.shape, inverse(axes))]
     if moved:
         wanted = wants.of(node)
         if axes not in wanted or None in wanted:
             return None
-    return axes, [form.core if form.axes == axes else _unpermuted(_plain(form), axes) for form in operands]
+    return axes, [_unpermuted(form, axes) for form in operands]
 
 
 def _elementwise(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
