@@ -56,17 +56,19 @@ SCRATCH_BYTES = 1 << 14
 FLOP_NS = 0.01
 # Multiply-adds of a product up to which BLAS uses one thread of its own accord (64^3); larger ones are cut into slabs.
 WHOLE_PRODUCT = 1 << 18
-# Our own product against OpenBLAS on Zen 4 with AVX-512, one thread, float32: 102-114 GF/s against 92-102 from so many
-# multiply-adds, rows and depth on, where few of the columns of whole vectors are too many. Below that, BLAS has kernels
-# for small matrices as fast as ours (64x64x64: 102 and 104) that need not be compiled. It has none for a transposed B
-# (128x512x512: 82 against 107, and 1.1 to 1.9 times from 32x32x64 on). For float64 the two are equal (43 and 43).
-# Nor is there much to gain where the rows of a B too large for L2 are not whole cache lines: four of 96x3025x363, 85
-# and 83; two of 256x729x2400, 94 and 96 (four of 64x3136x576, which are whole lines: 77 and 79).
-OWN_PRODUCT_SIZE = 2 << 20
+# Our own product against OpenBLAS on Zen 4 with AVX-512, one thread, float32. From a million multiply-adds on, where
+# OpenBLAS leaves its kernels for small matrices, ours wins for every layout, depth and edge (1024^3: 107 GF/s and 97;
+# 128x512x512: 116 and 101; 16x1024x1024: 110 and 67; 8x1024x256: 112 and 49; 1024x512x16: 112 and 79; 1024x10x512: 77
+# and 50). Below, those kernels are as fast (64x64x64: 102 and 104) and need not be compiled, but for two cases. They
+# are called for every matrix of a batch (256 of 16x16x16: 82 against 111); and a transposed B suits them only where it
+# is short or narrow (128x100x64: 66 against 81; 32x50x512: 108 against 76). One row times a transposed B is a sum along
+# rows of B, which need no transposing: 42 against 13. Lanes beyond the columns are lost: with 4 columns the two are
+# equal, with one BLAS wins (42 against 7). For float64 they are equal (43 and 43).
+OWN_PRODUCT_SIZE = 1 << 20
 OWN_PRODUCT_ROWS = 32
 OWN_PRODUCT_DEPTH = 32
 OWN_PRODUCT_FILLED = 0.95
-OWN_PRODUCT_SPLIT_BYTES = 1 << 22
+OWN_PRODUCT_HALF = 0.5
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
@@ -86,11 +88,13 @@ def memory_cost(nbytes: float) -> float:
 
 def use_own_product(product: Product, filled: float) -> bool:
     """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
-    large = product.b.transposed or product.m * product.n * product.k >= OWN_PRODUCT_SIZE
+    size = product.m * product.n * product.k
+    full = filled >= OWN_PRODUCT_FILLED
     deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH
-    whole_lines = product.b.transposed or product.b.row * product.dtype.itemsize % 64 == 0
-    near = whole_lines or product.b_bytes <= OWN_PRODUCT_SPLIT_BYTES
-    return product.dtype is dtypes.float32 and large and deep and near and filled >= OWN_PRODUCT_FILLED
+    wins = size * (product.matrices if full else 1) >= OWN_PRODUCT_SIZE and filled >= OWN_PRODUCT_HALF
+    if product.b.transposed:
+        wins = (wins and product.m > 1) or (full and deep)
+    return product.dtype is dtypes.float32 and wins
 
 
 # An array of so many bytes is out of L2 by the time that the next launch reads it: worth a chain (schedule/chain.py).

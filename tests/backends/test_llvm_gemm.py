@@ -178,10 +178,13 @@ def test_the_cost_decides_between_blas_and_our_own() -> None:
         return cost.use_own_product(Case(size, layout, dtype=dtype).product, 1.0)
 
     assert uses_own((128, 512, 512)) and uses_own((512, 512, 128), "tn") and uses_own((64, 64, 64), "nt")
-    assert not uses_own((64, 64, 64)) and not uses_own((8, 512, 512), "nt") and not uses_own((512, 512, 8))
+    assert uses_own((8, 512, 512), "nt") and uses_own((1, 1024, 1024)) and uses_own((64, 4095, 512))
+    assert not uses_own((64, 64, 64)) and not uses_own((8, 64, 64), "nt") and not uses_own((1, 1024, 1024), "nt")
     assert not uses_own((128, 512, 512), dtype=dtypes.float64)
-    assert not cost.use_own_product(Case((256, 200, 256)).product, 200 / 224)
-    assert uses_own((64, 4096, 512)) and not uses_own((64, 4095, 512))
+    batch = Case((16, 16, 16), batch=(256,)).product
+    assert cost.use_own_product(batch, 1.0) and not cost.use_own_product(batch, 0.9)
+    narrow = Case((1024, 8, 1024)).product
+    assert cost.use_own_product(narrow, 0.5) and not cost.use_own_product(narrow, 0.25)
 
 
 def test_a_right_operand_that_comes_from_memory_is_packed() -> None:
