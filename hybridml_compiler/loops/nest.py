@@ -14,6 +14,7 @@ from .. import dtypes
 from .builder import LoopBuilder
 from .index import affine_coefficient, coefficient, is_affine_step, opaque_leaves
 from .ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, expressions, extent, loads, operands
+from .tile import tiled
 from .transcendental import TABLE
 
 # Below this many iterations a loop is not worth lanes: mask set-up costs more than it saves.
@@ -55,6 +56,9 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
     """The kernel that runs `body` over its output space; `lanes` is the vector width in elements."""
     merged = join_reductions(s, merge_loops(s, without_bounds(s, body)))
     inner_vector, merged = choose_lanes(merged)
+    tiles = tiled(s, merged.vars, merged.stores, lanes) if inner_vector and not merged.stages else None
+    if tiles is not None and isinstance(tiles[0], For):
+        return Kernel(tuple(buffers), tiles, tiles[0].var, lanes)
     lanes *= _vectors(merged, inner_vector, lanes)
     stmts: tuple[Stmt, ...] = (*map(_stage, merged.stages), *merged.stores)
     for depth, var in enumerate(reversed(merged.vars)):
@@ -242,7 +246,7 @@ def _with_lanes(body: Body) -> Body:
 
 
 def _lanes_allowed(r: Reduce) -> bool:
-    return not r.op.startswith("arg") and extent(r.vars[-1]) >= _MIN_VECTOR
+    return extent(r.vars[-1]) >= _MIN_VECTOR
 
 
 def _reads_contiguously(r: Reduce, var: Expr) -> bool:

@@ -28,7 +28,7 @@ def verify_kernel(kernel: Kernel, stage: str = "") -> None:
     - a variable or result is defined once, by a statement around or before its uses; extents are 1 or more
     - operands have the dtypes that the instruction set asks for; indices are int64, masks bool
     - an index stays inside of its buffer
-    - there is no vector loop in a vector loop, and no argmin, argmax in lanes of its own
+    - there is no vector loop in a vector loop
     - iterations of a parallel or vector loop store to different places; the parallel loop is outermost
 
     `stage` says in the error what made the kernel.
@@ -116,8 +116,6 @@ class _Walk:
         if stmt.op not in REDUCTIONS or not _combines(stmt.op, stmt.value):
             yield stmt, f"a reduction cannot combine {dtypes.short(stmt.value.dtype)} by {stmt.op!r}"
         arg = stmt.op.startswith("arg")
-        if arg and stmt.vector:
-            yield stmt, f"{stmt.op} does not run in lanes: its first extreme is found in order"
         expected = dtypes.int64 if arg else stmt.value.dtype
         if stmt.result.op != "result" or stmt.result.dtype is not expected:
             yield stmt, f"the result of this reduction is {dtypes.short(expected)}, not {stmt.result.dtype}"

@@ -14,7 +14,7 @@ from ..errors import CompileError
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
-from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions
+from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions, statements
 from ..loops.nest import Body, Fill, build_kernel, plain_store
 from . import cost
 from .group import Group, form_of, reduced_axes
@@ -248,7 +248,13 @@ class GroupLowering:
         return kernels
 
     def finish(self, kernel: Kernel) -> Kernel:
-        buffers = (*self.operands.values(), *self._rows.values())
+        tiles = {
+            t.buffer.name: t.buffer
+            for t in statements(kernel.body)
+            if isinstance(t, Store) and t.buffer.role == "scratch"
+        }
+        rows = {b.name: b for b in self._rows.values()}
+        buffers = (*self.operands.values(), *(rows | tiles).values())
         return replace(kernel, buffers=buffers, cost=cost.kernel_cost(kernel.body, kernel.lanes))
 
 

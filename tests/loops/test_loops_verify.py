@@ -34,7 +34,6 @@ HEAD = "kernel(x: f32[12], n: i64[4], u: i32[4], m: bool[4], o: f32[12] out)"
         ("for i < 12 { o[i] = x[12 - i] }", "a load of 1..12 of x, which has 12 elements"),
         ("for i < 3 vector { for j < 4 vector { o[i * 4 + j] = 0.0:f32 } }", "a vector loop over"),
         ("for i < 3 vector { s = reduce add over r < 4 vector of x[r] o[i] = s }", "a reduction in lanes inside"),
-        ("s = reduce argmax over r < 4 vector of x[r] o[s] = 0.0:f32", "argmax does not run in lanes"),
         ("s = reduce xor over r < 4 of n[r] o[s] = 0.0:f32", "a reduction cannot combine i64 by 'xor'"),
         ("s = reduce add over r < 4 of m[r] o[0] = select(s, x[0], x[1])", "a reduction cannot combine bool by 'add'"),
         ("s = reduce and over r < 4 of n[r] o[s] = 0.0:f32", "a reduction cannot combine i64 by 'and'"),

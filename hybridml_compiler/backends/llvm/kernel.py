@@ -6,7 +6,6 @@ outermost loop that knows its variables, so loop-invariant code is hoisted by co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,15 +15,16 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import CompileError
-from ...loops.builder import identity, scan_start
+from ...loops.builder import scan_start
 from ...loops.index import coefficient
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
 from . import ir
+from .reductions import reduce
 from .scalars import LaneBuilder, Lanes
+from .transpose import emit_transposing, transposing
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, I64, I64])
-_CASCADE = 256  # additions in a row before a float sum starts a new partial sum
 _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
@@ -114,6 +114,10 @@ class KernelEmitter:
                     self.scan(step[0])
 
     def for_loop(self, stmt: For) -> None:
+        inner = transposing(stmt, self.lanes)
+        if inner is not None and not self.bounds.keys() & {stmt.var, inner.var}:
+            emit_transposing(self, stmt.var, inner)
+            return
         size = extent(stmt.var)
         lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), constant(size, dtypes.int64))
         if stmt.vector:
@@ -159,6 +163,19 @@ class KernelEmitter:
         kind = ir.VectorType(ir.IntType(8 * dtype.itemsize), self.width)
         items = ", ".join(f"{kind.element} {k}" for k in range(self.width))
         return Lanes(Literal(kind, f"<{items}>"), dtype, self.width)
+
+    @contextmanager
+    def later(self, var: Expr, k: int) -> Any:
+        """Code for the iteration `k` after the current one of a loop that takes several at a time."""
+        level, base = self.level[var], self.scalar_var[var]
+        self.scopes.append(Scope(self.b.block))
+        self.level[var] = len(self.scopes) - 1
+        self.scalar_var[var] = self.b.add(base, constant(k, dtypes.int64)) if k else base
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+            self.level[var], self.scalar_var[var] = level, base
 
     def loop(
         self,
@@ -207,130 +224,13 @@ class KernelEmitter:
 
     def reduce(self, joined: Sequence[Reduce]) -> None:
         """Reductions over the same variables, in one loop."""
-        first = joined[0]
-        if first.op in ("argmin", "argmax"):
-            totals = [self._arg_reduce(first)]
-        elif first.vector:
-            totals = self._lane_reduce(joined)
-        else:
-            widths = [self.width if self.vector is not None and self.vector in r.result.depends else 1 for r in joined]
-            loops = [(var, 1) for var in first.vars]
-            totals = self._combined(joined, loops, widths, lambda: [self.value(r.value) for r in joined])
-        for stmt, total in zip(joined, totals, strict=True):
+        for stmt, total in zip(joined, reduce(self, joined), strict=True):
             self.results[stmt.result] = total
             self.level[stmt.result] = len(self.scopes) - 1
-
-    def nest(self, vars_: Sequence[Expr], carried: list[Lanes], body: CarriedBody) -> list[Lanes]:
-        """Serial loops over all of `vars_`, outer to inner, carrying values through."""
-        if not vars_:
-            return body(carried)
-        zero, size = constant(0, dtypes.int64), constant(extent(vars_[0]), dtypes.int64)
-        return self.loop(vars_[0], zero, size, 1, carried, lambda c: self.nest(vars_[1:], c, body))
-
-    def _combined(
-        self,
-        joined: Sequence[Reduce],
-        loops: Sequence[tuple[Expr, int]],
-        widths: Sequence[int],
-        values: Callable[[], list[Lanes]],
-    ) -> list[Lanes]:
-        """The reductions of values() over nested loops, given as (variable, step), outer to inner.
-
-        A float sum is a cascade: at most `_CASCADE` values are added one after the other, then their sums are. One
-        running sum of 100,000 float32 was wrong by 3e-5; the cascade costs nothing and depends on the shape alone.
-        """
-        starts = []
-        for r, width in zip(joined, widths, strict=True):
-            dtype = r.value.dtype
-            starts.append(Lanes(constant(identity(r.op, dtype), dtype, width), dtype, width))
-        cascades = any(r.op == "add" and r.value.dtype.kind == "f" for r in joined)
-
-        def combine(a: list[Lanes], b: list[Lanes]) -> list[Lanes]:
-            return [self.combine(r.op, x, y) for r, x, y in zip(joined, a, b, strict=True)]
-
-        def over(rest: Sequence[tuple[Expr, int]], totals: list[Lanes]) -> list[Lanes]:
-            if not rest:
-                return combine(totals, values())
-            (var, step), *inner = rest
-            size = extent(var)
-            apart = cascades and math.prod(-(-extent(v) // by) for v, by in inner) > _CASCADE // 8
-
-            def once(carried: list[Lanes]) -> list[Lanes]:
-                return combine(carried, over(inner, starts)) if apart else over(inner, carried)
-
-            zero, end = constant(0, dtypes.int64), constant(size, dtypes.int64)
-            if not cascades or -(-size // step) <= _CASCADE:
-                return self.loop(var, zero, end, step, totals, once)
-            block, number = step * _CASCADE, Expr()  # a loop over blocks, which no expression refers to
-
-            def one_block(carried: list[Lanes]) -> list[Lanes]:
-                first = self.scalar_var[number]
-                last = self.b.add(first, constant(block, dtypes.int64))
-                last = self.b.select(self.b.icmp_signed("<", last, end), last, end)
-                return combine(carried, self.loop(var, first, last, step, starts, once))
-
-            return self.loop(number, zero, end, block, totals, one_block)
-
-        return over(loops, starts)
 
     def combine(self, op: str, a: Lanes, b: Lanes) -> Lanes:
         combined: Lanes = getattr(self.s, _COMBINE[op])(a, b)
         return combined
-
-    def _lane_reduce(self, joined: Sequence[Reduce]) -> list[Lanes]:
-        """Lane accumulators over the last variable, combined by halving: a tree fixed by the shape alone."""
-        *outer, inner = joined[0].vars
-        size, dtype = extent(inner), joined[0].value.dtype
-        width = reduce_width(size, dtype)
-        hi = constant(size, dtypes.int64)
-
-        def values() -> list[Lanes]:
-            with self.tail_mask(inner, size, hi):
-                return [self._inside(r, self.s.splat(self.value(r.value), width)) for r in joined]
-
-        with self.in_lanes(inner, width):
-            loops = [*((v, 1) for v in outer), (inner, width)]
-            totals = self._combined(joined, loops, [width] * len(joined), values)
-        return [self.halve(r.op, total) for r, total in zip(joined, totals, strict=True)]
-
-    def _inside(self, stmt: Reduce, value: Lanes) -> Lanes:
-        """The value in the lanes that are inside of the loop, the identity in the others."""
-        if self.mask is None:
-            return value
-        neutral = Lanes(constant(identity(stmt.op, value.dtype), value.dtype, value.lanes), value.dtype, value.lanes)
-        return self.s.select(self.mask, value, neutral)
-
-    def halve(self, op: str, x: Lanes) -> Lanes:
-        while x.lanes > 1:
-            half = x.lanes // 2
-            parts = []
-            for base in (0, half):
-                picked = ir.Constant(ir.VectorType(ir.IntType(32), half), [base + k for k in range(half)])
-                parts.append(Lanes(self.b.shuffle_vector(x.value, x.value, picked), x.dtype, half))
-            x = self.combine(op, parts[0], parts[1])
-            if half == 1:
-                return Lanes(self.b.extract_element(x.value, constant(0, dtypes.int32)), x.dtype, 1)
-        return x
-
-    def _arg_reduce(self, stmt: Reduce) -> Lanes:
-        """Position of the first extreme; nan counts as the extreme, as in NumPy."""
-        dtype = stmt.value.dtype
-        width = self.width if self.vector is not None and self.vector in stmt.result.depends else 1
-        sign = "max" if stmt.op == "argmax" else "min"
-        best = Lanes(constant(identity(sign, dtype), dtype, width), dtype, width)
-        at = Lanes(constant(0, dtypes.int64, width), dtypes.int64, width)
-
-        def accumulate(carried: list[Lanes]) -> list[Lanes]:
-            best, at = carried
-            value, position = self.value(stmt.value), self.const(0)
-            for var in stmt.vars:
-                position = self.s.add(self.s.mul(position, extent(var)), Lanes(self.scalar_var[var], dtypes.int64))
-            better = self.s.compare("gt" if sign == "max" else "lt", value, best)
-            if dtype.kind == "f":
-                better = self.s.or_(better, self.s.and_(self.s.ne(value, value), self.s.eq(best, best)))
-            return [self.s.select(better, value, best), self.s.select(better, position, at)]
-
-        return self.nest(stmt.vars, [best, at], accumulate)[1]
 
     def const(self, value: int) -> Lanes:
         return self.s.const(value, dtypes.int64)
@@ -457,10 +357,9 @@ class KernelEmitter:
         on = self._lanes_on(mask)
         stride = coefficient(index, self.vector)
         if stride == 0:
-            value = self.s.splat(self._scalar_load_any(buffer, index, on), width)
-            return value
+            return self.s.splat(self._scalar_load_any(buffer, index, on), width)
         if stride == 1:
-            pointer = self._element_pointer(buffer, index)
+            pointer = self.element_pointer(buffer, index)
             kind = memory_type(buffer.dtype, width)
             if on is None:
                 value = self.b.load(pointer, typ=kind, align=buffer.dtype.itemsize)
@@ -490,18 +389,18 @@ class KernelEmitter:
         wide = self.s.splat(mask, self.width)
         return wide if self.mask is None else self.s.and_(wide, self.mask)
 
-    def _element_pointer(self, buffer: Buffer, index: Expr) -> Any:
+    def element_pointer(self, buffer: Buffer, index: Expr) -> Any:
         at = self.emit_expr(index, False)
         return self.b.gep(self.pointers[buffer.name], [at.value], source_etype=memory_type(buffer.dtype))
 
     def store(self, buffer: Buffer, index: Expr, value: Lanes) -> None:
         if self.vector is None or self.vector not in index.depends:
-            self.b.store(self.s.to_memory(value), self._element_pointer(buffer, index))
+            self.b.store(self.s.to_memory(value), self.element_pointer(buffer, index))
             return
         value = self.s.splat(value, self.width)
         data = self.s.to_memory(value)
         if coefficient(index, self.vector) == 1:
-            pointer = self._element_pointer(buffer, index)
+            pointer = self.element_pointer(buffer, index)
             if self.mask is None:
                 self.b.store(data, pointer, align=buffer.dtype.itemsize)
                 return
@@ -520,15 +419,3 @@ def _plain_division(expr: Expr) -> bool:
     """Non-negative by a positive constant: the unsigned instruction is the floor division."""
     x, y = expr.args
     return x.low is not None and x.low >= 0 and y.op == "const" and int(y.attr) > 0
-
-
-def reduce_width(size: int, dtype: np.dtype) -> int:
-    """Lanes of a reduction: up to four 64-byte accumulators, enough to hide the latency of an addition.
-
-    Depends on shape and dtype alone, never on the machine, so that a sum has the same bits everywhere.
-    """
-    most = 256 // max(dtype.itemsize, 4)
-    width = 4
-    while width < most and width * 2 <= size:
-        width *= 2
-    return width
