@@ -26,6 +26,10 @@ MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 
+def one_and_many() -> list[Machine]:
+    return [replace(machines()[0], cores=cores) for cores in (1, 64)]
+
+
 def machines() -> list[Machine]:
     return [m for m in MACHINES if 8 * m.vector_bytes <= jit.host().vector_bits]
 
@@ -214,6 +218,20 @@ WINOGRAD: dict[str, dict[str, Any]] = {
         "w_order": (0, 1, 2, 4, 3),
         "flip": (0, 1),
     },
+    "image (n, c, h, w)": {
+        "x": (2, 5, 19, 1, 32),
+        "w": (3, 3, 1, 32, 35),
+        "padding": ((1, 1), (1, 1)),
+        "x_order": (0, 3, 4, 1, 2),
+    },
+    "5x5": {"x": (2, 7, 12, 1, 32), "w": (5, 5, 1, 32, 45), "padding": ((2, 2), (2, 2))},
+    "gradient of 5x5": {
+        "x": (1, 9, 7, 1, 48),
+        "w": (5, 5, 1, 48, 33),
+        "padding": ((2, 2), (2, 2)),
+        "w_order": (2, 3, 4, 0, 1),
+        "flip": (0, 1),
+    },
     "weights (o, c, kh, kw)": {
         "x": (2, 6, 9, 1, 64),
         "w": (3, 3, 1, 64, 50),
@@ -223,11 +241,10 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(jit.host().vector_bits < 512, reason="needs 32 registers")
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
-    whole, parts = (winograd.cut(case.convolution, Machine(64, 32, cores)) for cores in (1, 64))
+    whole, parts, *others = (winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
     first = case.winograd(whole)
-    for plan in (parts, replace(whole, lines=1, rows=5)):
+    for plan in (parts, replace(whole, lines=1, rows=5), *others):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)

@@ -1,28 +1,31 @@
-"""Winograd's minimal filtering F(2x2, 3x3): 16 matrix products instead of 36 multiplications a square.
+"""Winograd's minimal filtering F(2x2, rxr): (r + 1)^2 matrix products instead of 4 r^2 multiplications a square.
 
-With d a 4x4 square of the image and w the 3x3 taps, a 2x2 square of the result is A'[(G w G') * (B' d B)]A, summed over
-channels inside of the bracket (Lavin and Gray, 2016), where
+With d a square of the image and w the taps, a 2x2 square of the result is A [(G w G') * (B d B')] A', where the bracket
+is summed over channels (Lavin and Gray, 2016). `schedule.winograd.transforms` gives the matrices; for r = 3 they are
 
-    B' = | 1  0 -1  0 |   G = | 1    0    0   |   A' = | 1  1  1  0 |
-         | 0  1  1  0 |       | 1/2  1/2  1/2 |        | 0  1 -1 -1 |
-         | 0 -1  1  0 |       | 1/2 -1/2  1/2 |
-         | 0  1  0 -1 |       | 0    0    1   |
+    B = | -1  0  1  0 |   G = | -1    0    0   |   A = | 1  1  1  0 |
+        |  0  1  1  0 |       |  1/2  1/2  1/2 |       | 0  1 -1  1 |
+        |  0 -1  1  0 |       |  1/2 -1/2  1/2 |
+        |  0 -1  0  1 |       |  0    0    1   |
 
-Error: every factor is 0, 1 or 1/2, so that a transform of the image adds 4 terms, of taps or a result 9. The sum over
-channels is as long as the channels, not 9 times that: on normal data with 64 to 512 channels the largest error is 1e-6
-to 2.4e-6 of the scale of the result, that of the direct sum 2e-6 to 8e-6. The bound is for squares, not for elements: a
-value far larger than its neighbours leaves its rounding error, and an infinite one nan, in all results of a square.
+Error: sums over channels are as long as the channels, not r^2 times that, and transforms add a few terms. On normal
+data with 64 to 512 channels the error of r = 3 is at most 1e-6 to 2.4e-6 of the scale of the result (root mean square
+2.6e-7 to 6.7e-7), that of the direct sum 2e-6 to 8e-6 (4.3e-7 to 1.2e-6). Of r = 5 with 64 to 192 channels it is 4.7e-6
+to 9e-6 (1.2e-6 to 2e-6), of the direct sum 3.6e-6 to 6.5e-6 (7e-7 to 1.2e-6). F(4x4, 3x3) would be 1e-5 to 2e-5, and is
+not used. The bound is for squares, not for elements: a value far larger than its neighbours leaves its rounding error,
+and an infinite one nan, in all results of its squares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ... import dtypes
 from ...schedule.convolve import Convolution
-from ...schedule.winograd import VECTORS, Winograd, panels_of, squares
+from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
 from . import ir
 from .conv_pack import emit_pack, panel_of
 from .gemm import call_epilogue
@@ -45,7 +48,7 @@ class _Emission:
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.v = Vectors(self.b, convolution.dtype, winograd.lanes)
         self.panels = panels_of(convolution, winograd)
-        self.panel_size = 16 * convolution.channels * winograd.columns
+        self.panel_size = winograd.numbers * convolution.channels * winograd.columns
 
     def stack(self, size: int) -> Any:
         memory = self.b.alloca(self.v.scalar_type, size=size)
@@ -64,6 +67,24 @@ class _Emission:
         return function, b, Vectors(b, self.convolution.dtype, self.winograd.lanes)
 
 
+def _applied(v: Vectors, matrix: Matrix, x: Sequence[Any]) -> list[Any]:
+    """The matrix times a column of vectors."""
+    b = v.b
+    found = []
+    for row in matrix:
+        terms = sorted(((k, f) for k, f in enumerate(row) if f), key=lambda term: term[1] < 0)  # positive ones first
+        total = None
+        for k, factor in terms:
+            if total is None:
+                total = x[k] if factor == 1 else b.fmul(x[k], constant(float(factor), v.dtype, v.lanes))
+            elif abs(factor) == 1:
+                total = b.fadd(total, x[k]) if factor > 0 else b.fsub(total, x[k])
+            else:
+                total = v.fma(x[k], constant(float(factor), v.dtype, v.lanes), total)
+        found.append(total)
+    return found
+
+
 def _twice(transform: Callable[[Sequence[Any]], list[Any]], square: Square) -> Square:
     """transform of columns, then of rows: T s T'."""
     columns = [transform(list(column)) for column in zip(*square, strict=True)]
@@ -71,19 +92,14 @@ def _twice(transform: Callable[[Sequence[Any]], list[Any]], square: Square) -> S
 
 
 def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution, winograd: Winograd) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to [panel][16][channel][column], over units of channels."""
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to [panel][number][channel][column]; units of channels."""
     e = _Emission(module, name, convolution, winograd)
     b, v, c, g = e.b, e.v, convolution, winograd
     part = replace(c, channels=g.chunk)
     panel = panel_of(part)
     taps = e.stack((panel.rows + g.lanes) * g.columns)
-    half = constant(0.5, c.dtype, g.lanes)
     source, target = v.element(e.buffer(0), i64(c.w.offset)), e.buffer(1)
     chunks = c.channels // g.chunk
-
-    def transform(x: Sequence[Any]) -> list[Any]:
-        middle, side = b.fmul(half, b.fadd(x[0], x[2])), b.fmul(half, x[1])
-        return [x[0], b.fadd(middle, side), b.fsub(middle, side), x[2]]
 
     def unit(index: Any) -> None:
         number, first = b.udiv(index, i64(chunks)), b.mul(b.urem(index, i64(chunks)), i64(g.chunk))
@@ -99,11 +115,11 @@ def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution
                     row = panel.first + ky * panel.steps[0] + kx * panel.steps[1]
                     return v.load(v.element(here, i64(row * g.columns)))
 
-                square = [[tap(ky, kx) for kx in range(3)] for ky in range(3)]
+                square = [[tap(ky, kx) for kx in range(c.kernel[1])] for ky in range(c.kernel[0])]
                 place = v.element(out, b.add(b.mul(k, i64(g.columns)), at))
-                for i, row in enumerate(_twice(transform, square)):
+                for i, row in enumerate(_twice(partial(_applied, v, transforms(c.kernel[0])[1]), square)):
                     for j, value in enumerate(row):
-                        v.store(value, v.element(place, i64((4 * i + j) * c.channels * g.columns)))
+                        v.store(value, v.element(place, i64((g.size * i + j) * c.channels * g.columns)))
 
             repeat(b, i64(0), i64(g.columns), g.lanes, lanes)
 
@@ -138,9 +154,14 @@ class _Main(_Emission):
         # Rows of tiles are computed whole; what they read beyond the squares of a unit is never stored.
         self.most = -(-g.lines * self.across // g.rows) * g.rows
         self.v_row = c.channels + g.lanes  # rows of a power of two would share sets of L1
-        self.transformed = self.stack(16 * self.most * self.v_row)
-        self.products = self.stack(16 * self.most * g.columns)
+        self.transformed = self.stack(g.numbers * self.most * self.v_row)
+        self.products = self.stack(g.numbers * self.most * g.columns)
         self.zeros = self.stack(c.channels)
+        self.x_row, self.x_pixel = c.a.strides[1:3]
+        if turns(c):
+            self.x_row, self.x_pixel = c.size[1] * c.channels, c.channels
+            self.rows = self.stack(g.size * self.x_row + g.lanes * self.x_pixel)
+            self.turn = self._turn()
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)
         self.forward, self.backward = self._forward(), self._backward()
@@ -152,25 +173,43 @@ class _Main(_Emission):
         x, zeros, target, row, column = function.args
 
         def inside(start: Any, size: int) -> list[Any]:
-            return [b.icmp_unsigned("<", b.add(start, i64(k)), i64(size)) for k in range(4)]
-
-        def transform(x: Sequence[Any]) -> list[Any]:
-            return [b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])]
+            return [b.icmp_unsigned("<", b.add(start, i64(k)), i64(size)) for k in range(g.size)]
 
         rows, columns = inside(row, c.size[0]), inside(column, c.size[1])
         places = [
             [
-                b.select(b.and_(here, there), v.element(x, i64(i * c.a.strides[1] + j * c.a.strides[2])), zeros)
+                b.select(b.and_(here, there), v.element(x, i64(i * self.x_row + j * self.x_pixel)), zeros)
                 for j, there in enumerate(columns)
             ]
             for i, here in enumerate(rows)
         ]
 
         def channels(k: Any) -> None:
-            square = _twice(transform, [[v.load(v.element(place, k)) for place in line] for line in places])
+            values = [[v.load(v.element(place, k)) for place in line] for line in places]
+            square = _twice(partial(_applied, v, transforms(c.kernel[0])[0]), values)
             for i, line in enumerate(square):
                 for j, value in enumerate(line):
-                    v.store(value, v.element(target, b.add(k, i64((4 * i + j) * self.most * self.v_row))))
+                    v.store(value, v.element(target, b.add(k, i64((g.size * i + j) * self.most * self.v_row))))
+
+        repeat(b, i64(0), i64(c.channels), g.lanes, channels)
+        b.ret_void()
+        return function
+
+    def _turn(self) -> ir.Function:
+        """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]; up to `lanes` pixels more."""
+        c, g = self.convolution, self.winograd
+        function, b, v = self.helper("turn", [PTR, PTR])
+        source, target = function.args
+
+        def channels(first: Any) -> None:
+            lines = [v.element(source, b.mul(b.add(first, i64(i)), i64(c.a.strides[4]))) for i in range(g.lanes)]
+
+            def pixels(at: Any) -> None:
+                mask = v.mask(b.sub(i64(c.size[1]), at), 0) if c.size[1] % g.lanes else None
+                for i, value in enumerate(v.transpose([v.load(v.element(line, at), mask) for line in lines])):
+                    v.store(value, v.element(target, b.add(b.mul(b.add(at, i64(i)), i64(c.channels)), first)))
+
+            repeat(b, i64(0), i64(c.size[1]), g.lanes, pixels)
 
         repeat(b, i64(0), i64(c.channels), g.lanes, channels)
         b.ret_void()
@@ -183,23 +222,21 @@ class _Main(_Emission):
         source, y, live, second_row, second_column = function.args
         pixel = c.groups * c.features
 
-        def transform(x: Sequence[Any]) -> list[Any]:
-            return [b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])]
-
         for vector in range(VECTORS):
-            places = [[(4 * i + j) * self.most * g.columns + vector * g.lanes for j in range(4)] for i in range(4)]
-            square = _twice(transform, [[v.load(v.element(source, i64(at))) for at in line] for line in places])
+            at = [[(g.size * i + j) * self.most * g.columns for j in range(g.size)] for i in range(g.size)]
+            values = [[v.load(v.element(source, i64(x + vector * g.lanes))) for x in line] for line in at]
+            square = _twice(partial(_applied, v, transforms(c.kernel[0])[2]), values)
             mask = v.mask(live, vector) if c.features % g.columns else None
             for i, line in enumerate(square):
                 for j, value in enumerate(line):
-                    at = v.element(y, i64((i * c.out_size[1] + j) * pixel + vector * g.lanes))
+                    place = v.element(y, i64((i * c.out_size[1] + j) * pixel + vector * g.lanes))
                     wanted = [x for x, n in ((second_row, i), (second_column, j)) if n]
                     odd = [c.out_size[k] % 2 for k, n in enumerate((i, j)) if n]
                     if not any(odd):
-                        v.store(value, at, mask)
+                        v.store(value, place, mask)
                         continue
                     with b.if_then(wanted[0] if len(wanted) == 1 else b.and_(*wanted)):
-                        v.store(value, at, mask)
+                        v.store(value, place, mask)
         b.ret_void()
         return function
 
@@ -229,21 +266,27 @@ class _Main(_Emission):
         return self.function
 
     def _line_forward(self, x: Any, line: Any, number: Any) -> None:
-        b, v, c = self.b, self.v, self.convolution
+        b, v, c, g = self.b, self.v, self.convolution, self.winograd
         image, row = b.udiv(line, i64(self.down)), b.urem(line, i64(self.down))
         row = b.sub(b.mul(row, i64(2)), i64(c.padding[0]))
         start = v.element(x, b.add(b.mul(image, i64(c.a.strides[0])), b.mul(row, i64(c.a.strides[1]))))
+        if turns(c):
+            for i in range(g.size):  # what is beyond one row is overwritten by the next
+                with b.if_then(b.icmp_unsigned("<", b.add(row, i64(i)), i64(c.size[0]))):
+                    here = v.element(start, i64(i * c.a.strides[1]))
+                    b.call(self.turn, [here, v.element(self.rows, i64(i * self.x_row))])
+            start = self.rows
         target = v.element(self.transformed, b.mul(number, i64(self.across * self.v_row)))
 
         def square(k: Any) -> None:
             column = b.sub(b.mul(k, i64(2)), i64(c.padding[1]))
-            pixel = v.element(start, b.mul(column, i64(c.a.strides[2])))
+            pixel = v.element(start, b.mul(column, i64(self.x_pixel)))
             b.call(self.forward, [pixel, self.zeros, v.element(target, b.mul(k, i64(self.v_row))), row, column])
 
         repeat(b, i64(0), i64(self.across), 1, square)
 
     def _products(self, weights: Any, count: Any) -> None:
-        """[squares, channels] by [channels, columns], 16 times."""
+        """[squares, channels] by [channels, columns], for every number of a square."""
         b, v, c, g = self.b, self.v, self.convolution, self.winograd
 
         def one(k: Any) -> None:
@@ -258,7 +301,7 @@ class _Main(_Emission):
 
             repeat(b, i64(0), count, g.rows, tile)
 
-        repeat(b, i64(0), i64(16), 1, one)
+        repeat(b, i64(0), i64(g.numbers), 1, one)
 
     def _line_backward(self, y: Any, feature: Any, line: Any, number: Any) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.winograd
