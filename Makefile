@@ -48,8 +48,9 @@ format: $(VENV)/.dev  ## rewrite the sources in the common format
 	$(RUN) -m ruff check --fix-only --quiet
 	$(RUN) -m ruff format
 
-bench: $(VENV)/.bench  ## time eager and traced beside PyTorch and JAX
-	$(RUN) -m benchmarks.compare $(ARGS)
+bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFlow, and write the page of results
+	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits $(ARGS)
+	$(RUN) -m benchmarks.report
 
 golden: $(VENV)/.dev  ## accept the present IR text as the expected one
 	$(RUN) -m pytest --update-golden $(ARGS)

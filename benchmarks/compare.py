@@ -25,6 +25,7 @@ import hybridml
 from .limits import limits
 from .measure import Entry, inputs_of, measure_fresh, measure_start, measure_steady
 from .process import Process, installed, interpreter
+from .report import duration
 from .worker import CANDIDATES
 from .workloads import OURS, SCALING, TABLE, WORKLOADS, Workload
 
@@ -34,13 +35,6 @@ SECTIONS = ("steady", "start", "scaling", "limits")
 
 
 # ---- what it says
-
-
-def duration(seconds: float) -> str:
-    """Three digits and the unit that fits: `3.91 ms`."""
-    unit, scale = next((u for u in (("s", 1.0), ("ms", 1e3), ("us", 1e6)) if seconds * u[1] >= 1), ("ns", 1e9))
-    value = seconds * scale
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
 def best_peer(entries: dict[str, Entry]) -> float | None:
@@ -108,6 +102,7 @@ def summary(entry: Entry, factor: float | None = None) -> dict[str, Any]:
         found |= {"median": entry.median, "lower_quartile": low, "upper_quartile": high, "samples": len(entry.samples)}
         found |= {"first_call": entry.first, "difference": entry.difference, "loaded": entry.loaded}
         found |= {} if factor is None else {"best_peer_over_this": factor}
+    found |= {"work": entry.work} if entry.work else {}
     if entry.cold:
         found |= {"cold": entry.cold, "warm": entry.warm, "memory": entry.memory}
     return found
@@ -115,7 +110,7 @@ def summary(entry: Entry, factor: float | None = None) -> dict[str, Any]:
 
 def described(workload: Workload, entries: Mapping[str, Entry]) -> dict[str, Any]:
     candidates = {who: summary(entry, ratio(who, entries)) for who, entry in entries.items()}
-    return {"title": workload.title, "kind": workload.kind, "candidates": candidates}
+    return {"title": workload.title, "kind": workload.kind, "reach": workload.reach, "candidates": candidates}
 
 
 # ---- what it does
@@ -129,7 +124,7 @@ class Run:
         self.cache = stack.enter_context(tempfile.TemporaryDirectory())
         self.processes: dict[str, Process] = {}
 
-    def of(self, names: Iterable[str]) -> dict[str, Process]:
+    def of(self, names: Sequence[str]) -> dict[str, Process]:
         for name in names:
             if name not in self.processes:
                 self.processes[name] = self.stack.enter_context(Process(name, self.threads, self.cache))
@@ -163,7 +158,7 @@ def scaling(stack: ExitStack, options: argparse.Namespace) -> Iterator[dict[str,
             continue
         workload = WORKLOADS[name]
         with inputs_of(workload, {} if key == "threads" else {key: size}) as inputs:
-            processes = runs[threads].of(w for w in wanted(workload, options) if w in options.scaling)
+            processes = runs[threads].of([who for who in wanted(workload, options) if who in options.scaling])
             entries = measure_steady(inputs, processes, max(options.repeats // 2, 1), options.seconds)
         seconds = {who: entry.median for who, entry in entries.items() if entry.samples}
         print(f"{name}, {key} {size}: " + ", ".join(f"{w} {duration(s)}" for w, s in seconds.items()), flush=True)

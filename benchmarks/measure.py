@@ -30,6 +30,7 @@ class Entry:
     note: str = ""
     cold: float = 0.0  # first call of a fresh process, empty cache
     warm: float = 0.0  # first call of a second process
+    work: dict[str, float] = field(default_factory=dict)  # flops and bytes of a call, if the candidate knows
     memory: int = 0  # what that process grew by, at its peak, from the loaded library through some calls
 
     @property
@@ -59,7 +60,7 @@ class Inputs:
         with noting(entry):
             results = self.folder / "results.npz"
             reply = process.ask(load=self.workload.name, inputs=str(self.path), results=str(results), sizes=self.sizes)
-            entry.first, entry.memory = reply["samples"][0], reply["memory"]
+            entry.first, entry.memory, entry.work = reply["samples"][0], reply["memory"], reply["work"]
             with np.load(results) as file:
                 found = list(file.values())
             if not self.expected:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
 import hybridml as hm
 from hybridml import functional as F
+from hybridml_compiler.graph.text import parse_graph
 
 from .training import RATES, Arrays, Training, split
 from .workloads import Case
@@ -24,7 +26,18 @@ def _case(fn: Callable[..., Any], style: str, *args: hm.Tensor) -> Case:
     def call() -> None:
         last[0] = run(*args)
 
-    return Case(call, lambda: [last[0].detach().numpy()])
+    return Case(call, lambda: [last[0].detach().numpy()], work=lambda: _work(run) if style == "traced" else {})
+
+
+def _work(traced: Any) -> dict[str, float]:
+    """Arithmetic of the products and convolutions of a call, and the bytes that its kernels read and write."""
+    flops = 0.0
+    for node in parse_graph(traced.ir).nodes():
+        if node.op is not None and node.op.kind in ("contraction", "convolution"):
+            a, b = (operand.shape for operand in node.inputs)
+            terms = a[-1] if node.op.kind == "contraction" else b[0] * b[1] * b[3]  # kh, kw, channels of a group
+            flops += 2.0 * math.prod(node.shape) * terms
+    return {"flops": flops, "bytes": traced.stats.bytes}
 
 
 def _tensors(arrays: Arrays) -> list[hm.Tensor]:
@@ -43,6 +56,12 @@ def tiny_call(arrays: Arrays, style: str) -> Case:
 
 
 first_tiny, first_gelu = tiny_call, gelu_chain
+
+
+def captured_100(arrays: Arrays, style: str) -> Case:
+    x, *held = _tensors(arrays)
+    parts = hm.nn.ParameterList(hm.nn.Parameter(part, requires_grad=False) for part in held)
+    return _case(lambda x: x * 2 + sum(parts, start=1), style, x)
 
 
 def add_16(arrays: Arrays, style: str) -> Case:
@@ -138,4 +157,4 @@ def training(task: Training, arrays: Arrays, style: str) -> Case:
 
     reset()
     case = _case(step, style, hm.asarray(labels), *(hm.asarray(x) for x in inputs))
-    return Case(case.call, case.read, reset)
+    return Case(case.call, case.read, reset, case.work)

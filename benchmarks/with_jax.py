@@ -43,6 +43,12 @@ def tiny_call(arrays: Arrays, style: str) -> Case:
 first_tiny, first_gelu = tiny_call, gelu_chain
 
 
+def captured_100(arrays: Arrays, style: str) -> Case:
+    """What jit captures is constant for ever, so what is checked elsewhere is an argument here."""
+    x, *held = _tensors(arrays)
+    return _case(lambda x, held: x * 2 + sum(held, start=1), x, held)
+
+
 def black_scholes(arrays: Arrays, style: str) -> Case:
     def price(spot: jax.Array, strike: jax.Array, years: jax.Array, rate: jax.Array, vol: jax.Array) -> jax.Array:
         spread = vol * jnp.sqrt(years)

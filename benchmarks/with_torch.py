@@ -57,6 +57,12 @@ def tiny_call(arrays: Arrays, style: str) -> Case:
 first_tiny, first_gelu = tiny_call, gelu_chain
 
 
+def captured_100(arrays: Arrays, style: str) -> Case:
+    x, *held = _tensors(arrays)
+    parts = torch.nn.ParameterList(torch.nn.Parameter(part, requires_grad=False) for part in held)
+    return _case(lambda x: x * 2 + sum(parts, start=1), style, x)
+
+
 def add_16(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, y: x + y, style, *_tensors(arrays))
 

@@ -3,7 +3,7 @@
 Each line of standard input is a JSON object and is answered by one.
 
 - `{"load": name, "inputs": path, "results": path, "sizes": {}}` makes a workload ready, calls it a few times, writes
-  the results and answers the time of the first call and what memory grew by;
+  the results and answers the time of the first call, what memory grew by, and the work of a call;
 - `{"seconds": s}` times calls for about that long and answers `{"samples": [seconds a call, ...]}`;
 - `{"drop": true}` lets the workload go;
 - `{"import": true}` imports the library and answers how long that took.
@@ -137,7 +137,7 @@ class Worker:
         grown = memory(peak=True) - before
         np.savez(results, *found)
         self.case = case
-        return {"samples": seconds[:1], "memory": max(grown, 0)}
+        return {"samples": seconds[:1], "memory": max(grown, 0), "work": case.work()}
 
 
 def main() -> None:

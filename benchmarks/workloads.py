@@ -31,7 +31,7 @@ EAGER, COMPILED = ("hybridml eager", "torch"), ("hybridml traced", "torch.compil
 class Workload:
     """`tolerance`: largest difference from the first candidate's result, relative to its largest element.
 
-    `reach`: best peer / traced that issue 3 asks for. `flops`, `bytes`: the work of a call, at least; 0 for unknown.
+    `reach`: the ratio best peer / traced that is aimed at; 0 where there is no aim.
     """
 
     name: str
@@ -42,8 +42,6 @@ class Workload:
     candidates: tuple[str, ...] = EVERYONE
     training: Callable[..., Training] | None = None
     reach: float = 0.0
-    flops: float = 0.0
-    bytes: float = 0.0
 
     def arrays(self, **sizes: int) -> Arrays:
         """The inputs: the same for every candidate."""
@@ -72,10 +70,11 @@ class Case:
     call: Callable[[], object]
     read: Callable[[], list[np.ndarray]]
     reset: Callable[[], object] = bool
+    work: Callable[[], dict[str, float]] = dict  # of a call, where a candidate can say it: flops, bytes
 
 
 def _normal(**shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Arrays]:
-    return lambda rng: {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    return lambda rng: {name: np.asarray(rng.standard_normal(shape, np.float32)) for name, shape in shapes.items()}
 
 
 def _options(rng: np.random.Generator) -> Arrays:
@@ -101,31 +100,26 @@ def _attention(rng: np.random.Generator, length: int = 256) -> Arrays:
 
 
 _MILLIONS = _normal(x=(1 << 22,), y=(1 << 22,))
-_ROWS, _MIB = _normal(x=(4096, 1024)), float(1 << 20)
+_ROWS = _normal(x=(4096, 1024))
 _TINY = _normal(x=(16,))
-
-
-def _conv_flops(n: int, c: int, side: int, outputs: int, size: int, groups: int = 1) -> float:
-    return 2.0 * n * side * side * outputs * size * size * c / groups
 
 
 # fmt: off
 WORKLOADS: dict[str, Workload] = {w.name: w for w in [
-    Workload("gelu_chain", "gelu_tanh(x*1.5+y)*sigmoid(y)+x, 4M float32", "steady", _MILLIONS, reach=2.0,
-             bytes=48 * _MIB),
-    Workload("black_scholes", "Black-Scholes call prices, 1M", "steady", _options, 1e-4, reach=1.5, bytes=24 * _MIB),
-    Workload("softmax", "softmax(x / 8), 4096 x 1024", "steady", _ROWS, reach=1.3, bytes=32 * _MIB),
+    Workload("gelu_chain", "gelu_tanh(x*1.5+y)*sigmoid(y)+x, 4M float32", "steady", _MILLIONS, reach=2.0),
+    Workload("black_scholes", "Black-Scholes call prices, 1M", "steady", _options, 1e-4, reach=1.5),
+    Workload("softmax", "softmax(x / 8), 4096 x 1024", "steady", _ROWS, reach=1.3),
     Workload("layer_norm", "layer_norm, 4096 x 1024", "steady", _normal(x=(4096, 1024), weight=(1024,), bias=(1024,)),
-             reach=1.15, bytes=32 * _MIB),
-    Workload("sum_squares", "sum of squares over axis 0, 4096 x 1024", "steady", _ROWS, reach=1.15, bytes=16 * _MIB),
-    Workload("linear_gelu", "gelu(x @ w + b), 1024 x 1024 x 1024", "steady", _product, reach=1.5, flops=2.0 * 1024**3),
+             reach=1.15),
+    Workload("sum_squares", "sum of squares over axis 0, 4096 x 1024", "steady", _ROWS, reach=1.15),
+    Workload("linear_gelu", "gelu(x @ w + b), 1024 x 1024 x 1024", "steady", _product, reach=1.5),
     Workload("conv3x3", "relu(conv 3x3), 8x64x56x56 -> 64", "steady", _convolution(8, 64, 56, 64, 3), 1e-4, IMAGES,
-             reach=1.6, flops=_conv_flops(8, 64, 56, 64, 3)),
+             reach=1.6),
     Workload("conv1x1", "relu(conv 1x1), 8x256x28x28 -> 256", "steady", _convolution(8, 256, 28, 256, 1), 1e-4, IMAGES,
-             reach=1.15, flops=_conv_flops(8, 256, 28, 256, 1)),
+             reach=1.15),
     Workload("depthwise", "relu6(depthwise 3x3), 8x128x56x56", "steady", _convolution(8, 128, 56, 128, 3, 128), 1e-4,
-             IMAGES, reach=2.0, flops=_conv_flops(8, 128, 56, 128, 3, 128), bytes=24.5 * _MIB),
-    Workload("attention", "attention, 8x8x256x64", "steady", _attention, reach=1.6, flops=4.0 * 64 * 256 * 256 * 64),
+             IMAGES, reach=2.0),
+    Workload("attention", "attention, 8x8x256x64", "steady", _attention, reach=1.6),
     Workload("mlp_step", "MLP 784-512-512-10, batch 128, Adam step", "steady", None, 1e-4, training=training.mlp,
              reach=1.2),
     Workload("gpt_step", "GPT 4 layers d=256 T=128 batch 8, Adam step", "steady", None, 1e-3, training=training.gpt,
@@ -139,6 +133,8 @@ WORKLOADS: dict[str, Workload] = {w.name: w for w in [
     Workload("ncf_step", "NCF 60000/3700 x 64, batch 1024, Adam step", "steady", None, 1e-3, training=training.ncf,
              reach=1.5),
     Workload("tiny_call", "x*2+1 on 16 float32", "steady", _TINY),
+    Workload("captured_100", "x*2+1 on 16 float32, and 100 captured scalars", "steady",
+             _normal(x=(16,), **{f"h{k}": () for k in range(100)}), candidates=COMPILED),
     Workload("first_tiny", "first call of x*2+1, empty caches", "first", _TINY, candidates=COMPILED),
     Workload("first_gelu", "first call of gelu_chain, empty caches", "first", _MILLIONS, candidates=COMPILED),
     Workload("add_16", "x + y on 16 float32", "steady", _normal(x=(16,), y=(16,)), candidates=EAGER),

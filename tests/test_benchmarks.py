@@ -6,11 +6,12 @@ import doctest
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import compare, limits, measure, models, ours, process, worker
+from benchmarks import compare, limits, measure, models, ours, process, report, worker
 from benchmarks.workloads import SCALING, WORKLOADS
 
 SMALL: dict[str, dict[str, int]] = {
@@ -61,7 +62,7 @@ def smaller(a: np.ndarray) -> np.ndarray:
     """Fewer elements, rows or pixels; weights as they are."""
     if a.ndim == 4:
         return a[:1, :, :8, :8] if a.shape[-1] > 3 else a
-    return a[:64] if a.ndim == 1 and len(a) > 4096 else a[:8] if len(a) == 4096 else a
+    return a[:64] if a.ndim == 1 and a.size > 4096 else a[:8] if a.ndim and len(a) == 4096 else a
 
 
 @pytest.mark.parametrize("module", ["alexnet", "gpt", "lstm", "mlp", "ncf", "resnet"])
@@ -109,6 +110,51 @@ def test_limits_are_measured() -> None:
     found = limits.limits(1)
     assert found.keys() == {"gflops_1", "memory_gbs_1", "cache_gbs_1"}
     assert all(value > 0 for value in found.values())
+
+
+def entry(**medians: float) -> dict[str, Any]:
+    names = {"eager": "hybridml eager", "traced": "hybridml traced", "torch": "torch", "last": "torch channels_last"}
+    found: dict[str, Any] = {
+        names[who]: {"note": "", "median": seconds, "first_call": 0.5, "cold": 1.0, "warm": 0.25, "memory": 3 << 20}
+        for who, seconds in medians.items()
+    }
+    found["hybridml traced"] |= {"best_peer_over_this": 2.0, "work": {"flops": 1e9, "bytes": 2e6}}
+    return {"title": "Some step", "kind": "steady", "reach": 1.5, "candidates": found}
+
+
+def test_the_page_of_a_run() -> None:
+    record = {
+        "command": "python -m benchmarks.compare",
+        "date": "2030-01-02",
+        "versions": {"numpy": "2.0"},
+        "cpu": "Some CPU",
+        "threads": 2,
+        "limits": {"gflops_1": 100.0, "gflops_2": 200.0, "memory_gbs_1": 10.0, "memory_gbs_2": 20.0}
+        | {"cache_gbs_1": 50.0, "cache_gbs_2": 90.0},
+        "workloads": {
+            "some_step": entry(eager=0.004, traced=0.01, torch=0.03, last=0.02),
+            "tiny": {"title": "Tiny", "kind": "steady", "reach": 0.0}
+            | {"candidates": {"jax": {"note": "", "median": 2e-6}, "torch": {"note": "differs by 1"}}},
+        },
+        "scaling": [
+            {"workload": "some_step", "size": size, "value": value, "threads": 2, "median": {"jax": value / 100}}
+            for size, value in (("batch", 8), ("batch", 16), ("threads", 1), ("threads", 2))
+        ],
+    }
+    text = report.page(record)
+    for row in (
+        "| multiply-adds, GF/s | 100 | 200 |",
+        "| Some step | 4.00 | 10.0 | 30.0 | 20.0 | **2.00** | 1.50 |",
+        "| Some step | 5.00 |",  # eager: 20 ms over 4 ms
+        "| Some step | 1.00 | 2.00 | 100 (50%) | 0.20 (1%) |",
+        "| Some step | 1000 / 500 / 250 | 1000 / 500 / 250 | 1000 / 500 / 250 | 1000 / 500 / 250 |",
+        "| Some step | 3 | 3 | 3 | 3 |",
+        "| batch 16 | 160 ms |",
+        "| Some step | 0.50 |",  # from one thread to two
+        "| Tiny | 2.00 us |  |",
+        "- tiny, torch: differs by 1",
+    ):
+        assert row in text.splitlines()
 
 
 def test_difference() -> None:
