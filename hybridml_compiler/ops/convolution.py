@@ -13,12 +13,11 @@ learning", 2016; the rules of JAX's `conv_general_dilated` are the same):
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
@@ -31,6 +30,7 @@ from .shapes import Shape, integers
 from .windows import positions
 
 Widths = tuple[tuple[int, int], tuple[int, int]]
+_NONE: Widths = ((0, 0), (0, 0))
 _COLUMNS = 1 << 22  # elements of a window matrix that eager code makes at a time
 
 
@@ -52,8 +52,15 @@ def _widths(padding: Any) -> Widths:
     return (top, bottom), (left, right)
 
 
+Params = tuple[tuple[int, int], Widths, tuple[int, int]]
+
+
+def _params(stride: Any, padding: Any, dilation: Any) -> Params:
+    return _pair("stride", stride), _widths(padding), _pair("dilation", dilation)
+
+
 def _canon(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    return {"stride": _pair("stride", stride), "padding": _widths(padding), "dilation": _pair("dilation", dilation)}
+    return dict(zip(("stride", "padding", "dilation"), _params(stride, padding, dilation), strict=True))
 
 
 def _spatial(x: Shape, w: Shape, stride: Sequence[int], padding: Widths, dilation: Sequence[int]) -> tuple[int, ...]:
@@ -82,30 +89,45 @@ def _infer(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any) -> Aval:
 
 def _padded(x: np.ndarray, padding: Widths) -> np.ndarray:
     """x with zeros around axes 1 and 2; negative widths cut."""
-    for axis, (low, high) in enumerate(padding, 1):
-        inside: list[slice] = [slice(None)] * x.ndim
-        inside[axis] = slice(max(-low, 0), max(x.shape[axis] + min(high, 0), 0))
-        x = x[tuple(inside)]
-    widths = [(0, 0), *((max(low, 0), max(high, 0)) for low, high in padding), (0, 0), (0, 0)]
-    return np.pad(x, widths) if np.any(widths) else x
+    if padding == _NONE:
+        return x
+    (top, bottom), (left, right) = padding
+    n, height, width, *rest = x.shape
+    x = x[:, max(-top, 0) : height + min(bottom, 0), max(-left, 0) : width + min(right, 0)]
+    out = np.zeros((n, height + top + bottom, width + left + right, *rest), x.dtype)
+    out[:, max(top, 0) : max(top, 0) + x.shape[1], max(left, 0) : max(left, 0) + x.shape[2]] = x
+    return out
 
 
 def _eager(x: np.ndarray, w: np.ndarray, stride: Any, padding: Any, dilation: Any) -> np.ndarray:
     """Windows times a matrix, one product a group, over so many images at a time that their windows stay small."""
-    (sy, sx), (dy, dx) = _pair("stride", stride), _pair("dilation", dilation)
+    (sy, sx), widths, (dy, dx) = _params(stride, padding, dilation)
     kh, kw, groups, c, o = w.shape
-    padded = _padded(x, _widths(padding))
-    every = sliding_window_view(padded, ((kh - 1) * dy + 1, (kw - 1) * dx + 1), (1, 2))
-    windows = every[:, ::sy, ::sx, ..., ::dy, ::dx].transpose(3, 0, 1, 2, 5, 6, 4)  # groups, n, y, x, ky, kx, c
-    n, height, width = windows.shape[1:4]
+    padded = _padded(x, widths)
+    n = x.shape[0]
+    height, width = positions(padded.shape[1], kh, sy, dy), positions(padded.shape[2], kw, sx, dx)
+    by_image, by_row, by_pixel, by_group, by_channel = padded.strides
+    windows = as_strided(
+        padded,
+        (groups, n, height, width, kh, kw, c),
+        (by_group, by_image, sy * by_row, sx * by_pixel, dy * by_row, dx * by_pixel, by_channel),
+    )
     matrices = w.transpose(2, 0, 1, 3, 4).reshape(groups, kh * kw * c, o)
+    if groups * n * height * width * kh * kw * c <= _COLUMNS:
+        return _products(windows, matrices)
     out = np.empty((n, height, width, groups, o), x.dtype)
     images = max(1, _COLUMNS // max(1, windows[:, :1].size))
     for first in range(0, n, images):
-        part = windows[:, first : first + images]
-        product = matmul.eager(part.reshape(groups, math.prod(part.shape[1:4]), kh * kw * c), matrices)
-        out[first : first + images] = product.reshape(*part.shape[:4], o).transpose(1, 2, 3, 0, 4)
+        out[first : first + images] = _products(windows[:, first : first + images], matrices)
     return out
+
+
+def _products(windows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    groups, n, height, width = windows.shape[:4]
+    _, area, o = matrices.shape
+    product = matmul.eager(windows.reshape(groups, n * height * width, area), matrices)
+    found: np.ndarray = product.reshape(groups, n, height, width, o)
+    return found.transpose(1, 2, 3, 0, 4)
 
 
 def _lower(s: Any, i: Index, x: Load, w: Load, stride: Shape, padding: Widths, dilation: Shape) -> Scalar:
@@ -128,7 +150,8 @@ def _lower(s: Any, i: Index, x: Load, w: Load, stride: Shape, padding: Widths, d
 
 
 def _kernel_gradient(g: Any, x: Any, w_shape: Shape, stride: Any, padding: Any, dilation: Any) -> Any:
-    sizes = zip(_widths(padding), x.shape[1:3], w_shape[:2], g.shape[1:3], stride, dilation, strict=True)
+    stride, widths, dilation = _params(stride, padding, dilation)
+    sizes = zip(widths, x.shape[1:3], w_shape[:2], g.shape[1:3], stride, dilation, strict=True)
     around = tuple((low, d * (k - 1) + s * (m - 1) + 1 - n - low) for (low, _), n, k, m, s, d in sizes)
     exchanged = convolution(
         x.permute_dims(axes=(4, 1, 2, 3, 0)),
@@ -142,7 +165,7 @@ def _kernel_gradient(g: Any, x: Any, w_shape: Shape, stride: Any, padding: Any, 
 
 def transposed(g: Any, w: Any, *, size: Sequence[int], stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Any:
     """The transpose of `convolution` in x: (n, oh, ow, groups, o) to (n, *size, groups, c). It is linear in both."""
-    steps, dilations, widths = list(_pair("stride", stride)), _pair("dilation", dilation), _widths(padding)
+    (*steps,), widths, dilations = _params(stride, padding, dilation)
     for k in range(2):
         if steps[k] > 1 and dilations[k] > 1:  # every tap meets several phases: the plain rule, on a sparse cotangent
             g, steps[k] = _spread(g, k + 1, steps[k]), 1
@@ -236,9 +259,7 @@ convolution: Op = Op(
         lambda g, w, x_shape, stride, padding, dilation: transposed(
             g, w, size=x_shape[1:3], stride=stride, padding=padding, dilation=dilation
         ),
-        lambda g, x, w_shape, stride, padding, dilation: _kernel_gradient(
-            g, x, w_shape, _pair("stride", stride), padding, _pair("dilation", dilation)
-        ),
+        _kernel_gradient,
     ),
     samples=cases(
         ([(2, 5, 6, 1, 3), (3, 2, 1, 3, 4)], {}),

@@ -91,10 +91,11 @@ def _place_eager(x: np.ndarray, **params: Any) -> np.ndarray:
     pool = _pool("argmax_pool", x.shape, **params)
     first, *others = _taps(x, pool)
     best, out = np.array(first), np.zeros(first.shape, _place_dtype(pool.size))
-    for k, tap in enumerate(others, 1):
-        with np.errstate(invalid="ignore"):
-            larger = (tap > best) | ((tap != tap) & (best == best))
-        best[larger], out[larger] = tap[larger], k
+    with np.errstate(invalid="ignore"):
+        for k, tap in enumerate(others, 1):
+            wins = ~(tap <= best) & (best == best) if x.dtype.kind == "f" else tap > best  # a nan wins, and stays
+            np.copyto(best, tap, where=wins)
+            np.copyto(out, k, where=wins)
     return out
 
 
