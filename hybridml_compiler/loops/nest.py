@@ -13,7 +13,7 @@ from itertools import groupby
 from .. import dtypes
 from .builder import LoopBuilder
 from .index import affine_coefficient, coefficient, is_affine_step, opaque_leaves
-from .ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, expressions, extent, loads, operands
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, loads, operands
 from .tile import tiled
 from .transcendental import TABLE
 
@@ -68,6 +68,19 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
     return Kernel(tuple(buffers), stmts, outer, lanes, granule)
 
 
+def build_scan(scan: Scan, vars_: Sequence[Expr], *, lanes: int) -> Kernel:
+    """The kernel of a running combination: in lanes over the last of the other variables, where rows lie along it."""
+    outer = [v for v in vars_ if v is not scan.var]
+    in_lanes = bool(outer) and extent(outer[-1]) >= _MIN_VECTOR and coefficient(scan.index, outer[-1]) == 1
+    if in_lanes:
+        lanes *= _column_vectors(extent(outer[-1]), _work([scan], outer[-1]), lanes)
+    stmts: tuple[Stmt, ...] = (scan,)
+    for depth, var in enumerate(reversed(outer)):
+        stmts = (For(var, stmts, vector=in_lanes and depth == 0),)
+    granule = lanes if in_lanes and len(outer) == 1 else 1
+    return Kernel((), stmts, outer[0] if outer else None, lanes if in_lanes else 1, granule)
+
+
 def _vectors(body: Body, inner_vector: bool, lanes: int) -> int:
     """How many vectors of `lanes` its vector loops work on side by side."""
     loops = [stage.vars[-1] for stage in body.stages if isinstance(stage, Fill)]
@@ -77,12 +90,17 @@ def _vectors(body: Body, inner_vector: bool, lanes: int) -> int:
     size = min(map(extent, loops))
     if not (inner_vector and body.reduces):
         return _VECTORS if size >= _LONG_LOOP * lanes else 1
-    work = sum(
-        _POLYNOMIAL if e.op in TABLE else 1
-        for e in expressions(body.reduces)
-        if body.vars[-1] in e.depends and not is_affine_step(e)
-    )
     accumulators = max(len(list(run)) for _, run in groupby(body.reduces, key=lambda r: r.vars))
+    return _column_vectors(size, _work(body.reduces, body.vars[-1]), lanes, accumulators)
+
+
+def _work(stmts: Sequence[Stmt], var: Expr) -> int:
+    """Vector operations for an element, in lanes over `var`."""
+    varying = (e for e in expressions(stmts) if var in e.depends and not is_affine_step(e))
+    return sum(_POLYNOMIAL if e.op in TABLE else 1 for e in varying)
+
+
+def _column_vectors(size: int, work: int, lanes: int, accumulators: int = 1) -> int:
     count = next((n for most, n in _COLUMN_VECTORS if work <= most), _VECTORS)
     count = max(count // accumulators, _VECTORS)
     while count > 1 and (size < count * lanes or (size % (count * lanes) and count > _MASKED_VECTORS)):

@@ -54,7 +54,7 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
     for node in order:
         inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP and i not in chosen]
         weight[node] = cost.element_cost(node) + sum(weight[i] for i in inline_inputs)
-        leaves[node] = sum(leaves[i] if i in inline_inputs else i.dtype.itemsize for i in node.inputs if i.shape)
+        leaves[node] = sum(leaves[i] if i in inline_inputs else _bytes_an_element(i, node) for i in node.inputs)
         size[node] = 1 + sum(size[i] for i in inline_inputs)
         if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
             chosen.setdefault(node, "the expression is long enough")
@@ -70,6 +70,11 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
         if reason:
             chosen[node] = reason
     return {node: chosen[node] for node in order if node in chosen}
+
+
+def _bytes_an_element(operand: Node, node: Node) -> float:
+    """What is loaded of an operand for one element: little where a row or a column of it serves many elements."""
+    return operand.dtype.itemsize * min(1.0, operand.aval.size / max(node.aval.size, 1)) if operand.shape else 0.0
 
 
 def _reason(node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float) -> str | None:

@@ -15,7 +15,7 @@ from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
 from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions, statements
-from ..loops.nest import Body, Fill, build_kernel, plain_store
+from ..loops.nest import Body, Fill, build_kernel, build_scan, plain_store
 from . import cost
 from .group import Group, form_of, reduced_axes
 
@@ -98,7 +98,7 @@ class GroupLowering:
     def kernels(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
         kind = self.group.kind
         if kind == "scan":
-            return [self._scan()]
+            return [self._scan(lanes)]
         if kind == "scatter":
             return self._scatter()
         if kind == "random":
@@ -177,7 +177,7 @@ class GroupLowering:
         shape, axes = self.group.space or ((), ())
         return self.flat(tuple(index[k] for k in axes), tuple(shape[k] for k in axes))
 
-    def _scan(self) -> Kernel:
+    def _scan(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
         (node,) = self.group.roots
         assert node.op is not None
         index, vars_ = self.loop_vars(node.shape)
@@ -186,14 +186,10 @@ class GroupLowering:
         out = self.buffer(node, "out")
         flat = self.flat(index, node.shape)
         if node.shape[axis] == 1:
-            inner: Stmt = Store(out, flat, value)
-            outer = vars_
-        else:
-            along = index[axis]
-            reverse = bool(node.params.get("reverse", False))
-            inner = Scan(out, flat, node.op.combine, along, value, reverse)
-            outer = tuple(v for v in vars_ if v is not along)
-        return self.finish(_serial(inner, outer))
+            return self.finish(_serial(Store(out, flat, value), vars_))
+        reverse = bool(node.params.get("reverse", False))
+        scan = Scan(out, flat, node.op.combine, index[axis], value, reverse)
+        return self.finish(build_scan(scan, vars_, lanes=lanes(expressions([scan]))))
 
     def _scatter(self) -> list[Kernel]:
         """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
