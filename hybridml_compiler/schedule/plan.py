@@ -7,7 +7,7 @@ its input. The arena starts with the status word of the index checks, if there a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from .fuse import Fusion, fuse
 from .group import Group
 from .library import Target
 from .memory import Interval, plan_arena
+from .rebase import rebase
 from .split import lower_group
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
@@ -231,11 +232,20 @@ class _Planner:
         places = [home[n] for n in operands]
         if step.scratch:
             places.append(home[step])
-        elif isinstance(work, Kernel) and work.checked:
-            places.append(Place("arena"))
+        elif isinstance(work, Kernel):
+            work, places = _rebased(work, places)
+            if work.checked:
+                places.append(Place("arena"))
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, sum(n.aval.nbytes for n in operands))
+
+
+def _rebased(kernel: Kernel, places: list[Place]) -> tuple[Kernel, list[Place]]:
+    """`rebase`, with the operands where the kernel then wants them."""
+    kernel, shifts = rebase(kernel)
+    bytes_ = [shifts.get(b.name, 0) * b.dtype.itemsize for b in kernel.operands]
+    return kernel, [replace(p, offset=p.offset + n) for p, n in zip(places, bytes_, strict=True)]
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:
