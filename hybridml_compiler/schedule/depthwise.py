@@ -2,6 +2,8 @@
 
 Every channel has a kernel of its own, so that channels are the vector and nothing is summed over them. Which columns of
 taps a pixel meets is known for every tile: at the border of the image it is one of a few patterns.
+
+A unit computes some rows of pixels. Of an image with channels first it turns the rows that it reads before.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from .tiling import PACKED_MOST, Machine
 
 MAX_KERNEL_WIDTH = 11  # weights of a row of taps lie in registers
 MAX_RUNS = 8  # a millisecond or two of compilation each; more of them only where dilation is large and maps are small
+TURNED_BYTES = 1 << 18  # rows that are turned lie on the stack of the thread, in L2
+MAX_LINES = 8  # the rows that two units read are turned twice
 
 Taps = Pair  # columns of taps [first, last) that a pixel meets
 
@@ -42,17 +46,19 @@ class Run:
 class DepthwiseTiling:
     lanes: int
     runs: tuple[Run, ...]  # a row of pixels
+    lines: int  # rows of pixels of a unit
+    turned: int  # rows of the image that a unit turns
 
 
 def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
-    """Extent of the parallel range: rows of pixels."""
-    return convolution.batch * convolution.out_size[0]
+    """Extent of the parallel range."""
+    return convolution.batch * -(-convolution.out_size[0] // tiling.lines)
 
 
 def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:
-    """None where channels of a group are more than one, or do not follow each other in memory."""
+    """None where channels of a group are more than one, or neither they nor pixels follow each other in memory."""
     taps = c.kernel[0] * c.kernel[1]
-    if c.channels > 1 or c.features > 1 or c.groups == 1 or c.a.strides[3] != 1:
+    if c.channels > 1 or c.features > 1 or c.groups == 1 or 1 not in c.a.strides[2:4]:
         return None
     if c.kernel[1] > MAX_KERNEL_WIDTH or taps * c.groups * c.dtype.itemsize > PACKED_MOST:
         return None
@@ -60,7 +66,28 @@ def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | N
     # 4, 1.2 with 8; 7x7, 3.1 and 2.3).
     most = min(c.kernel[1] + 1, machine.registers - c.kernel[1] - 2)
     runs = runs_of(c, max(1, most))
-    return None if runs is None else DepthwiseTiling(machine.vector_bytes // c.dtype.itemsize, runs)
+    if runs is None:
+        return None
+    lanes = machine.vector_bytes // c.dtype.itemsize
+    if c.a.strides[3] == 1:
+        return DepthwiseTiling(lanes, runs, lines=1, turned=0)
+    fitting = [
+        n for n in range(1, MAX_LINES + 1) if _rows(c, n) * turned_row(c, lanes) * c.dtype.itemsize <= TURNED_BYTES
+    ]
+    if not fitting:
+        return None
+    lines = -(-c.out_size[0] // -(-c.out_size[0] // fitting[-1]))
+    return DepthwiseTiling(lanes, runs, lines, turned=_rows(c, lines))
+
+
+def turned_row(c: Convolution, lanes: int) -> int:
+    """Elements of a row of the image with channels last, in whole vectors."""
+    return c.size[1] * -(-c.groups // lanes) * lanes
+
+
+def _rows(c: Convolution, lines: int) -> int:
+    """Of the image, that so many rows of pixels read."""
+    return min((lines - 1) * c.stride[0] + (c.kernel[0] - 1) * c.dilation[0] + 1, c.size[0])
 
 
 def runs_of(c: Convolution, most: int) -> tuple[Run, ...] | None:

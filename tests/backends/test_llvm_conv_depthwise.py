@@ -20,12 +20,28 @@ from hybridml_compiler.schedule.weight_blocking import weight_blocking_of
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 TORCH = (2, 4, 3, 0, 1)  # weights in memory: (g, o, c, kh, kw)
+FIRST = (0, 3, 4, 1, 2)  # an image in memory: (n, g, c, h, w)
 
 CASES: dict[str, dict[str, Any]] = {
     "3x3": {"x": (2, 9, 17, 37, 1), "w": (3, 3, 37, 1, 1), "padding": ((1, 1), (1, 1)), "w_order": TORCH},
     "stride": {"x": (2, 12, 15, 32, 1), "w": (3, 3, 32, 1, 1), "stride": 2, "padding": ((1, 1), (1, 0))},
     "5x5": {"x": (1, 7, 14, 20, 1), "w": (5, 5, 20, 1, 1), "padding": ((2, 2), (2, 2)), "w_order": TORCH},
     "7x7 on a small map": {"x": (3, 4, 3, 16, 1), "w": (7, 7, 16, 1, 1), "padding": ((3, 3), (3, 3))},
+    "channels first": {
+        "x": (2, 20, 19, 37, 1),
+        "w": (3, 3, 37, 1, 1),
+        "padding": ((1, 1), (1, 1)),
+        "x_order": FIRST,
+        "w_order": TORCH,
+    },
+    "channels first, stride and dilation": {
+        "x": (2, 21, 22, 16, 1),
+        "w": (3, 3, 16, 1, 1),
+        "stride": (2, 3),
+        "dilation": (3, 2),
+        "padding": ((3, 4), (5, 1)),
+        "x_order": FIRST,
+    },
     "gradient of the input": {
         "x": (2, 8, 10, 21, 1),
         "w": (3, 3, 21, 1, 1),
@@ -65,7 +81,7 @@ def test_float64() -> None:
     run(Case(**CASES["3x3"], dtype=dtypes.float64), machines()[-1])
 
 
-@pytest.mark.parametrize("name", ["3x3", "7x7 on a small map"])
+@pytest.mark.parametrize("name", ["3x3", "7x7 on a small map", "channels first"])
 def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
     case = Case(**CASES[name])
     first, *others = (run(case, machine, apart) for machine in machines() for apart in (False, True))
@@ -116,5 +132,5 @@ def test_what_is_left_to_others() -> None:
 
     assert takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 1))
     assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 2))  # two features of a channel
-    assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 1), x_order=(0, 3, 4, 1, 2))  # channels first
+    assert not takes(x=(2, 9, 9, 8, 1), w=(3, 3, 8, 1, 1), x_order=(3, 4, 1, 2, 0))  # images follow each other
     assert not takes(x=(1, 9, 40, 8, 1), w=(3, 17, 8, 1, 1))  # weights of a row do not fit the registers
