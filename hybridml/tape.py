@@ -175,8 +175,18 @@ def own(g: Tensor) -> Tensor:
     array = g._array
     # Exclusive: the caller's variable, ours and the argument of getrefcount (for the array: the slot, ours, the
     # argument).
-    if type(array) is np.ndarray and (array.base is not None or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 3):
-        array = array.copy()
+    if type(array) is np.ndarray:
+        base = array.base
+        shared = base is not None and not _is_all_of(array, base)
+        if shared or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 3:
+            array = array.copy(order="K")  # as it lies: a gradient lies as its weight does
     t = type(g)()
     t._array, t._node, t._version = array, g._node, 0
     return t
+
+
+def _is_all_of(view: np.ndarray, base: Any) -> bool:
+    """Is `view` a permutation of memory that nothing else refers to (the view, the caller's variable, ours and the
+    argument of getrefcount)?
+    """
+    return type(base) is np.ndarray and base.base is None and base.size == view.size and sys.getrefcount(base) <= 4

@@ -190,15 +190,6 @@ class Tracer:
                 return source.real._array if isinstance(source.real, Tensor) else source.real
         return None
 
-    def in_memory(self, t: Tensor, order: Order | None) -> Tensor:
-        """A traced tensor with its axes as the memory has them that it is written to; its history as well."""
-        if order is None:
-            return t
-        if type(t._node) is list:
-            found: Tensor = OPS["permute_dims"].fn(t, axes=order)
-            return found
-        return self.wrap(ir.apply(OPS["permute_dims"], [t._array], {"axes": order}))
-
     # -- what the program asks of values
 
     def _known(self, node: ir.Node) -> dict[ir.Node, np.ndarray] | None:

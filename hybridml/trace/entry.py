@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import TraceError
-from hybridml_compiler.ops.movement import inverse
-from hybridml_compiler.ops.table import OPS
 
 from .. import aliasing, tree
 from ..context import grad_is_off
@@ -20,7 +18,7 @@ from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer, same_float
 from .guards import Watch
-from .order import as_seen, in_memory
+from .order import Order, as_seen, in_memory
 from .program import Program, dense
 
 _ndarray = np.ndarray
@@ -53,22 +51,25 @@ class Entry:
         self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
+        orders: list[Order | None] = [None] * len(outputs)
         updated = tracer.written()
         _check_writable(updated, tracer.inputs)
         for source in updated:
             self.writes.append((len(outputs), source))
-            outputs.append(tracer.in_memory(source.shadow, source.order))
+            outputs.append(source.shadow)
+            orders.append(source.order)
         self.n_own = len(outputs)  # results and write-backs: what can have a history
         self.grads: list[tuple[Input, int | None]] = []
         for source, grad in tracer.grads():
             self.grads.append((source, None if grad is None else len(outputs)))
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
-                outputs.append(tracer.in_memory(grad, source.order))
+                outputs.append(grad)
+                orders.append(source.order)
         self.inputs = list(tracer.inputs)
         position = {id(i): k for k, i in enumerate(self.inputs)}
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
-            {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs],
+            {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders,
         )  # fmt: skip
         self.held = [(i.real, i.real._array, i.wants, i.recorded) for i in self.inputs if i.kind == "held"]
         self.hooks = [(i, _hooks(i.real._node)) for i in self.inputs if i.leaf is not None and not i.recorded]
@@ -202,18 +203,12 @@ class Entry:
 
     def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
         results = dict(fresh)
-        permuted = []
-        for k, source in self.writes:
+        for k, _ in self.writes:
             real = reals[self.program.donate[k]]
             node = self.program.outputs[k]._node
             if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
                 results[k] = real  # an update in place that is part of the history
-                if source.order is not None:
-                    results[k] = wrap(in_memory(real._array, source.order))
-                    permuted.append((real, results[k], source.order))
         self.program.record(kept, results)
-        for real, written, order in permuted:
-            real._node = OPS["permute_dims"].fn(written, axes=inverse(order))._node
 
     def _value(self, r: Result, fresh: dict[int, Tensor], outputs: Sequence[np.ndarray], reals: list[Any]) -> Any:
         if r.kind == "output":

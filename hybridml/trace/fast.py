@@ -144,7 +144,7 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
     results = [(place.get(r.index, -1), r.value) if r.kind == "output" else (-1, r.value) for r in entry.results]
     stamped = [i.real for _, i in entry.writes if isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in entry.grads]
-    permuted = [(place[k], i.order) for i, k in entry.grads if k is not None and i.order is not None]
+    permuted = [(place[k], order) for k, order in enumerate(entry.program.output_orders) if order and k in place]
     freed = [
         place[k] for k, o in enumerate(entry.program.outputs[: entry.n_results])
         if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()

@@ -21,13 +21,14 @@ from hybridml_compiler.errors import GradientError, HybridmlError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.ops.table import OPS
 
 from ..autograd import part
 from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
-from .order import Order, in_memory
+from .order import Order, as_seen, in_memory
 
 _ndarray = np.ndarray
 
@@ -80,14 +81,20 @@ class Program:
     backend: str
     name: str
     donate: dict[int, int] = field(default_factory=dict)
-    orders: list[Order | None] = field(default_factory=list)  # of the memory of each input; none given: all as they are
+    # Of the memory of each input, and of each output; a gradient lies as what it is the gradient of.
+    orders: list[Order | None] = field(default_factory=list)
+    output_orders: list[Order | None] = field(default_factory=list)
     compile_ms: float = 0.0
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
 
     @property
     def graph(self) -> ir.Graph:
-        return ir.Graph(tuple(self.nodes), tuple(o._array for o in self.outputs), self.name)
+        stored = tuple(
+            o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
+            for o, order in zip(self.outputs, self.output_orders, strict=True)
+        )
+        return ir.Graph(tuple(self.nodes), stored, self.name)
 
     @property
     def executable(self) -> Any:
@@ -132,7 +139,8 @@ class Program:
             [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
             [*(self.leaves[k] for k in used), *(None for _ in held), *(g._node for g in cotangents)],
             outputs, self.backend, f"{self.name}_vjp", {},
-            [*(self.orders[k] for k in used if self.orders), *(i.order for i in held), *(None for _ in cotangents)],
+            [*(self.orders[k] for k in used), *(i.order for i in held), *(None for _ in cotangents)],
+            [self.orders[k] for k in wanted],
         )  # fmt: skip
         return Backward(program, used, held, wanted)
 
@@ -176,7 +184,8 @@ class Program:
             dense(in_memory(t._array, order) if isinstance(t, Tensor) else t)
             for t, order in zip(tensors, self.orders, strict=True)
         ]
-        results = [wrap(a) for a in self.executable(arrays)]
+        arrays = self.executable(arrays)
+        results = [wrap(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
         self.record(tensors, dict(enumerate(results)))
         return results
 
