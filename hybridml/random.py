@@ -48,6 +48,20 @@ class Generator:
             self.state.copy_(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
         return self
 
+    @classmethod
+    def at(cls, state: Tensor) -> Generator:
+        """A generator that starts from what `get_state` gave, to draw the same numbers again.
+
+        >>> import hybridml as hm
+        >>> state = hm.random.default_generator.get_state()
+        >>> again = hm.random.Generator.at(state)
+        >>> bool((hm.random.uniform((3,)) == hm.random.uniform((3,), generator=again)).all())
+        True
+        """
+        generator = cls.__new__(cls)
+        generator.state = state.clone()
+        return generator
+
     def bits(self, shape: Any) -> Tensor:
         """uint32 random bits of `shape`; advances the state by a block for every four words."""
         out = _bits.fn(self.state, shape)

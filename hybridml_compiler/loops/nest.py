@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -17,6 +18,10 @@ from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expression
 from .tile import tiled
 from .transcendental import TABLE
 
+# Threads and chains share the iterations of the outermost loop. Where there are fewer, it takes in the loop inside of
+# it (attention of 8 heads: rows of all heads), if a row is long enough for a division to be nothing.
+_MIN_RANGE = 256
+_LONG_ROW = 64
 # Below this many iterations a loop is not worth lanes: mask set-up costs more than it saves.
 _MIN_VECTOR = 4
 # Vectors an iteration of a long loop works on, side by side. A polynomial is one chain of dependent operations, longer
@@ -59,6 +64,7 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
     tiles = tiled(s, merged.vars, merged.stores, lanes) if inner_vector and not merged.stages else None
     if tiles is not None and isinstance(tiles[0], For):
         return Kernel(tuple(buffers), tiles, tiles[0].var, lanes)
+    merged = collapse_outer(s, merged, len(merged.vars) - inner_vector)
     lanes *= _vectors(merged, inner_vector, lanes)
     stmts: tuple[Stmt, ...] = (*map(_stage, merged.stages), *merged.stores)
     for depth, var in enumerate(reversed(merged.vars)):
@@ -142,7 +148,17 @@ def merge_loops(s: LoopBuilder, body: Body) -> Body:
     uses = _affine_uses([*body.reduces, *fills, *body.stores])
     mapping: dict[Expr, Expr] = {}
     vars_ = _merge_runs(s, body.vars, uses, mapping)
-    stage_vars = [_merge_runs(s, stage.vars, uses, mapping) for stage in body.stages]
+    return _renamed(s, body, mapping, vars_, [_merge_runs(s, stage.vars, uses, mapping) for stage in body.stages])
+
+
+def _renamed(
+    s: LoopBuilder,
+    body: Body,
+    mapping: dict[Expr, Expr],
+    vars_: tuple[Expr, ...],
+    stage_vars: Sequence[tuple[Expr, ...]],
+) -> Body:
+    """The body over other variables, whose values the mapping gives."""
     memo: dict[Expr, Expr] = {}
 
     def moved(store: Store) -> Store:
@@ -209,6 +225,23 @@ def _merge_runs(
         mapping[run[-1]] = s.var("i", size)
         result.append(mapping[run[-1]])
     return tuple(result)
+
+
+def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
+    """The outermost of the `plain` loops that have no lanes as one, whose position gives those of each."""
+    count, size = 0, 1
+    while count < plain and size < _MIN_RANGE:
+        size *= extent(body.vars[count])
+        count += 1
+    inner = math.prod(extent(v) for v in (*body.vars[count:], *(v for stage in body.stages for v in stage.vars)))
+    if count < 2 or inner < _LONG_ROW:
+        return body
+    position = row = s.var("i", size)
+    mapping: dict[Expr, Expr] = {}
+    for var in reversed(body.vars[1:count]):
+        mapping[var], position = s.mod(position, extent(var)), s.floordiv(position, extent(var))
+    mapping[body.vars[0]] = position
+    return _renamed(s, body, mapping, (row, *body.vars[count:]), [stage.vars for stage in body.stages])
 
 
 # ---- several reductions in one loop

@@ -107,9 +107,10 @@ def _index(s: LoopBuilder, shape: tuple[int, ...], at: int, row: Expr, column: E
 
 
 def _unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
-    index = []
-    for k, n in enumerate(shape):
-        inner = math.prod(shape[k + 1 :])
-        outer = s.floordiv(position, inner) if inner > 1 else position
-        index.append(s.const(0, dtypes.int64) if n == 1 else s.mod(outer, n) if math.prod(shape[:k]) > 1 else outer)
+    """Inner axes first, each the rest of what those before leave over: so the builder sees that it is one position."""
+    index: list[Expr] = []
+    for k, n in reversed(list(enumerate(shape))):
+        outermost = math.prod(shape[:k]) == 1
+        index.insert(0, s.const(0, dtypes.int64) if n == 1 else position if outermost else s.mod(position, n))
+        position = position if outermost else s.floordiv(position, n)
     return tuple(index)
