@@ -71,6 +71,14 @@ class Weights:
         return f"weights of {self.convolution}"
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
+
+    dtype: np.dtype
+    lanes: int
+
+
 def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convolution, Node, Node] | None:
     """The library call that computes a convolution, with the nodes in memory that it reads; None if it has none."""
     if node.dtype.kind != "f" or node.aval.size == 0:

@@ -13,11 +13,12 @@ import pytest
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
+from hybridml_compiler.backends.llvm.conv_pack import emit_turn
 from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule import tiling, winograd
-from hybridml_compiler.schedule.convolve import Convolution, Strided
+from hybridml_compiler.schedule.convolve import Convolution, Strided, Turn
 from hybridml_compiler.schedule.tiling import Machine
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -102,7 +103,8 @@ class Case:
 
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
         module = ir.Module("convolution")
-        emit(module, "convolution", self.convolution, plan)
+        emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
+        emit(module, "convolution", self.convolution, plan, **({} if emit is emit_direct else {"turn": "turn"}))
         library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))

@@ -53,7 +53,7 @@ def _empty_rows(c: Convolution) -> bool:
     return any(not any(0 <= place < c.size[0] for place in row) for row in places)
 
 
-def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling) -> ir.Function:
+def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, a unit each."""
     c, g = convolution, tiling
     function = ir.Function(module, KERNEL_TYPE, name)
@@ -68,7 +68,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
         group, number = b.udiv(index, i64(g.panels)), b.urem(index, i64(g.panels))
         weights = v.element(source, b.mul(group, i64(c.w.strides[2])))
         place = v.element(target, b.mul(index, i64(panel_size(c, g))))
-        emit_pack(v, c, g.columns, panel, weights, place, number)
+        emit_pack(v, c, g.columns, panel, weights, place, number, turn)
 
     repeat(b, low, high, 1, unit)
     b.ret_void()

@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...schedule.convolve import Convolution
-from .gemm_tile import Vectors, i64, least, repeat
+from ...schedule.convolve import Convolution, Turn
+from . import ir
+from .gemm_tile import Vectors, i64, repeat
+from .types import I64, PTR, VOID
+
+TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
 
 Axis = tuple[int, int]  # size, stride in the weights
 
@@ -53,8 +57,13 @@ def panel_of(convolution: Convolution) -> Panel:
     )
 
 
-def emit_pack(v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any) -> None:
-    """One panel of the weights of a group. Squares that are turned are written whole, up to `lanes` rows more."""
+def emit_pack(
+    v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any, turn: str
+) -> None:
+    """One panel of the weights of a group, with a function `turn` (see `emit_turn`).
+
+    Squares are written whole, up to `lanes` rows more.
+    """
     b = v.b
     feature = b.mul(number, i64(columns))
 
@@ -69,7 +78,7 @@ def emit_pack(v: Vectors, c: Convolution, columns: int, panel: Panel, weights: A
             return
         place = v.element(target, b.mul(row, i64(max(panel.run, 1) * columns)))
         if panel.run:
-            _turn(v, c, columns, panel.run, source, feature, place)
+            _turn(v, c, columns, panel.run, source, feature, place, turn)
         else:
             _copy(v, c, columns, source, feature, place)
 
@@ -86,20 +95,46 @@ def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, t
         v.store(v.load(v.element(row, at), mask), v.element(target, at))
 
 
-def _turn(v: Vectors, c: Convolution, columns: int, run: int, source: Any, feature: Any, target: Any) -> None:
-    """`run` rows that follow each other, of features that do not, in squares; the last feature fills the rest."""
-    b = v.b
+def emit_turn(module: ir.Module, name: str, turn: Turn) -> ir.Function:
+    """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: a square of lines made columns.
+
+    Element j of line i, at source[i * step + j], goes to target[j * to + i]. Only the first `live` elements of the
+    first `lines` lines are read. It takes LLVM 10 ms (shuffles), which would be half of what each of its callers takes.
+    """
+    function = ir.Function(module, TURN_TYPE, name)
+    function.attributes.add("nounwind")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    source, step, target, to, lines, live = function.args
+    v = Vectors(b, turn.dtype, turn.lanes)
+    mask, rows = v.mask(live, 0), []
+    nothing = v.mask(i64(0), 0)
+    for i in range(turn.lanes):
+        here = b.select(b.icmp_signed("<", i64(i), lines), mask, nothing)
+        rows.append(v.load(v.element(source, b.mul(step, i64(i))), here))
+    for j, value in enumerate(v.transpose(rows)):
+        v.store(value, v.element(target, b.mul(to, i64(j))))
+    b.ret_void()
+    return function
+
+
+def declared_turn(module: ir.Module, name: str) -> ir.Function:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, TURN_TYPE, name)
+
+
+def _turn(
+    v: Vectors, c: Convolution, columns: int, run: int, source: Any, feature: Any, target: Any, turn: str
+) -> None:
+    """`run` rows that follow each other, of features that do not, in squares."""
+    b, function, step = v.b, declared_turn(v.b.module, turn), i64(c.w.strides[4])
 
     def group(first: Any) -> None:
-        features = [b.add(b.add(feature, first), i64(i)) for i in range(v.lanes)]
-        if c.features % columns:
-            features = [least(b, x, i64(c.features - 1)) for x in features]
-        lines = [v.element(source, b.mul(x, i64(c.w.strides[4]))) for x in features]
+        number = b.add(feature, first)
+        lines, start = b.sub(i64(c.features), number), v.element(source, b.mul(number, step))
 
         def square(k: Any) -> None:
-            mask = v.mask(b.sub(i64(run), k), 0)
-            for i, value in enumerate(v.transpose([v.load(v.element(line, k), mask) for line in lines])):
-                v.store(value, v.element(target, b.add(b.mul(b.add(k, i64(i)), i64(columns)), first)))
+            place = v.element(target, b.add(b.mul(k, i64(columns)), first))
+            b.call(function, [v.element(start, k), step, place, i64(columns), lines, b.sub(i64(run), k)])
 
         repeat(b, i64(0), i64(run), v.lanes, square)
 

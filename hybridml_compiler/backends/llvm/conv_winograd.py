@@ -27,7 +27,7 @@ from ... import dtypes
 from ...schedule.convolve import Convolution
 from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
 from . import ir
-from .conv_pack import emit_pack, panel_of
+from .conv_pack import declared_turn, emit_pack, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
@@ -91,7 +91,9 @@ def _twice(transform: Callable[[Sequence[Any]], list[Any]], square: Square) -> S
     return [transform(list(row)) for row in zip(*columns, strict=True)]
 
 
-def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution, winograd: Winograd) -> ir.Function:
+def emit_winograd_weights(
+    module: ir.Module, name: str, convolution: Convolution, winograd: Winograd, turn: str
+) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to [panel][number][channel][column]; units of channels."""
     e = _Emission(module, name, convolution, winograd)
     b, v, c, g = e.b, e.v, convolution, winograd
@@ -104,7 +106,7 @@ def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution
     def unit(index: Any) -> None:
         number, first = b.udiv(index, i64(chunks)), b.mul(b.urem(index, i64(chunks)), i64(g.chunk))
         weights = v.element(source, b.mul(first, i64(c.w.strides[3])))
-        emit_pack(v, part, g.columns, panel, weights, taps, number)
+        emit_pack(v, part, g.columns, panel, weights, taps, number, turn)
         out = v.element(target, b.add(b.mul(number, i64(e.panel_size)), b.mul(first, i64(g.columns))))
 
         def channel(k: Any) -> None:
@@ -131,10 +133,15 @@ def emit_winograd_weights(module: ir.Module, name: str, convolution: Convolution
 
 
 def emit_winograd(
-    module: ir.Module, name: str, convolution: Convolution, winograd: Winograd, epilogue: ir.Function | None = None
+    module: ir.Module,
+    name: str,
+    convolution: Convolution,
+    winograd: Winograd,
+    epilogue: ir.Function | None = None,
+    turn: str = "",
 ) -> ir.Function:
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are image, transformed weights and result."""
-    return _Main(module, name, convolution, winograd, epilogue).emit()
+    return _Main(module, name, convolution, winograd, epilogue, turn).emit()
 
 
 class _Main(_Emission):
@@ -145,6 +152,7 @@ class _Main(_Emission):
         convolution: Convolution,
         winograd: Winograd,
         epilogue: ir.Function | None,
+        turn: str,
     ) -> None:
         super().__init__(module, name, convolution, winograd)
         self.epilogue = epilogue
@@ -161,7 +169,7 @@ class _Main(_Emission):
         if turns(c):
             self.x_row, self.x_pixel = c.size[1] * c.channels, c.channels
             self.rows = self.stack(g.size * self.x_row + g.lanes * self.x_pixel)
-            self.turn = self._turn()
+            self.turn = self._turn(turn)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)
         self.forward, self.backward = self._forward(), self._backward()
@@ -195,19 +203,20 @@ class _Main(_Emission):
         b.ret_void()
         return function
 
-    def _turn(self) -> ir.Function:
+    def _turn(self, turn: str) -> ir.Function:
         """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]; up to `lanes` pixels more."""
         c, g = self.convolution, self.winograd
         function, b, v = self.helper("turn", [PTR, PTR])
         source, target = function.args
+        square, step = declared_turn(self.module, turn), i64(c.a.strides[4])
 
         def channels(first: Any) -> None:
-            lines = [v.element(source, b.mul(b.add(first, i64(i)), i64(c.a.strides[4]))) for i in range(g.lanes)]
+            line = v.element(source, b.mul(first, step))
 
             def pixels(at: Any) -> None:
-                mask = v.mask(b.sub(i64(c.size[1]), at), 0) if c.size[1] % g.lanes else None
-                for i, value in enumerate(v.transpose([v.load(v.element(line, at), mask) for line in lines])):
-                    v.store(value, v.element(target, b.add(b.mul(b.add(at, i64(i)), i64(c.channels)), first)))
+                place = v.element(target, b.add(b.mul(at, i64(c.channels)), first))
+                live = b.sub(i64(c.size[1]), at)
+                b.call(square, [v.element(line, at), step, place, i64(c.channels), i64(g.lanes), live])
 
             repeat(b, i64(0), i64(c.size[1]), g.lanes, pixels)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
@@ -11,13 +11,14 @@ from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd
-from ...schedule.convolve import Convolution, Weights
+from ...schedule.convolve import Convolution, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.tiling import Machine
 from ...schedule.weight_blocking import weight_blocking_of, weight_units
 from . import ir
 from .conv_depthwise import emit_depthwise
 from .conv_direct import emit_direct, emit_packed
+from .conv_pack import panel_of
 from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights
 from .kernel import emit_epilogue
@@ -28,9 +29,12 @@ _REGISTERS = {512: 32, 256: 16}
 
 @dataclass(frozen=True)
 class Preparation:
-    """`emit` adds a function as that of an algorithm; its buffers are the weights and the memory that it fills."""
+    """`emit` adds a function as that of an algorithm; its buffers are the weights and the memory that it fills.
 
-    emit: Callable[[ir.Module, str, Convolution, Any], ir.Function]
+    Its last argument is the name of a function that turns squares, where features do not follow each other.
+    """
+
+    emit: Callable[[ir.Module, str, Convolution, Any, str], ir.Function]
     units: Callable[[Convolution, Any], int]
     nbytes: Callable[[Convolution, Any], int]
 
@@ -49,6 +53,7 @@ class Algorithm:
     units: Callable[[Convolution, Any], int]
     finishes: bool = False  # then `emit` takes an epilogue as well
     prepares: Preparation | None = None  # then it reads what this makes of the weights
+    turns: Callable[[Convolution], bool] = lambda _: False  # does `emit` take the name of a function that turns?
 
 
 ALGORITHMS = (
@@ -61,6 +66,7 @@ ALGORITHMS = (
         winograd.units,
         finishes=True,
         prepares=Preparation(emit_winograd_weights, winograd.weight_units, winograd.transformed_bytes),
+        turns=winograd.turns,
     ),
     Algorithm(
         "direct",
@@ -103,22 +109,32 @@ def finishes(convolution: Convolution) -> bool:
     return found is not None and found[0].finishes
 
 
+def parts_of_convolution(convolution: Convolution) -> list[Turn]:
+    algorithm, plan = _chosen(convolution)
+    return [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
+
+
 def emit_convolution(
-    module: ir.Module, name: str, convolution: Convolution, epilogue: Kernel | None = None
+    module: ir.Module,
+    name: str,
+    convolution: Convolution,
+    parts: Sequence[str] = (),
+    epilogue: Kernel | None = None,
 ) -> ir.Function:
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (or what is made of
     them first) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution)
+    more = {"turn": parts[0]} if parts else {}
     if epilogue is None:
-        return algorithm.emit(module, name, convolution, plan)
+        return algorithm.emit(module, name, convolution, plan, **more)
     finish = emit_epilogue(module, f"{name}_epilogue", epilogue)
-    return algorithm.emit(module, name, convolution, plan, finish)
+    return algorithm.emit(module, name, convolution, plan, finish, **more)
 
 
-def convolution_source(convolution: Convolution) -> str:
+def convolution_source(convolution: Convolution, parts: Sequence[str] = ()) -> str:
     """All that `emit_convolution` depends on."""
     algorithm, plan = _chosen(convolution)
-    return f"{convolution!r} by {algorithm.name} {plan!r}"
+    return f"{convolution!r} by {algorithm.name} {plan!r} with {parts}"
 
 
 def prepared_weights(convolution: Convolution) -> Weights | None:
@@ -134,16 +150,21 @@ def range_of_weights(weights: Weights) -> int:
     return preparation.units(weights.convolution, plan)
 
 
-def emit_weights(module: ir.Module, name: str, weights: Weights) -> ir.Function:
+def parts_of_weights(weights: Weights) -> list[Turn]:
+    _, plan = _preparation(weights)
+    return [Turn(weights.convolution.dtype, plan.lanes)] if panel_of(weights.convolution).run else []
+
+
+def emit_weights(module: ir.Module, name: str, weights: Weights, parts: Sequence[str] = ()) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`; the buffers are the weights and what is made of them."""
     preparation, plan = _preparation(weights)
-    return preparation.emit(module, name, weights.convolution, plan)
+    return preparation.emit(module, name, weights.convolution, plan, parts[0] if parts else "")
 
 
-def weights_source(weights: Weights) -> str:
+def weights_source(weights: Weights, parts: Sequence[str] = ()) -> str:
     """All that `emit_weights` depends on."""
     algorithm, plan = _chosen(weights.convolution)
-    return f"{weights!r} for {algorithm.name} {plan!r}"
+    return f"{weights!r} for {algorithm.name} {plan!r} with {parts}"
 
 
 def _preparation(weights: Weights) -> tuple[Preparation, Any]:

@@ -11,15 +11,18 @@ from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
-from ...schedule.convolve import Convolution, Weights
+from ...schedule.convolve import Convolution, Turn, Weights
 from ...schedule.epilogue import Fused
 from . import ir
 from .chain import emit_chain
+from .conv_pack import emit_turn
 from .convolution import (
     convolution_source,
     emit_convolution,
     emit_weights,
     finishes,
+    parts_of_convolution,
+    parts_of_weights,
     range_of_convolution,
     range_of_weights,
     weights_source,
@@ -67,16 +70,24 @@ KINDS: dict[type, Kind] = {
         range=lambda convolution: (range_of_convolution(convolution), 1),
         nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
         takes_epilogue=finishes,
+        parts=parts_of_convolution,
     ),
     Weights: Kind(
         emit=emit_weights,
         source=weights_source,
         range=lambda weights: (range_of_weights(weights), 1),
         nanoseconds=lambda weights: cost.memory_cost(weights.nbytes),
+        parts=parts_of_weights,
     ),
+    Turn: Kind(emit=emit_turn, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0),
     Fused: Kind(
-        emit=lambda module, name, fused: kind_of(fused.call).emit(module, name, fused.call, fused.epilogue),
-        source=lambda fused: kind_of(fused.call).source(fused.call) + KINDS[Kernel].source(fused.epilogue),
+        emit=lambda module, name, fused, *parts: kind_of(fused.call).emit(
+            module, name, fused.call, *parts, epilogue=fused.epilogue
+        ),
+        source=lambda fused, *parts: (
+            kind_of(fused.call).source(fused.call, *parts) + KINDS[Kernel].source(fused.epilogue)
+        ),
+        parts=lambda fused: kind_of(fused.call).parts(fused.call),
         range=lambda fused: kind_of(fused.call).range(fused.call),
         nanoseconds=lambda fused: kind_of(fused.call).nanoseconds(fused.call) + fused.epilogue.cost,
         calls_blas=lambda fused: kind_of(fused.call).calls_blas(fused.call),
