@@ -65,8 +65,9 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
     if approximate == "none":
         return input * 0.5 * (hm.erf(input * math.sqrt(0.5)) + 1)
     if approximate == "tanh":
-        inner = (input + input * input * input * 0.044715) * math.sqrt(2 / math.pi)
-        return input * 0.5 * (hm.tanh(inner) + 1)
+        # (1 + tanh(z)) / 2 is sigmoid(2 z), which does not cancel for negative numbers and takes fewer operations
+        scale = 2 * math.sqrt(2 / math.pi)
+        return input * hm.sigmoid(input * (input * input * (0.044715 * scale) + scale))
     raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
