@@ -23,17 +23,17 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     for part in parts:
         if part.op == "load" and part.attr.name in indices:
             indices[part.attr.name].append(part.args[0])
-    shifts = {name: min(map(_constant, found)) for name, found in indices.items() if found}
-    shifts = {name: shift for name, shift in shifts.items() if shift > 0}
-    if not shifts:
-        return kernel, {}
+    shifts = {name: max(min(map(_constant, found)), 0) for name, found in indices.items() if found}
     buffers = {b.name: _shifted(b, shifts[b.name], indices[b.name]) for b in kernel.buffers if b.name in shifts}
+    if all(buffers.get(b.name, b) == b for b in kernel.buffers):
+        return kernel, {}
     s, new = LoopBuilder(), dict[Expr, Expr]()
     for part in parts:
         args = tuple([new.get(a, a) for a in part.args])
         if part.op == "load" and part.attr.name in shifts:
             name = part.attr.name
-            new[part] = s.load_of(buffers[name], (s.add(args[0], -shifts[name]), *args[1:]))
+            index = s.add(_linear(s, args[0]), _summand(args[0]) - shifts[name]) if shifts[name] else args[0]
+            new[part] = s.load_of(buffers[name], (index, *args[1:]))
         elif args != part.args:
             new[part] = _rebuilt(s, part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
@@ -41,9 +41,32 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
 
 
 def _constant(index: Expr) -> int:
-    """The constant summand of an index (the builder puts it last), as far as nothing is read before it."""
-    last = index.args[1] if index.op == "add" else index
-    return min(int(last.attr), index.low) if last.op == "const" and index.low is not None else 0
+    """The constant summand of an index, as far as nothing is read before it."""
+    return 0 if index.low is None else min(_summand(index), index.low)
+
+
+def _summand(index: Expr) -> int:
+    """The constant part of a sum of multiples."""
+    match index.op:
+        case "const":
+            return int(index.attr)
+        case "add":
+            return _summand(index.args[0]) + _summand(index.args[1])
+        case "mul" if index.args[1].op == "const":
+            return _summand(index.args[0]) * int(index.args[1].attr)
+    return 0
+
+
+def _linear(s: LoopBuilder, index: Expr) -> Expr:
+    """An index without its constant part."""
+    match index.op:
+        case "const":
+            return s.const(0, index.dtype)
+        case "add":
+            return s.add(_linear(s, index.args[0]), _linear(s, index.args[1]))
+        case "mul" if index.args[1].op == "const":
+            return s.mul(_linear(s, index.args[0]), index.args[1])
+    return index
 
 
 def _shifted(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
