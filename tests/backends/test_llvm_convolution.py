@@ -103,8 +103,11 @@ class Case:
 
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
         module = ir.Module("convolution")
-        emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
-        emit(module, "convolution", self.convolution, plan, **({} if emit is emit_direct else {"turn": "turn"}))
+        more = {}
+        if emit in (emit_packed, emit_winograd, emit_winograd_weights):
+            emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
+            more = {"turn": "turn"}
+        emit(module, "convolution", self.convolution, plan, **more)
         library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))
