@@ -12,7 +12,7 @@ BUDGETS = {
     "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1100,
     "hybridml_compiler/passes": 1400,
-    "hybridml_compiler/schedule": 3000,
+    "hybridml_compiler/schedule": 3400,
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 4800,
     "hybridml_compiler/runtime": 3700,

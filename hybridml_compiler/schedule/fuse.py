@@ -12,14 +12,15 @@ The decisions look at the kind of an operation and its cost, never at its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, users
 from . import cost
 from .epilogue import splits
-from .group import OWN_LOOP, Group, form_of, reduced_axes, row_aligned
+from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
+from .recompute import computed_again
 
 
 @dataclass
@@ -31,8 +32,12 @@ class Fusion:
 def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
     """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
     order = graph.nodes()
-    materialised = materialise(graph, order)
+    materialised, weighed = materialise(graph, order)
     groups, owner = _group(order, materialised, target)
+    again = computed_again(order, weighed, materialised, groups, owner)
+    if again:
+        materialised = {node: reason for node, reason in materialised.items() if node not in again}
+        groups, owner = _group(order, materialised, target)
     _order_overwrites(groups, owner, donated)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
@@ -41,8 +46,10 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
 # ---- 1. materialise
 
 
-def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
+def materialise(graph: Graph, order: Sequence[Node]) -> tuple[dict[Node, str], set[Node]]:
+    """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason)."""
     chosen: dict[Node, str] = {}
+    weighed: set[Node] = set()
     for node in graph.outputs:
         if node.op is not None:
             chosen[node] = "an output"
@@ -66,10 +73,14 @@ def materialise(graph: Graph, order: Sequence[Node]) -> dict[Node, str]:
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
-        reason = chosen.get(node) or _reason(node, readers[node], homes[node], weight[node], leaves[node])
+        reason = chosen.get(node) or _reason(node, readers[node], weight[node])
+        if reason is None:
+            reason = _kept(node, len(homes[node]), weight[node], leaves[node])
+            if reason:
+                weighed.add(node)
         if reason:
             chosen[node] = reason
-    return {node: chosen[node] for node in order if node in chosen}
+    return {node: chosen[node] for node in order if node in chosen}, weighed
 
 
 def _bytes_an_element(operand: Node, node: Node) -> float:
@@ -77,24 +88,27 @@ def _bytes_an_element(operand: Node, node: Node) -> float:
     return operand.dtype.itemsize * min(1.0, operand.aval.size / max(node.aval.size, 1)) if operand.shape else 0.0
 
 
-def _reason(node: Node, readers: Sequence[Node], homes: set[Node], weight: float, leaves: float) -> str | None:
+def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
     assert node.op is not None
     if node.op.kind in OWN_LOOP:
         return f"{node.op.kind}: a loop of its own"
-    if node.op.kind == "movement" and _is_view_of_memory(node):
+    if _is_view_of_memory(node):
         return None
     if any(r.op is not None and r.op.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
     grows = max((r.aval.size / max(node.aval.size, 1) for r in readers), default=1.0)
     if grows >= 2 and cost.is_expensive(node):
         return f"read {grows:.0f} times an element, and not cheap"
-    if len(homes) > 1:
-        nbytes = node.dtype.itemsize
-        again = len(homes) * (weight + cost.memory_cost(leaves))
-        once = weight + cost.memory_cost(leaves + nbytes * (1.5 + len(homes)))
-        if again > once:
-            return f"{len(homes)} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep"
     return None
+
+
+def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
+    """Is writing it once cheaper than computing it for every materialised node that needs it?"""
+    if homes < 2 or _is_view_of_memory(node):
+        return None
+    again = homes * (weight + cost.memory_cost(leaves))
+    once = weight + cost.memory_cost(leaves + node.dtype.itemsize * (1.5 + homes))
+    return f"{homes} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep" if again > once else None
 
 
 def _memory_for(library: Library, node: Node) -> Node:
@@ -107,9 +121,10 @@ def _memory_for(library: Library, node: Node) -> Node:
 
 def _is_view_of_memory(node: Node) -> bool:
     """A chain of movements over something in memory: reading it costs nothing more than reading its base."""
-    while node.op is not None and node.op.kind == "movement" and len(node.inputs) == 1:
-        node = node.inputs[0]
-    return _has_own_memory(node)
+    base = node
+    while base.op is not None and base.op.kind == "movement" and len(base.inputs) == 1:
+        base = base.inputs[0]
+    return base is not node and _has_own_memory(base)
 
 
 def _has_own_memory(node: Node) -> bool:
@@ -155,23 +170,6 @@ def _group(
                 ancestors[group] |= above
         target.after |= needs - {target}
     return groups, owner
-
-
-def expression_of(node: Node, materialised: dict[Node, str]) -> tuple[set[Node], set[Node]]:
-    """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
-    reads: set[Node] = set()
-    inlined: set[Node] = set()
-    stack = list(node.inputs)
-    while stack:
-        n = stack.pop()
-        if n in reads or n in inlined:
-            continue
-        if n in materialised or n.is_input:
-            reads.add(n)
-        else:
-            inlined.add(n)
-            stack.extend(n.inputs)
-    return reads, inlined
 
 
 def _library_call(node: Node, materialised: dict[Node, str], machine: Target) -> Matched | None:
@@ -269,30 +267,6 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
     row = math.prod(shape[k] for k in axes)
     rows = math.prod(shape) // max(row, 1)
     return row > 1 and (rows >= cost.MIN_ROWS or rows * row <= cost.SMALL_SPACE)
-
-
-def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
-    """Does the kernel of `node` at element i, counted in row-major order, read `read` only at element i?
-
-    True if all that lies between is elementwise over one shape, or reshapes; false as soon as one path moves elements.
-    """
-    if node.op is None:
-        return False
-    stack = [(node, True)]
-    seen: set[tuple[Node, bool]] = set()
-    while stack:
-        n, in_place = stack.pop()
-        assert n.op is not None
-        elementwise, reshape = n.op.kind == "elementwise", n.op.name == "reshape"
-        for operand in n.inputs:
-            stays = in_place and (reshape or (elementwise and operand.shape == n.shape))
-            if operand is read and not stays:
-                return False
-            inlined = operand.op is not None and operand not in materialised
-            if inlined and (operand, stays) not in seen:
-                seen.add((operand, stays))
-                stack.append((operand, stays))
-    return True
 
 
 def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:

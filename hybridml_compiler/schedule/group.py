@@ -120,3 +120,44 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
     if node.op.name == "reshape":
         return {here, there} <= {"row", "column"}
     return node.op.name == "broadcast_to" and (here, there) == ("full", "row")
+
+
+def expression_of(node: Node, materialised: dict[Node, str]) -> tuple[set[Node], set[Node]]:
+    """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
+    reads: set[Node] = set()
+    inlined: set[Node] = set()
+    stack = list(node.inputs)
+    while stack:
+        n = stack.pop()
+        if n in reads or n in inlined:
+            continue
+        if n in materialised or n.is_input:
+            reads.add(n)
+        else:
+            inlined.add(n)
+            stack.extend(n.inputs)
+    return reads, inlined
+
+
+def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
+    """Does the kernel of `node` at element i, counted in row-major order, read `read` only at element i?
+
+    True if all that lies between is elementwise over one shape, or reshapes; false as soon as one path moves elements.
+    """
+    if node.op is None:
+        return False
+    stack = [(node, True)]
+    seen: set[tuple[Node, bool]] = set()
+    while stack:
+        n, in_place = stack.pop()
+        assert n.op is not None
+        elementwise, reshape = n.op.kind == "elementwise", n.op.name == "reshape"
+        for operand in n.inputs:
+            stays = in_place and (reshape or (elementwise and operand.shape == n.shape))
+            if operand is read and not stays:
+                return False
+            inlined = operand.op is not None and operand not in materialised
+            if inlined and (operand, stays) not in seen:
+                seen.add((operand, stays))
+                stack.append((operand, stays))
+    return True

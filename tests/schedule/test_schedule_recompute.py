@@ -1,0 +1,54 @@
+"""What is computed again rather than kept, once it is known which kernels read it."""
+
+from __future__ import annotations
+
+import numpy as np
+from run_plan import plan_of, run_plan
+from typical_graphs import Value, array, graph, op
+
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph
+
+
+def written(program: Graph) -> int:
+    """Arrays that the plan stores to, with those that it reads twice."""
+    return sum(b.role != "in" for launch in plan_of(program).launches for k in launch.kernels for b in k.operands)
+
+
+def agrees(program: Graph) -> None:
+    arrays = [np.random.default_rng(k).standard_normal(n.shape).astype(n.dtype) for k, n in enumerate(program.inputs)]
+    got = run_plan(plan_of(program), arrays, len(program.outputs), {})
+    assert got is not None
+    for g, e in zip(got, interpret(program, arrays), strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-5, atol=1e-5)
+
+
+def two_layers(factor: str) -> tuple[Graph, Value]:
+    """Forward and backward of a layer with an activation whose gradient needs tanh(x) and something cheap from it."""
+    x, w, v, g = array(64, 32), array(32, 48), array(48, 16), array(64, 16)
+    t = op("tanh", x @ w)
+    cheap = 1.0 + t if factor == "cheap" else op("exp", t)
+    out = (t * cheap) @ v
+    back = (g @ v.T) * (cheap + cheap * cheap + t * (1.0 - t * t))
+    return graph("two_layers", [x, w, v, g], [out, back @ w.T]), t
+
+
+def test_a_sum_beside_its_operand_is_not_kept() -> None:
+    program, _ = two_layers("cheap")
+    assert written(program) == 3  # tanh(x) and its product for the first layer, the gradient
+    agrees(program)
+
+
+def test_an_exponential_is_kept() -> None:
+    program, _ = two_layers("expensive")
+    assert written(program) == 4
+    agrees(program)
+
+
+def test_a_value_is_kept_where_what_it_comes_from_is_not_at_hand() -> None:
+    """Nobody else needs x or y later: two arrays would be read in place of one."""
+    x, y, w, g = array(64, 32), array(64, 32), array(32, 48), array(48, 32)
+    s = x + y
+    far = op("tanh", s @ w) @ g
+    agrees(graph("far", [x, y, w, g], [far * s * s]))
+    assert written(graph("far", [x, y, w, g], [far * s * s])) == 3
