@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import statistics
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -117,9 +119,10 @@ class TracedFunction:
                 if entry.holds(leaves):
                     return entry
             start = time.perf_counter()
-            entry = capture(self._fn, self._name, self._backend, structure, leaves, objects)
-            self._trace_ms = (time.perf_counter() - start) * 1e3
-            _ = entry.program.executable  # an error of the compiler leaves no entry behind
+            with _collector_paused():
+                entry = capture(self._fn, self._name, self._backend, structure, leaves, objects)
+                self._trace_ms = (time.perf_counter() - start) * 1e3
+                _ = entry.program.executable  # an error of the compiler leaves no entry behind
             self._entries.setdefault(key, []).insert(0, entry)
             entry.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
             self._compiles += 1
@@ -179,6 +182,19 @@ class TracedFunction:
             statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
             getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
         )  # fmt: skip
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Compiling makes many objects and hardly a cycle: looking for cycles takes a sixth of it (passes and plan of a
+    ResNet-18 step 0.60 s, without 0.50)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
