@@ -48,6 +48,7 @@ __version__ = "0.1.0"
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = ("data", "functional", "io", "nn", "optim")
 _FUNCTIONS = {
+    "bfloat16": "hybridml_compiler.dtypes",
     "compare": "hybridml.side_by_side",
     "get_num_threads": "hybridml_compiler.runtime.threads",
     "load": "hybridml.io",
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
-    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "compare", "context",
+    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
+    "compare", "context",
     "data", "dispatch", "enable_grad", "errors", "functional", "get_num_threads", "grad", "indexing", "interop",
     "io", "is_grad_enabled", "jvp", "load", "manual_seed", "methods", "nn", "no_grad", "optim", "random", "save",
     "set_grad_enabled", "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",

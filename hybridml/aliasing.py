@@ -47,7 +47,7 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
     if type(view._version) is list:  # a row that keeps its result, see `record`
         raise AssertionError(f"{op.name}: a view must not keep its own result")
     view._version = cell
-    if node is None and type(array) is _ndarray and (parent._node is not None or view._array.dtype.kind != "f"):
+    if node is None and type(array) is _ndarray and (parent._node is not None or view._array.dtype.kind not in "fV"):
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
     view._view = (parent, op, params)
     cell.append(ref(view))

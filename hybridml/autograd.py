@@ -179,7 +179,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             return self
         raise GradientError("requires_grad_(False): this tensor has history, only leaves can be switched; use detach()")
     if requires_grad:
-        if t.dtype.kind != "f":
+        if t.dtype.kind not in "fV":
             raise DTypeError(f"requires_grad_: only float tensors have gradients, got {t.dtype.name}")
         if t._node is None:
             t._node = Leaf(t.shape, t.dtype)
@@ -343,7 +343,7 @@ def _record_function(
     arrays = [o._array for o in outs]
     joint: Node = [clock(), _pull_function, None, *parents, cls, ctx, positions, len(args), kept, arrays]
     for k, t in enumerate(results):
-        if t.dtype.kind == "f":
+        if t.dtype.kind in "fV":
             t._node = part(joint, k, t.shape)
     return tuple(results)
 

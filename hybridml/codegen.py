@@ -175,7 +175,7 @@ def _recording(op: Op) -> list[str]:
         ]
     if len(rules) == 1:
         (k,) = rules
-        cast = " or _o.dtype.kind != 'f'" if "dtype" in op.params else ""
+        cast = " or _o.dtype.kind not in 'fV'" if "dtype" in op.params else ""
         return [
             f"    if {op.inputs[k]}._node is None or _no_grad(){cast}:",
             "        _t._node = None",

@@ -61,7 +61,11 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
         array = np.array(obj)
     except ValueError as error:
         raise ShapeError(f"asarray: the nested lists do not form a regular array: {error}") from None
-    if array.dtype == object or array.dtype.kind in "USV":
+    if (
+        array.dtype == object
+        or array.dtype.kind in "US"
+        or (array.dtype.kind == "V" and array.dtype.name != "bfloat16")
+    ):
         raise DTypeError(f"asarray: cannot make a tensor of {obj!r:.60}; use numbers, bools or nested lists of them")
     if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind == "f" and not _has_arrays(obj):
         dtype = dtypes.default_float()

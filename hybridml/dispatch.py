@@ -87,7 +87,7 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     avals = [_aval(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]]
-    weak = arithmetic and all(a.weak for a in avals) and any(a.dtype.kind == "f" for a in avals)
+    weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
     wanted = interp.weak_dtypes(op, avals) if weak else input_dtypes(op, avals)
     result = []
     for value, aval, dtype in zip(given, avals, wanted, strict=True):
@@ -111,6 +111,8 @@ def _aval(t: Tensor) -> Aval:
 
 def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
     """Run a row on anything: the general form of what the generated functions do for the common case."""
+    if op.kind not in _STORAGE and op is not _astype and any(map(_is_bfloat16, _flat(op, args))):
+        return _through_float32(op, args, params, arithmetic)
     interp = current_interpreter()
     if interp is None and len(args) == 2:
         fast = _with_scalar(op, *args)
@@ -162,6 +164,33 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
         return None
     c = constant(value, dtype)
     return (t, c) if t is x else (c, t)
+
+
+# Kinds that move data, whatever it is. All others compute on bfloat16 in float32.
+_STORAGE = ("movement", "gather", "creation", "random")
+
+
+def _flat(op: Op, args: tuple[Any, ...]) -> Sequence[Any]:
+    return args[0] if op.variadic and isinstance(args[0], list | tuple) else args
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, Tensor | _ndarray | np.generic) and value.dtype.kind == "V"
+
+
+def _through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool) -> Tensor:
+    """A row on bfloat16: computed in float32, the result rounded, unless another operand or `dtype` makes it wider."""
+    narrow = dtypes.canonical("bfloat16")
+    given = _flat(op, args)
+    wide = [_astype.fn(v, dtypes.float32) if _is_bfloat16(v) else v for v in given]
+    strong = [v for v in given if isinstance(v, Tensor | _ndarray)]
+    stays = all(v.dtype.kind in "Viub" for v in strong)
+    if params.get("dtype") is not None and dtypes.canonical(params["dtype"]) is narrow:
+        params = {**params, "dtype": dtypes.float32}
+    elif params.get("dtype") is not None:
+        stays = False
+    out = slow(op, (wide,) if op.variadic else tuple(wide), params, arithmetic)
+    return _astype.fn(out, narrow) if stays and out.dtype is dtypes.float32 else out
 
 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -238,7 +267,7 @@ def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[st
 
 def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
     """Give `out` its history, if an input has one (the general form; generated functions inline it)."""
-    if not op.differentiable or grad_is_off() or out._array.dtype.kind != "f":
+    if not op.differentiable or grad_is_off() or not dtypes.is_float(out._array.dtype):
         return
     if op.variadic:
         wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None)

@@ -264,7 +264,7 @@ def copy_(self: Tensor, source: Any) -> Tensor:
     interp = current_interpreter()
     value = source if isinstance(source, Tensor) else asarray(source)
     value = value if interp is None else interp.lift(value)
-    if value.dtype is not self.dtype and not (value.dtype.kind == "f" and self.dtype.kind != "f"):
+    if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
         value = _astype.fn(value, self.dtype)
     return aliasing.assign(self, value, "copy_")
 

@@ -32,7 +32,13 @@ e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
 def finfo(type: Any, /) -> Any:
     """Limits of a float dtype (or of a tensor's): eps, max, min, smallest_normal, bits."""
-    return np.finfo(type.dtype if isinstance(type, Tensor) else dtypes.canonical(type))
+    dtype = type.dtype if isinstance(type, Tensor) else dtypes.canonical(type)
+    if dtype.kind == "V":
+        import ml_dtypes
+
+        limits: Any = ml_dtypes.finfo
+        return limits(dtype)
+    return np.finfo(dtype)
 
 
 def iinfo(type: Any, /) -> Any:
@@ -44,7 +50,12 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """Whether a dtype is one of `kind`: a dtype, "bool", "integral", "real floating", "numeric", ..., or a tuple of
     them.
     """
-    return np.isdtype(dtypes.canonical(dtype), kind)
+    found = dtypes.canonical(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(found, k) for k in kind)
+    if not isinstance(kind, str):
+        return found is dtypes.canonical(kind)
+    return np.isdtype(dtypes.float32 if found.kind == "V" else found, kind)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:

@@ -103,6 +103,10 @@ def _float_dtype(dtype: Any, what: str) -> np.dtype:
     return found
 
 
+def _is_bfloat16(dtype: Any) -> bool:
+    return dtype is not None and dtypes.canonical(dtype).kind == "V"
+
+
 def bits(shape: Any, *, generator: Generator | None = None) -> Tensor:
     """uint32 random bits."""
     return (generator or default_generator).bits(_shape(shape))
@@ -120,7 +124,9 @@ def _unit(shape: tuple[int, ...], dtype: np.dtype, generator: Generator | None) 
 def uniform(
     shape: Any = (), low: float = 0.0, high: float = 1.0, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform in [low, high)."""
+    """Uniform in [low, high); for bfloat16 of float32's, rounded, so that `high` itself may occur."""
+    if _is_bfloat16(dtype):
+        return _astype.fn(uniform(shape, low, high, dtype=dtypes.float32, generator=generator), dtype)
     u = _unit(_shape(shape), _float_dtype(dtype, "uniform"), generator)
     return u if low == 0.0 and high == 1.0 else u * (high - low) + low
 
@@ -129,6 +135,8 @@ def normal(
     shape: Any = (), mean: float = 0.0, std: float = 1.0, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
     """Normal, by the transform of Box and Muller (1958); two uniforms an element, so elements are independent."""
+    if _is_bfloat16(dtype):
+        return _astype.fn(normal(shape, mean, std, dtype=dtypes.float32, generator=generator), dtype)
     u = _unit((2, *_shape(shape)), _float_dtype(dtype, "normal"), generator)
     radius = OPS["sqrt"].fn(OPS["log"].fn(1.0 - u[0]) * -2.0)  # 1 - u is in (0, 1]
     z = radius * OPS["cos"].fn(u[1] * (2 * math.pi))

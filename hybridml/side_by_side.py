@@ -252,7 +252,7 @@ def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, 
     """
     if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
         return math.inf, math.inf, sys.maxsize
-    if a.dtype.kind != "f":
+    if a.dtype.kind not in "fV":
         differ = a != b
         pairs = [(int(x), int(y)) for x, y in zip(a[differ], b[differ], strict=True)]
         ulp = max((abs(x - y) for x, y in pairs), default=0)

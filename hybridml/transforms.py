@@ -23,7 +23,7 @@ def _tracked(leaf: Any) -> Any:
     if isinstance(leaf, bool | int | str) or leaf is None:
         return leaf
     t = asarray(leaf)
-    if t.dtype.kind != "f":
+    if t.dtype.kind not in "fV":
         raise DTypeError(f"grad: only float tensors have gradients, got {t.dtype.name}; cast it with astype")
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside

@@ -25,9 +25,32 @@ _BY_SHORT = {name: dtype for dtype, name in _SHORT.items()}
 ALL: tuple[np.dtype, ...] = tuple(_SHORT)
 _CANONICAL: dict[Any, np.dtype] = {d: d for d in ALL}
 
+# bfloat16 is a way to store: 8 bits of precision in the range of float32. Rows compute in float32 and round what they
+# make (the front end puts the casts round them, see `hybridml.dispatch`), products read it as it lies. Its type comes
+# from ml_dtypes, which is imported when the dtype is first named. NumPy's kind of such a type is "V".
+_BFLOAT16 = "bfloat16"
+
+
+def __getattr__(name: str) -> np.dtype:
+    if name != _BFLOAT16:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[_BFLOAT16] = _load_bfloat16()
+    return found
+
+
+def _load_bfloat16() -> np.dtype:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise DTypeError("bfloat16 needs the package ml_dtypes; pip install ml_dtypes") from None
+    dtype = np.dtype(ml_dtypes.bfloat16)
+    _SHORT[dtype], _BY_SHORT["bf16"], _CANONICAL[dtype] = "bf16", dtype, dtype
+    return dtype
+
+
 # Kinds in promotion order: a value of a higher kind decides the dtype (int64 + float32 -> float32, as PyTorch and JAX;
 # NumPy's float64 there would silently double the cost of a float32 program).
-_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
 
 _default_float = float32
 
@@ -51,7 +74,7 @@ def canonical(dtype: Any) -> np.dtype:
     if found is not None:
         return found
     try:
-        wanted = np.dtype(dtype)
+        wanted = _load_bfloat16() if _names_bfloat16(dtype) else np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{dtype!r} is not a data type; use one of {', '.join(d.name for d in ALL)}") from None
     native = wanted.newbyteorder("=")
@@ -60,16 +83,29 @@ def canonical(dtype: Any) -> np.dtype:
     return _CANONICAL[native]
 
 
+def _names_bfloat16(dtype: Any) -> bool:
+    return _BFLOAT16 in (dtype, getattr(dtype, "name", None), getattr(dtype, "__name__", None))
+
+
 def short(dtype: np.dtype) -> str:
     return _SHORT[dtype]
 
 
+def is_known(dtype: Any) -> bool:
+    return dtype in _SHORT
+
+
 def from_short(name: str) -> np.dtype:
-    return _BY_SHORT[name]
+    """The dtype of a short name; KeyError if it is none.
+
+    >>> from_short("i32").name
+    'int32'
+    """
+    return _load_bfloat16() if name == "bf16" else _BY_SHORT[name]
 
 
 def is_float(dtype: np.dtype) -> bool:
-    return dtype.kind == "f"
+    return dtype.kind in "fV"
 
 
 def is_integer(dtype: np.dtype) -> bool:

@@ -303,7 +303,7 @@ class Module:
         kinds = [
             f"{k}: has {own[k].dtype}, got {v.dtype}"
             for k, v in found.items()
-            if own[k].dtype != v.dtype and {own[k].dtype.kind, v.dtype.kind} != {"f"}
+            if own[k].dtype != v.dtype and not {own[k].dtype.kind, v.dtype.kind} <= {"f", "V"}
         ]
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))

@@ -80,7 +80,7 @@ def _quote(text: str) -> str:
 
 def _show(value: Any) -> str:
     if isinstance(value, np.dtype):
-        return dtypes.short(value) if value in dtypes.ALL else repr(value)
+        return dtypes.short(value) if dtypes.is_known(value) else repr(value)
     if type(value) is tuple:
         return f"({', '.join(map(_show, value))}{',' if len(value) == 1 else ''})"
     return _quote(value) if type(value) is str else repr(value)
@@ -314,6 +314,8 @@ def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None):
             return node.value
+        case ast.Name(id="bf16"):
+            return dtypes.from_short("bf16")
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -82,7 +82,7 @@ def _constant_faults(node: Node) -> Iterator[str]:
         yield "the array of a constant is writable"
     elif not value.flags.c_contiguous:
         yield "the array of a constant is not contiguous"
-    elif value.dtype not in dtypes.ALL:
+    elif not dtypes.is_known(value.dtype):
         yield f"a constant of dtype {value.dtype}"
     elif (value.shape, value.dtype) != (node.shape, node.dtype):
         yield f"the array of the constant is {value.dtype}{list(value.shape)}, the node is {node.aval}"
@@ -96,7 +96,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _known(dtype: np.dtype[Any]) -> bool:
-    return dtype in dtypes.ALL
+    return dtypes.is_known(dtype)
 
 
 def _fault(graph: Graph, node: Node, message: str, stage: str) -> CompileError:

@@ -32,7 +32,6 @@ _TOKEN = re.compile(
       | (?P<symbol>[<>=!]=|[-+*/<>=(){}\[\],:])""",
     re.VERBOSE,
 )
-_DTYPES = {dtypes.short(d): d for d in dtypes.ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +144,10 @@ class _Parser:
     def dtype(self) -> np.dtype:
         token = self.token
         name = self.take("word", "a dtype such as f32")
-        if name not in _DTYPES:
-            raise self.error(token, "a dtype such as f32")
-        return _DTYPES[name]
+        try:
+            return dtypes.from_short(name)
+        except KeyError:
+            raise self.error(token, "a dtype such as f32") from None
 
     def body(self, names: dict[str, Expr] | None = None) -> tuple[Stmt, ...]:
         """Items up to the closing brace."""

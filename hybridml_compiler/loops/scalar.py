@@ -70,11 +70,11 @@ ISA: dict[str, Instruction] = {
         Instruction("not_", 1, "biu", "same", "bitwise complement"),
         Instruction("shl", 2, "iu", "same", "a << b; 0 when b is negative or not less than the width"),
         Instruction("shr", 2, "iu", "same", "a >> b, keeping the sign; over-wide b: 0, or -1 for negative a"),
-        Instruction("select", 3, "biuf", "branch", "b where the bool a holds, else c"),
+        Instruction("select", 3, "biufV", "branch", "b where the bool a holds, else c"),
         Instruction("cast", 1, "biuf", "asked", "the value in dtype; float to int truncates; out of range: any value"),
-        Instruction("bitcast", 1, "iuf", "asked", "the bits read as dtype, which has the same width"),
+        Instruction("bitcast", 1, "iufV", "asked", "the bits read as dtype, which has the same width"),
         Instruction("table", 1, "iu", "asked", "the index-th of constant values; the index must be in range"),
-        Instruction("rarely", 3, "biuf", "branch", "select(a, b(), c); b is evaluated only if some lane needs it"),
+        Instruction("rarely", 3, "biufV", "branch", "select(a, b(), c); b is evaluated only if some lane needs it"),
     )
 }
 

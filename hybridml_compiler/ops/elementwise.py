@@ -15,6 +15,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
 from . import polynomial, samples
+from .conversion import convert
 from .creation import full
 from .indexing import Index, Load, Scalar, at
 from .op import REQUIRED, Accepts, ErrorSample, Op, Rule, Sample
@@ -390,7 +391,7 @@ astype = Op(
     canon=lambda x, dtype: {"dtype": dtypes.canonical(dtype)},
     infer=lambda x, dtype: Aval(x.shape, dtypes.canonical(dtype)),
     eager=lambda x, dtype: x.astype(dtype),
-    lower=lambda s, i, x, dtype: s.ne(x(i), s.const(0, x.dtype)) if dtype.kind == "b" else s.cast(x(i), dtype),
+    lower=lambda s, i, x, dtype: convert(s, x(i), x.dtype, dtype),
     vjp=(lambda g, x_dtype: g.astype(dtype=x_dtype),),
     samples=_astype_samples,
     error_samples=lambda: (

@@ -15,7 +15,7 @@ from .shapes import listing
 
 # accepts -> (kinds of dtype that it takes as they are, words for the message)
 _TAKES = {
-    "any": ("biuf", "any data"),
+    "any": ("biufV", "any data"),
     "numeric": ("iuf", "numbers"),
     "float": ("biuf", "numbers"),
     "integer": ("iu", "integers"),

@@ -25,14 +25,19 @@ _REGISTER = {
 
 def register_type(dtype: np.dtype, lanes: int = 1) -> Any:
     """Type of a value: booleans are one bit."""
-    element = _REGISTER[dtype]
+    element = _element(dtype)
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
 def memory_type(dtype: np.dtype, lanes: int = 1) -> Any:
     """Type of an element in an array: booleans are one byte, as in NumPy."""
-    element = I8 if dtype.kind == "b" else _REGISTER[dtype]
+    element = I8 if dtype.kind == "b" else _element(dtype)
     return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def _element(dtype: np.dtype) -> Any:
+    """bfloat16 is its bits: it is only loaded, chosen and stored."""
+    return _REGISTER[dtypes.uint16 if dtype.kind == "V" else dtype]
 
 
 def literal(value: Any, dtype: np.dtype) -> str:
@@ -41,6 +46,8 @@ def literal(value: Any, dtype: np.dtype) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.asarray(value, dtype))))[0]:016X}"
     if dtype.kind == "b":
         return "true" if value else "false"
+    if dtype.kind == "V":
+        return str(int(np.asarray(value, dtype).view(np.uint16)))
     return str(int(value))
 
 

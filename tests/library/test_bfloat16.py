@@ -1,0 +1,104 @@
+"""bfloat16: stored in 16 bits, computed in float32, rounded after each row; the same eager and traced."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+from hybridml.nn import functional as F
+
+RNG = np.random.default_rng(0)
+BITS = RNG.integers(0, 2**32, 1 << 16, dtype=np.uint32)
+
+
+def bits(x: hm.Tensor) -> np.ndarray:
+    return x.detach().numpy().view(np.uint16)
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+@pytest.mark.parametrize("source", ["float32", "float64", "int32", "uint8", "bool"])
+def test_casts_are_those_of_ml_dtypes(source: str, style: object) -> None:
+    values = BITS.view(np.float32) if source.startswith("float") else BITS
+    with np.errstate(all="ignore"):
+        values = values.astype(source)
+        expected = values.astype(np.float32).astype(ml_dtypes.bfloat16)
+    got = style(lambda x: x.astype(hm.bfloat16))(hm.asarray(values))  # type: ignore[operator]
+    np.testing.assert_array_equal(bits(got), expected.view(np.uint16))
+    back = style(lambda x: x.astype(hm.float32))(hm.asarray(expected))  # type: ignore[operator]
+    np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
+
+
+def test_every_row_is_rounded_once_eager_and_traced() -> None:
+    x = hm.asarray(RNG.standard_normal((33, 17)), dtype=hm.bfloat16)
+    y = hm.asarray(RNG.standard_normal((17,)), dtype=hm.bfloat16)
+
+    def program(x: hm.Tensor, y: hm.Tensor) -> list[hm.Tensor]:
+        z = hm.pad(hm.exp(x) * y + 1.5, ((1, 0), (0, 2)))
+        return [z, hm.where(z > 1, z, -z), z.T[::2], z.sum(0), z.max(), hm.concat([x, x]), x @ y, (x / y).astype("f4")]
+
+    for eager, traced in zip(program(x, y), hm.trace(program)(x, y), strict=True):
+        assert eager.dtype == traced.dtype
+        if eager.ndim == 2:
+            np.testing.assert_array_equal(eager.numpy(), traced.numpy())
+        else:  # sums may be taken in another order before they are rounded
+            np.testing.assert_allclose(eager.numpy().astype("f4"), traced.numpy().astype("f4"), rtol=2**-7)
+    expected = (np.exp(x.numpy().astype("f4")).astype(ml_dtypes.bfloat16) * y.numpy()).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal((hm.exp(x) * y).numpy(), expected)
+
+
+def test_dtypes_of_mixed_operands() -> None:
+    x = hm.ones(3, dtype=hm.bfloat16)
+    assert (x + 1).dtype == (x * 2.5).dtype == (x + hm.arange(3)).dtype == hm.bfloat16
+    assert (x + hm.ones(3)).dtype == hm.float32
+    assert x.sum(dtype=hm.float64).dtype == hm.float64
+    assert hm.result_type(hm.bfloat16, hm.float32) == hm.float32
+    assert (x > 0).dtype == hm.bool
+    assert hm.finfo(hm.bfloat16).bits == 16
+    assert hm.asarray([1.5], dtype="bfloat16").tolist() == [1.5]
+    assert hm.random.normal((4,), dtype=hm.bfloat16).dtype == hm.bfloat16
+
+
+def test_training_in_bfloat16() -> None:
+    hm.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)).to(hm.bfloat16)
+    x = hm.asarray(RNG.standard_normal((64, 8)), dtype=hm.bfloat16)
+    target = x[:, :1] * 0.5
+    opt = hm.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> hm.Tensor:
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), target)
+        loss.backward()
+        opt.step()
+        return loss
+
+    losses = [float(step()) for _ in range(5)]
+    traced = hm.trace(step)
+    losses += [float(traced()) for _ in range(15)]
+    assert all(
+        p.dtype == hm.bfloat16 and p.grad is not None and p.grad.dtype == hm.bfloat16 for p in model.parameters()
+    )
+    assert losses[-1] < losses[0] / 2
+
+
+def test_gradients_are_rounded_gradients_of_float32() -> None:
+    a = RNG.standard_normal((16, 16)).astype(ml_dtypes.bfloat16)
+
+    def loss(x: hm.Tensor) -> hm.Tensor:
+        return (hm.tanh(x) * x).sum()
+
+    narrow, wide = hm.grad(loss)(hm.asarray(a)), hm.grad(loss)(hm.asarray(a.astype("f4")))
+    assert narrow.dtype == hm.bfloat16
+    np.testing.assert_allclose(narrow.numpy().astype("f4"), wide.numpy(), rtol=2**-6, atol=2**-6)
+
+
+def test_importing_the_library_does_not_need_ml_dtypes() -> None:
+    import subprocess
+    import sys
+
+    loaded = "'ml_dtypes' in sys.modules"
+    code = f"import sys, hybridml; assert not {loaded}; hybridml.bfloat16; assert {loaded}"
+    subprocess.run([sys.executable, "-c", code], check=True)
