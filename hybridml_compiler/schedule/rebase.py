@@ -34,7 +34,7 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
             name = part.attr.name
             index = s.add(_linear(s, args[0]), _summand(args[0]) - shifts[name]) if shifts[name] else args[0]
             new[part] = s.load_of(buffers[name], (index, *args[1:]))
-        elif args != part.args:
+        elif part.op not in ("var", "result"):  # all anew, so that what is equal now is one expression
             new[part] = _rebuilt(s, part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
     return replace(kernel, buffers=changed, body=_statements(kernel.body, new)), shifts
@@ -76,6 +76,8 @@ def _shifted(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
 
 
 def _rebuilt(s: LoopBuilder, part: Expr, args: tuple[Expr, ...]) -> Expr:
+    if part.op == "const":
+        return s.const(part.attr, part.dtype) if part.dtype.kind == "i" else part
     if part.op == "load":
         return s.load_of(part.attr, args)
     if part.op == "index":
