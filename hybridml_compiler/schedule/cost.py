@@ -35,6 +35,10 @@ _COST: dict[str, float] = {
 }
 # Reading or writing a byte: 40 GB/s in cache, 21 GB/s from memory; an intermediate is somewhere in between.
 _BYTE = 0.03
+# Memory alone, which the cores share: 21 GB/s for two. What a program keeps comes from there if all of it is more than
+# one core's share of the last cache.
+_FAR_BYTE = 0.1
+CACHE_BYTES = 16 << 20
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
 # Rows of a row group are what threads share: with fewer than this, two threads wait for each other; below this many
@@ -82,8 +86,8 @@ def element_cost(node: Node) -> float:
     return _COST.get(node.op.name, 0.0 if node.op.kind == "movement" else _SIMPLE)
 
 
-def memory_cost(nbytes: float) -> float:
-    return nbytes * _BYTE
+def memory_cost(nbytes: float, far: bool = False) -> float:
+    return nbytes * (_FAR_BYTE if far else _BYTE)
 
 
 def use_own_product(product: Product, filled: float) -> bool:

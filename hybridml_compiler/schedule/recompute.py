@@ -28,6 +28,7 @@ def computed_again(
         for node in group.reads:
             if node in readers and owner[node] is not group:
                 readers[node].append(group)
+    far = sum(node.aval.nbytes for node in materialised) > cost.CACHE_BYTES
     kept = dict(materialised)
     again: set[Node] = set()
     for node in order:
@@ -37,7 +38,7 @@ def computed_again(
         if all(_at_hand(node, leaves, group, owner) for group in readers[node]):
             count, nbytes = len(readers[node]), node.dtype.itemsize
             weight = inline_cost(node, lambda n: n in kept or n.is_input or n.is_constant)
-            if count * weight < cost.memory_cost((1.5 + count) * nbytes):
+            if count * weight < cost.memory_cost((1.5 + count) * nbytes, far):
                 again.add(node)
                 del kept[node]
     return again
