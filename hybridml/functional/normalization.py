@@ -11,6 +11,7 @@ from ..tensor import Tensor
 from .compiled import compiled
 
 
+@compiled
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,

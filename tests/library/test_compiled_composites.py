@@ -28,6 +28,7 @@ CALLS: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
     "layer_norm": lambda x: F.layer_norm(x, (8, 8)),
     "rms_norm": lambda x: F.rms_norm(x, (8,)),
     "group_norm": lambda x: F.group_norm(x, 2),
+    "batch_norm": lambda x: F.batch_norm(x, hm.zeros((4,)), hm.ones((4,)), hm.ones((4,)), training=True),
     "conv2d": lambda x: F.conv2d(x, hm.asarray(W), stride=2, padding=1),
     "conv1d": lambda x: F.conv1d(x.reshape((6, 4, 64)), hm.asarray(W[:, :, 0]), dilation=2),
     "conv_transpose2d": lambda x: F.conv_transpose2d(x, hm.asarray(W[:4]), stride=2, output_padding=1),
@@ -52,6 +53,21 @@ def test_compiled_and_plain_agree(name: str, monkeypatch: pytest.MonkeyPatch) ->
     plain = value_and_gradient(CALLS[name])
     monkeypatch.setattr(compiled, "LARGE", 0)
     for got, expected in zip(value_and_gradient(CALLS[name]), plain, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_move_in_a_compiled_call(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> list[np.ndarray]:
+        mean, variance = hm.zeros((4,)), hm.ones((4,))
+        outs = [
+            F.batch_norm(hm.asarray(X), mean, variance, training=training, momentum=m) for m in (0.1, 0.1, 0.3, 0.1)
+        ]
+        return [np.asarray(t) for t in (*outs, mean, variance)]
+
+    plain = run()
+    monkeypatch.setattr(compiled, "LARGE", 0)
+    for got, expected in zip(run(), plain, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
