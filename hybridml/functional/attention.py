@@ -7,7 +7,11 @@ that size is then written and read by neighbouring operations alone, a part of i
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +28,10 @@ from .compiled import compiled
 # Scores of one head up to which the gradients of queries, keys and values share them: they fit into the last level of
 # cache. From more on the gradients of keys and values compute them once more (7 products instead of 5).
 _SHARED = 512 * 512
+# A causal mask leaves the upper half out, as far as blocks of queries can: (n + 1) / 2n of the work for n blocks. Each
+# is kernels of its own to compile.
+_LEAST_BLOCK = 128
+_MOST_BLOCKS = 8
 
 
 @compiled
@@ -82,6 +90,14 @@ class _How(NamedTuple):
     dropout: float
 
 
+class _Block(NamedTuple):
+    """Queries and keys that meet. With `first`, query i sees the keys up to first + i, counted within the block."""
+
+    queries: slice
+    keys: slice
+    first: int | None
+
+
 class _Attention(Function):
     """(result, logarithm of the sum of each row of exponentials)."""
 
@@ -89,14 +105,19 @@ class _Attention(Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, state: Tensor | None, how: _How
     ) -> tuple[Tensor, Tensor]:
-        # Queries are scaled, not scores: they are fewer.
-        scores = _masked(hm.matmul(query * how.scale, key.mT), mask, 0 if how.causal else None)
-        highest = scores.max(axis=-1, keepdims=True)
-        weights = hm.exp(scores - highest)
-        total = weights.sum(axis=-1, keepdims=True)
-        kept = _dropped(weights, _keep(state, weights.shape, how), 1.0)
-        out = hm.matmul(kept, value) / (total * (1 - how.dropout))
-        logsum = highest + hm.log(total)
+        keep = _keep(state, (*query.shape[:-1], key.shape[-2]), how)
+        scaled = query * how.scale  # not the scores, which are more
+        results = []
+        for block in _blocks(how, query.shape[-2], key.shape[-2]):
+            scores = hm.matmul(_rows(scaled, block.queries), _rows(key, block.keys).mT)
+            scores = _masked(scores, mask, block.first)
+            highest = scores.max(axis=-1, keepdims=True)
+            weights = hm.exp(scores - highest)
+            total = weights.sum(axis=-1, keepdims=True)
+            weights = _dropped(weights, keep, block, 1.0)
+            out = hm.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
+            results.append((out, highest + hm.log(total)))
+        out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(query, key, value, mask, state, out, logsum)
@@ -105,27 +126,53 @@ class _Attention(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, g_logsum: Tensor | None) -> tuple[Tensor | None, ...]:
         query, key, value, mask, state, out, logsum = ctx.saved_tensors
-        how = ctx.how
+        how, lengths = ctx.how, (query.shape[-2], key.shape[-2])
         g = hm.zeros_like(out) if g is None else g
         mean = (g * out).sum(axis=-1, keepdims=True)  # of the gradients of a row's weights, weighted by them
         mean = mean if g_logsum is None else mean - g_logsum
-        keep = _keep(state, (*out.shape[:-1], key.shape[-2]), how)
+        keep = _keep(state, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
-        # Scores are scaled here: the expression of the forward would be its array, kept in memory until now.
-        scores = hm.matmul(query, key.mT) * how.scale
-        weights = hm.exp(_masked(scores, mask, 0 if how.causal else None) - logsum)
-        g_scores = weights * (_dropped(hm.matmul(g, value.mT), keep, factor) - mean)
-        g_query = hm.matmul(g_scores, key) * how.scale
-        if query.shape[-2] * key.shape[-2] <= _SHARED:
-            g_key, g_value = hm.matmul(g_scores.mT, query), hm.matmul(_dropped(weights, keep, factor).mT, g)
-        else:  # the same transposed: a part of the keys after the other, each against all queries
+        shared = math.prod(lengths) <= _SHARED
+        g_queries, g_keys, g_values = [], [], []
+        for block in _blocks(how, *lengths):
+            q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
+            down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
+            # Scores are scaled here: the expression of the forward would be its array, kept in memory until now.
+            weights = hm.exp(_masked(hm.matmul(q, k.mT) * how.scale, mask, block.first) - row_sum)
+            back = weights * (_dropped(hm.matmul(down, v.mT), keep, block, factor) - row_mean)
+            g_queries.append(hm.matmul(back, k) * how.scale)
+            if shared:
+                g_keys.append(hm.matmul(back.mT, q))
+                g_values.append(hm.matmul(_dropped(weights, keep, block, factor).mT, down))
+        g_mask = back if ctx.needs_input_grad[3] else None
+        if shared:
+            g_key, g_value = _added(g_keys), _added(g_values)
+        else:
             mask, keep = (None if t is None else _transposed(t) for t in (mask, keep))
-            scores = hm.matmul(key, query.mT) * how.scale
-            weights = hm.exp(_masked(scores, mask, 0 if how.causal else None, flip=True) - logsum.mT)
-            back = weights * (_dropped(hm.matmul(value, g.mT), keep, factor) - mean.mT)
-            g_key, g_value = hm.matmul(back, query), hm.matmul(_dropped(weights, keep, factor), g)
-        g_mask = g_scores if ctx.needs_input_grad[3] else None
-        return g_query, g_key * how.scale, g_value, g_mask, None, None
+            for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
+                q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
+                down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
+                weights = hm.exp(_masked(hm.matmul(k, q.mT) * how.scale, mask, block.first, flip=True) - row_sum.mT)
+                turned = _Block(block.keys, block.queries, None)
+                back = weights * (_dropped(hm.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)
+                g_keys.append(hm.matmul(back, q))
+                g_values.append(hm.matmul(_dropped(weights, keep, turned, factor), down))
+            g_key, g_value = _joined(g_keys), _joined(g_values)
+        return _joined(g_queries), g_key * how.scale, g_value, g_mask, None, None
+
+
+def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> list[_Block]:
+    """All queries and keys, or what a causal mask leaves of them: queries in blocks, each with the keys before its end,
+    or keys in blocks, each with the queries after its start."""
+    if not how.causal:
+        return [_Block(slice(0, queries), slice(0, keys), None)]
+    if queries != keys or queries < 2 * _LEAST_BLOCK:
+        return [_Block(slice(0, queries), slice(0, keys), 0)]
+    size = max(_LEAST_BLOCK, -(-queries // _MOST_BLOCKS))
+    parts = [slice(k, min(k + size, queries)) for k in range(0, queries, size)]
+    if by_keys:
+        return [_Block(slice(part.start, queries), part, 0) for part in parts]
+    return [_Block(part, slice(0, part.stop), part.start) for part in parts]
 
 
 def _masked(scores: Tensor, mask: Tensor | None, first: int | None, *, flip: bool = False) -> Tensor:
@@ -140,12 +187,29 @@ def _masked(scores: Tensor, mask: Tensor | None, first: int | None, *, flip: boo
     return hm.where(mask, scores, -math.inf) if mask.dtype == hm.bool else scores + mask
 
 
+def _rows(x: Tensor, part: slice) -> Tensor:
+    return x if part == slice(0, x.shape[-2]) else x[..., part, :]
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else hm.concat(parts, axis=-2)
+
+
+def _added(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of arrays of more and more rows, each as if the missing ones were zero."""
+    ends = [0, *(part.shape[-2] for part in parts)]
+    pieces = []
+    for k, (start, end) in enumerate(itertools.pairwise(ends)):
+        pieces.append(functools.reduce(operator.add, [_rows(part, slice(start, end)) for part in parts[k:]]))
+    return _joined(pieces)
+
+
 def _keep(state: Tensor | None, shape: tuple[int, ...], how: _How) -> Tensor | None:
     return None if state is None else bernoulli(1 - how.dropout, shape, generator=Generator.at(state))
 
 
-def _dropped(x: Tensor, keep: Tensor | None, factor: float) -> Tensor:
-    return x if keep is None else hm.where(keep, x * factor, 0)
+def _dropped(x: Tensor, keep: Tensor | None, block: _Block, factor: float) -> Tensor:
+    return x if keep is None else hm.where(keep[..., block.queries, block.keys], x * factor, 0)
 
 
 def _transposed(x: Tensor) -> Tensor:
