@@ -13,8 +13,15 @@ import pytest
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
+from hybridml_compiler.backends.llvm.conv_pack import emit_turn
 from hybridml_compiler.backends.llvm.gemm_blocked import emit_blocked_product
-from hybridml_compiler.backends.llvm.product import emit_product, own_blocking, product_source, range_of_product
+from hybridml_compiler.backends.llvm.product import (
+    emit_product,
+    own_blocking,
+    parts_of_product,
+    product_source,
+    range_of_product,
+)
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, threads
@@ -22,6 +29,7 @@ from hybridml_compiler.schedule import blocking as limits
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.blocking import Blocking, blocking_of, tile_shape, units
 from hybridml_compiler.schedule.contract import Matrix, Product
+from hybridml_compiler.schedule.convolve import Turn
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
@@ -71,7 +79,8 @@ class Case:
     def run(self, blocking: Blocking, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
         p = self.product
         module = ir.Module("product")
-        emit_blocked_product(module, "product", p, blocking)
+        emit_turn(module, "turn", Turn(p.dtype, blocking.lanes))
+        emit_blocked_product(module, "product", p, blocking, turn="turn")
         library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
@@ -197,7 +206,8 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     case = Case((128, 192, 128), layout)
     p = case.product
     module = ir.Module("chosen")
-    emit_product(module, "product", p)
+    parts = [emit_turn(module, f"turn{k}", part).name for k, part in enumerate(parts_of_product(p))]
+    emit_product(module, "product", p, parts)
     assert ("slabs" in product_source(p)) == (own_blocking(p) is None)
     if own_blocking(p) is None:
         return

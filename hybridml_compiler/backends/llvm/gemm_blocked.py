@@ -12,6 +12,7 @@ from typing import Any
 from ...schedule.blocking import Blocking
 from ...schedule.contract import Product
 from . import ir
+from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
@@ -25,24 +26,35 @@ Finish = Callable[[Any, int], None]  # a tile of rows: its first row, how many
 
 
 def emit_blocked_product(
-    module: ir.Module, name: str, product: Product, blocking: Blocking, epilogue: ir.Function | None = None
+    module: ir.Module,
+    name: str,
+    product: Product,
+    blocking: Blocking,
+    epilogue: ir.Function | None = None,
+    turn: str = "",
 ) -> ir.Function:
+    """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    _Product(function, product, blocking, epilogue).emit()
+    _Product(function, product, blocking, epilogue, turn).emit()
     return function
+
+
+def turns(product: Product, blocking: Blocking) -> bool:
+    return blocking.pack and product.b.transposed
 
 
 class _Product:
     """One emission: the blocking, the micro-kernels by their number of rows, and where the panels are."""
 
     def __init__(
-        self, function: ir.Function, product: Product, blocking: Blocking, epilogue: ir.Function | None
+        self, function: ir.Function, product: Product, blocking: Blocking, epilogue: ir.Function | None, turn: str
     ) -> None:
         self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, product.dtype, blocking.lanes)
+        self.turn: Any = declared_turn(function.module, turn) if turn else None
         self.partial = product.n % blocking.columns != 0
         self.panel = blocking.depth * blocking.columns
         if blocking.pack:
@@ -174,15 +186,11 @@ class _Product:
     def _pack_transposed(self, right: Any, column: Any, target: Any, depth: Any) -> None:
         """B lies as [column][k]: squares of as many columns as a vector has lanes, through registers."""
         b, v, p, g = self.b, self.v, self.product, self.blocking
-        columns = [b.add(column, i64(i)) for i in range(g.lanes)]
-        if self.partial:  # repeat the last column rather than read beyond it
-            columns = [least(b, x, i64(p.n - 1)) for x in columns]
-        lines = [v.element(right, b.mul(x, i64(p.b.column))) for x in columns]
+        line, lines = v.element(right, b.mul(column, i64(p.b.column))), b.sub(i64(p.n), column)
 
         def square(k: Any) -> None:
-            mask = v.mask(b.sub(depth, k), 0)
-            rows = v.transpose([v.load(v.element(line, k), mask) for line in lines])
-            for i, value in enumerate(rows):
-                v.store(value, v.element(target, b.mul(b.add(k, i64(i)), i64(g.columns))))
+            place = v.element(target, b.mul(k, i64(g.columns)))
+            step = i64(p.b.column)
+            b.call(self.turn, [v.element(line, k), step, place, i64(g.columns), lines, b.sub(depth, k)])
 
         repeat(b, i64(0), depth, g.lanes, square)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache as once
 
 from ...loops.ir import Kernel
@@ -10,8 +11,9 @@ from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
+from ...schedule.convolve import Turn
 from . import gemm, ir
-from .gemm_blocked import emit_blocked_product
+from .gemm_blocked import emit_blocked_product, turns
 from .kernel import emit_epilogue
 
 # Sums, a row of B and an element of A of a tile must fit; AVX2 has 16 registers, and was not measured.
@@ -40,17 +42,25 @@ def takes_epilogue(product: Product) -> bool:
     return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
 
 
-def emit_product(module: ir.Module, name: str, product: Product, epilogue: Kernel | None = None) -> ir.Function:
+def parts_of_product(product: Product) -> list[Turn]:
+    """The code that it calls."""
+    blocking = own_blocking(product)
+    return [Turn(product.dtype, blocking.lanes)] if blocking is not None and turns(product, blocking) else []
+
+
+def emit_product(
+    module: ir.Module, name: str, product: Product, parts: Sequence[str] = (), epilogue: Kernel | None = None
+) -> ir.Function:
     """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are A, B and the result, or those of the epilogue."""
     blocking = own_blocking(product)
     finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
     if blocking is None:
         return gemm.emit_product(module, name, product, finish)
-    return emit_blocked_product(module, name, product, blocking, finish)
+    return emit_blocked_product(module, name, product, blocking, finish, *parts)
 
 
-def product_source(product: Product) -> str:
+def product_source(product: Product, parts: Sequence[str] = ()) -> str:
     """All that `emit_product` depends on."""
     blocking = own_blocking(product)
-    how = f"{gemm.slabs(product)} slabs for {cores()} cores" if blocking is None else repr(blocking)
+    how = f"{gemm.slabs(product)} slabs for {cores()} cores" if blocking is None else f"{blocking!r} with {parts}"
     return f"{product!r} in {how}"

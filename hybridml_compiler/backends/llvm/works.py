@@ -28,7 +28,14 @@ from .convolution import (
     weights_source,
 )
 from .kernel import emit_kernel
-from .product import emit_product, own_blocking, product_source, range_of_product, takes_epilogue
+from .product import (
+    emit_product,
+    own_blocking,
+    parts_of_product,
+    product_source,
+    range_of_product,
+    takes_epilogue,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ KINDS: dict[type, Kind] = {
         nanoseconds=lambda product: product.flops * cost.FLOP_NS,
         calls_blas=lambda product: own_blocking(product) is None,
         takes_epilogue=takes_epilogue,
+        parts=parts_of_product,
     ),
     Convolution: Kind(
         emit=emit_convolution,
