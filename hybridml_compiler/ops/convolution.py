@@ -30,6 +30,7 @@ from .shapes import Shape, integers
 from .windows import positions
 
 Widths = tuple[tuple[int, int], tuple[int, int]]
+_EXCHANGED = (0, 3, 4, 1, 2)  # (n, y, x, g, o) to (n, g, o, y, x), and back
 _NONE: Widths = ((0, 0), (0, 0))
 _COLUMNS = 1 << 22  # elements of a window matrix that eager code makes at a time
 
@@ -59,8 +60,9 @@ def _params(stride: Any, padding: Any, dilation: Any) -> Params:
     return _pair("stride", stride), _widths(padding), _pair("dilation", dilation)
 
 
-def _canon(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    return dict(zip(("stride", "padding", "dilation"), _params(stride, padding, dilation), strict=True))
+def _canon(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any, channels_first: bool) -> dict[str, Any]:
+    params = dict(zip(("stride", "padding", "dilation"), _params(stride, padding, dilation), strict=True))
+    return {**params, "channels_first": bool(channels_first)}
 
 
 def _spatial(x: Shape, w: Shape, stride: Sequence[int], padding: Widths, dilation: Sequence[int]) -> tuple[int, ...]:
@@ -68,20 +70,21 @@ def _spatial(x: Shape, w: Shape, stride: Sequence[int], padding: Widths, dilatio
     return tuple(map(positions, padded, w[:2], stride, dilation))
 
 
-def _infer(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any) -> Aval:
+def _infer(x: Aval, w: Aval, stride: Any, padding: Any, dilation: Any, channels_first: bool) -> Aval:
     if x.ndim != 5 or w.ndim != 5 or x.shape[3:] != w.shape[2:4]:
         raise ShapeError(
             f"convolution: {x} and {w} do not fit; x is (n, h, w, groups, c) and w (kh, kw, groups, c, o), with equal "
             "groups and c"
         )
-    params = _canon(x, w, stride, padding, dilation)
-    size = _spatial(x.shape, w.shape, **params)
+    (*steps,), widths, (*dilations,) = _params(stride, padding, dilation)
+    size = _spatial(x.shape, w.shape, steps, widths, dilations)
     if min(size) < 1 or 0 in w.shape[:2]:
         raise ShapeError(
-            f"convolution: a kernel of {w.shape[:2]} with dilation {params['dilation']} does not fit into {x} with "
-            f"padding {params['padding']}; pad more or use a smaller kernel"
+            f"convolution: a kernel of {w.shape[:2]} with dilation {tuple(dilations)} does not fit into {x} with "
+            f"padding {widths}; pad more or use a smaller kernel"
         )
-    return Aval((x.shape[0], *size, w.shape[2], w.shape[4]), x.dtype)
+    shape = (x.shape[0], *size, w.shape[2], w.shape[4])
+    return Aval(tuple(shape[k] for k in _EXCHANGED) if channels_first else shape, x.dtype)
 
 
 # ---------------------------------------------------------------- meaning
@@ -99,8 +102,12 @@ def _padded(x: np.ndarray, padding: Widths) -> np.ndarray:
     return out
 
 
-def _eager(x: np.ndarray, w: np.ndarray, stride: Any, padding: Any, dilation: Any) -> np.ndarray:
+def _eager(
+    x: np.ndarray, w: np.ndarray, stride: Any, padding: Any, dilation: Any, channels_first: bool = False
+) -> np.ndarray:
     """Windows times a matrix, one product a group, over so many images at a time that their windows stay small."""
+    if channels_first:
+        return np.ascontiguousarray(_eager(x, w, stride, padding, dilation).transpose(_EXCHANGED))
     (sy, sx), widths, (dy, dx) = _params(stride, padding, dilation)
     kh, kw, groups, c, o = w.shape
     padded = _padded(x, widths)
@@ -130,8 +137,10 @@ def _products(windows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
     return found.transpose(1, 2, 3, 0, 4)
 
 
-def _lower(s: Any, i: Index, x: Load, w: Load, stride: Shape, padding: Widths, dilation: Shape) -> Scalar:
-    n, *at, g, o = i
+def _lower(
+    s: Any, i: Index, x: Load, w: Load, stride: Shape, padding: Widths, dilation: Shape, channels_first: bool
+) -> Scalar:
+    n, *at, g, o = (i[k] for k in _EXCHANGED) if channels_first else i
     kh, kw, _, c, _ = w.shape
 
     def body(r: Index) -> Scalar:
@@ -149,7 +158,19 @@ def _lower(s: Any, i: Index, x: Load, w: Load, stride: Shape, padding: Widths, d
 # ---------------------------------------------------------------- gradients
 
 
-def _kernel_gradient(g: Any, x: Any, w_shape: Shape, stride: Any, padding: Any, dilation: Any) -> Any:
+def _image_gradient(
+    g: Any, w: Any, x_shape: Shape, stride: Any, padding: Any, dilation: Any, channels_first: bool
+) -> Any:
+    if channels_first:
+        g = g.permute_dims(axes=_EXCHANGED)
+    return transposed(g, w, size=x_shape[1:3], stride=stride, padding=padding, dilation=dilation)
+
+
+def _kernel_gradient(
+    g: Any, x: Any, w_shape: Shape, stride: Any, padding: Any, dilation: Any, channels_first: bool
+) -> Any:
+    if channels_first:
+        g = g.permute_dims(axes=_EXCHANGED)
     stride, widths, dilation = _params(stride, padding, dilation)
     sizes = zip(widths, x.shape[1:3], w_shape[:2], g.shape[1:3], stride, dilation, strict=True)
     around = tuple((low, d * (k - 1) + s * (m - 1) + 1 - n - low) for (low, _), n, k, m, s, d in sizes)
@@ -250,15 +271,13 @@ convolution: Op = Op(
     "convolution",
     "convolution",
     inputs=("x", "w"),
-    params={"stride": 1, "padding": ((0, 0), (0, 0)), "dilation": 1},
+    params={"stride": 1, "padding": ((0, 0), (0, 0)), "dilation": 1, "channels_first": False},
     canon=_canon,
     infer=_infer,
     eager=_eager,
     lower=_lower,
     vjp=(
-        lambda g, w, x_shape, stride, padding, dilation: transposed(
-            g, w, size=x_shape[1:3], stride=stride, padding=padding, dilation=dilation
-        ),
+        _image_gradient,
         _kernel_gradient,
     ),
     samples=cases(
@@ -269,6 +288,7 @@ convolution: Op = Op(
         ([(1, 7, 8, 1, 2), (2, 3, 1, 2, 1)], {"dilation": (3, 2), "padding": ((2, 2), (1, 0))}),
         ([(1, 9, 8, 1, 1), (3, 2, 1, 1, 2)], {"stride": (2, 3), "dilation": (2, 3), "padding": ((1, 2), (0, 1))}),
         ([(2, 5, 5, 3, 1), (3, 3, 3, 1, 1)], {"stride": (1, 2), "padding": ((1, 1), (1, 1))}),
+        ([(2, 5, 4, 3, 1), (3, 2, 3, 1, 1)], {"padding": ((1, 1), (1, 0)), "channels_first": True}),
         ([(2, 3, 5, 1, 4), (1, 1, 1, 4, 3)], {"stride": 3}),
         ([(0, 3, 3, 1, 2), (2, 2, 1, 2, 1)], {}),
         dtypes="f8 f4 i4",
@@ -284,7 +304,8 @@ convolution: Op = Op(
     accepts="numeric",
     unify=(0, 1),
     doc="Cross-correlation, channels last: (n, h, w, groups, c) by (kh, kw, groups, c, o) to (n, h', w', groups, o). "
-    "`padding` is ((top, bottom), (left, right)) zeros; negative numbers crop.",
+    "`padding` is ((top, bottom), (left, right)) zeros; negative numbers crop. "
+    "`channels_first` gives (n, groups, o, h', w').",
 )
 
 ROWS = (convolution,)

@@ -37,7 +37,7 @@ def _convolution_as_product(node: Node) -> Node | None:
     x, w = node.inputs
     kh, kw, groups, c, o = w.shape
     n, height, width = node.shape[:3]
-    if groups != 1 or 0 in (*x.shape, *w.shape):
+    if groups != 1 or node.params["channels_first"] or 0 in (*x.shape, *w.shape):
         return None
     if (kh, kw) == (1, 1):
         pixels = _meeting(node, (height, width), node.params["stride"])

@@ -295,9 +295,27 @@ def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form |
     return Form(make("fold_windows", core, **{**node.params, "axes": along}), axes[:rank])
 
 
+def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
+    """A depthwise one of an image with channels first, where its result is wanted so too: nothing is transposed."""
+    params, x = node.params, operands[0].axes
+    (*_, groups, c), o = node.inputs[0].shape, node.inputs[1].shape[4]
+    if params["channels_first"] or params["stride"] != (1, 1) or groups == 1 or c > 1 or o > 1:
+        return None
+    if x is None or not _has_channels_first(x) or not any(map(_has_channels_first, wants.of(node))):
+        return None
+    result = make("convolution", *map(_plain, operands), **{**params, "channels_first": True})
+    return Form(result, (0, 3, 4, 1, 2))
+
+
+def _has_channels_first(axes: Axes | None) -> bool:
+    """Does the core of an array (n, h, w, g, c) with these axes have g before h and w?"""
+    return axes is not None and axes[3] < axes[1] < axes[2]
+
+
 _BY_KIND: dict[str, Rule] = {"elementwise": _elementwise, "reduction": _reduction}
 _RULES: dict[str, Rule] = {
     "permute_dims": _permute,
+    "convolution": _convolution,
     "broadcast_to": _broadcast,
     "reshape": _reshape,
     "pad": _each("widths"),

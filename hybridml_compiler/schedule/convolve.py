@@ -43,11 +43,13 @@ class Convolution:
     padding: Pair  # top, left; below zero it crops
     a: Strided  # n, h, w, g, c
     w: Strided  # kh, kw, g, c, o
+    channels_first: bool = False  # the result is out[n,g,o,y,x]
 
     @property
     def result(self) -> tuple[int, int]:
         """Rows and columns of the result as one row-major matrix."""
-        return self.batch * self.out_size[0] * self.out_size[1], self.groups * self.features
+        channels, pixels = self.groups * self.features, self.out_size[0] * self.out_size[1]
+        return (self.batch * channels, pixels) if self.channels_first else (self.batch * pixels, channels)
 
     @property
     def flops(self) -> float:
@@ -87,13 +89,15 @@ def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convo
     a, w = strides_of(left, in_memory), strides_of(right, in_memory)
     if a is None or w is None or 0 in (*left.shape, *right.shape):
         return None
-    n, h, width, groups, channels = left.shape
+    n, *size, groups, channels = left.shape
     (top, _), (low, _) = node.params["padding"]
+    first = node.params["channels_first"]
+    height, width = node.shape[3:] if first else node.shape[1:3]
     convolution = Convolution(
         node.dtype,
         n,
-        (h, width),
-        (node.shape[1], node.shape[2]),
+        (size[0], size[1]),
+        (height, width),
         (right.shape[0], right.shape[1]),
         groups,
         channels,
@@ -103,6 +107,7 @@ def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convo
         (top, low),
         Strided(a[1], a[2]),
         Strided(w[1], w[2]),
+        first,
     )
     return convolution, a[0], w[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ from test_llvm_conv_weights import exchanged
 from test_llvm_conv_weights import run as run_gradient
 from test_llvm_convolution import Case, machines
 
-from hybridml_compiler import dtypes
+from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm.conv_depthwise import emit_depthwise
+from hybridml_compiler.backends.llvm.conv_planes import emit_planes
+from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule.depthwise import depthwise_tiling_of, depthwise_units
+from hybridml_compiler.schedule.planes import plane_units, planes_of
 from hybridml_compiler.schedule.tiling import Machine
 from hybridml_compiler.schedule.weight_blocking import weight_blocking_of
 
@@ -92,6 +97,64 @@ def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) ->
 def test_it_has_the_bits_of_the_direct_kernel() -> None:
     case = Case(**CASES["stride"])
     np.testing.assert_array_equal(run(case, machines()[0]), case.direct(machines()[0]))
+
+
+PLANES: dict[str, dict[str, Any]] = {
+    "3x3": {"x": (2, 9, 37, 5, 1), "w": (3, 3, 5, 1, 1), "padding": ((1, 1), (1, 1)), "w_order": TORCH},
+    "whole vectors": {"x": (1, 8, 48, 3, 1), "w": (3, 3, 3, 1, 1), "padding": ((1, 1), (1, 1))},
+    "narrow": {"x": (3, 7, 5, 4, 1), "w": (3, 3, 4, 1, 1), "padding": ((1, 1), (1, 1))},
+    "7x7 on a small map": {"x": (2, 4, 3, 6, 1), "w": (7, 7, 6, 1, 1), "padding": ((3, 3), (3, 3))},
+    "one row, many pixels": {"x": (1, 1, 100, 2, 1), "w": (1, 5, 2, 1, 1), "padding": ((0, 0), (2, 1))},
+    "dilation": {
+        "x": (2, 19, 42, 3, 1),
+        "w": (3, 3, 3, 1, 1),
+        "dilation": (3, 2),
+        "padding": ((3, 4), (5, 1)),
+        "flip": (0, 1),
+    },
+    "cropped": {"x": (2, 9, 40, 3, 1), "w": (3, 3, 3, 1, 1), "padding": ((-1, 2), (-2, -1))},
+    "pixels without a tap": {"x": (1, 2, 3, 4, 1), "w": (2, 2, 4, 1, 1), "padding": ((4, 3), (2, 9))},
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+@pytest.mark.parametrize("machine", machines(), ids=str)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+def test_planes(name: str, machine: Machine, dtype: np.dtype) -> None:
+    case = Case(**PLANES[name], x_order=FIRST, dtype=dtype)
+    last = case.convolution
+    case.convolution = replace(last, channels_first=True)
+    plan = planes_of(case.convolution, machine)
+    assert plan is not None
+    count = plane_units(case.convolution, plan)
+    out = case.run(emit_planes, plan, [(count // 3, count), (0, count // 3)])
+    out = out.reshape(last.batch, last.groups, 1, *last.out_size).transpose(0, 3, 4, 1, 2)
+    case.check(out)
+    other = depthwise_tiling_of(last, machine)
+    assert other is not None
+    case.convolution = last
+    np.testing.assert_array_equal(out, case.run(emit_depthwise, other, [(0, depthwise_units(last, other))]))
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 1, 2, 3)], ids=["channels first", "channels last"])
+def test_what_follows_a_depthwise_convolution_is_in_its_kernel(axes: tuple[int, ...]) -> None:
+    """Whichever way its image and its result lie in memory."""
+
+    def op(name: str, *inputs: Node, **params: Any) -> Node:
+        return apply(OPS[name], list(inputs), params)
+
+    rng = np.random.default_rng(0)
+    image, kernel = rng.standard_normal((2, 6, 7, 40)).astype("f4"), rng.standard_normal((3, 3, 40, 1, 1)).astype("f4")
+    back = tuple(int(k) for k in np.argsort(axes))
+    arrays = [np.ascontiguousarray(image.transpose(back)), kernel]
+    x, w = graph_of(arrays)
+    inner = op("reshape", op("permute_dims", x, axes=axes), shape=(2, 6, 7, 40, 1))
+    result = op("reshape", op("convolution", inner, w, padding=((1, 1), (1, 1))), shape=(2, 6, 7, 40))
+    executable = pipeline.compile(Graph((x, w), (op("tanh", op("permute_dims", result, axes=back)),)))
+    (launch,) = executable.launches
+    assert "epilogue" in str(launch.work)
+    reference = OPS["convolution"].eager(image[..., None].astype("f8"), kernel.astype("f8"), 1, ((1, 1), (1, 1)), 1)
+    np.testing.assert_allclose(executable(arrays)[0], np.tanh(reference[..., 0]).transpose(back), rtol=1e-5, atol=1e-6)
 
 
 def gradient(**more: Any) -> dict[str, Any]:

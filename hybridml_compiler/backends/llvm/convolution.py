@@ -13,12 +13,14 @@ from ...runtime.threads import cores
 from ...schedule import tiling, winograd
 from ...schedule.convolve import Convolution, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
+from ...schedule.planes import plane_units, planes_of
 from ...schedule.tiling import Machine
 from ...schedule.weight_blocking import weight_blocking_of, weight_units
 from . import ir
 from .conv_depthwise import emit_depthwise
 from .conv_direct import emit_direct, emit_packed
 from .conv_pack import panel_of
+from .conv_planes import emit_planes
 from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights
 from .kernel import emit_epilogue
@@ -77,6 +79,7 @@ ALGORITHMS = (
         prepares=Preparation(emit_packed, tiling.pack_units, tiling.packed_bytes),
     ),
 )
+CHANNELS_FIRST = (Algorithm("planes", planes_of, emit_planes, plane_units, finishes=True),)  # those of the result
 
 
 @once
@@ -86,7 +89,7 @@ def own_algorithm(convolution: Convolution) -> tuple[Algorithm, Any] | None:
     if bits not in _REGISTERS:
         return None
     machine = Machine(bits // 8, _REGISTERS[bits], cores())
-    for algorithm in ALGORITHMS:
+    for algorithm in CHANNELS_FIRST if convolution.channels_first else ALGORITHMS:
         plan = algorithm.accepts(convolution, machine)
         if plan is not None:
             return algorithm, plan
