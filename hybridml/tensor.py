@@ -256,7 +256,7 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if type(self._node) is list:
             raise GradientError("deepcopy: only tensors without history can be deep-copied; use .detach() or .clone()")
-        copy = wrap(values(self, "deepcopy").copy())
+        copy = wrap(values(self, "deepcopy").copy(order="K"))
         copy.requires_grad_(self._node is not None)
         memo[id(self)] = copy
         return copy

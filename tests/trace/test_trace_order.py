@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,3 +127,14 @@ def test_a_training_step_keeps_the_layout_of_the_weights(make: Any) -> None:
         weights.append([np.asarray(p.detach()) for p in net.parameters()])
     for eager, compiled in zip(*weights, strict=True):
         np.testing.assert_allclose(compiled, eager, rtol=1e-4, atol=1e-6)
+
+
+def test_copies_of_modules_and_their_state_lie_alike(tmp_path: Path) -> None:
+    net = nn.Conv2d(3, 4, 3)
+    file = tmp_path / "net.safetensors"
+    hm.save(net.state_dict(), file)
+    other = nn.Conv2d(3, 4, 3)
+    other.load_state_dict(hm.load(file))
+    for copied in (copy.deepcopy(net), other, copy.deepcopy(net).to(hm.float64)):
+        assert memory_order(copied.weight._array) == (2, 3, 1, 0)
+        np.testing.assert_array_equal(np.asarray(copied.weight.detach()), np.asarray(net.weight.detach()))
