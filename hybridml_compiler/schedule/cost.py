@@ -54,6 +54,10 @@ SPLIT_ELEMENTS = 1 << 16
 SPLIT_ROWS = 64
 SPLIT_MOST_ROWS = 1024
 SPLIT_LENGTH = 4
+# Rows of fewer elements than this leave most lanes empty: up to so many are taken for one (the mean colour of 32 images
+# of 224x224x3: 4.7 ms without, 0.4 with).
+SPLIT_NARROW = 8
+SPLIT_PHASES = 64
 # A row of intermediate values is kept on the stack up to this size: half of the smallest first-level cache.
 SCRATCH_BYTES = 1 << 14
 # One multiply-add of a float32 matrix product on one core: 100-140 GF/s.

@@ -27,11 +27,17 @@ from .lower import GroupLowering, Index
 @dataclass(frozen=True)
 class Split:
     """The reduced axes are cut at `axis` (counted among them): those before it, and blocks of `rows` of its elements,
-    are the index space of the partial results."""
+    are the index space of the partial results.
+
+    Where the rows are too short for lanes, `phases` of them side by side along the axis `last` are taken for one: each
+    phase has a partial result of its own.
+    """
 
     axis: int
     rows: int
-    blocks: tuple[int, ...]
+    blocks: tuple[int, ...]  # blocks of every axis up to `axis`, then phases
+    last: int
+    phases: int
 
 
 def lower_group(
@@ -71,9 +77,10 @@ def split_of(group: Group) -> Split | None:
     if beside == 1:
         if kept >= cost.MIN_ROWS:
             return None
-        return _cut(extents, cost.SPLIT_ELEMENTS)
-    rows = min(max(cost.SPLIT_ELEMENTS // beside, cost.SPLIT_ROWS), cost.SPLIT_MOST_ROWS)
-    return _cut(extents, rows) if length >= cost.SPLIT_LENGTH * rows else None
+        return _cut(extents, cost.SPLIT_ELEMENTS, axes.index(last), 1)
+    phases = _phases(shape[last], beside)
+    rows = min(max(cost.SPLIT_ELEMENTS // (beside * phases), cost.SPLIT_ROWS), cost.SPLIT_MOST_ROWS)
+    return _cut(extents, rows, axes.index(last), phases) if length >= cost.SPLIT_LENGTH * rows * phases else None
 
 
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
@@ -84,14 +91,31 @@ def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> boo
     return root.shape != space[0] and root.op.kind != "reduction"
 
 
-def _cut(extents: Sequence[int], most: int) -> Split | None:
-    """Blocks of up to `most` elements: whole axes from the last one on, and a part of the axis before them."""
-    axis = next(k for k in range(len(extents)) if math.prod(extents[k + 1 :]) <= most)
-    size, inner = extents[axis], math.prod(extents[axis + 1 :])
+def _cut(extents: Sequence[int], most: int, last: int, phases: int) -> Split | None:
+    """Blocks of up to `most` rows of `phases`: whole axes from the last one on, and a part of the axis before them."""
+    sizes = _with_phases(extents, last, phases)
+    axis = next(k for k in range(len(sizes)) if math.prod(sizes[k + 1 :]) <= most)
+    size, inner = sizes[axis], math.prod(sizes[axis + 1 :])
     rows = min(size, most // inner)
-    rows = next((n for n in range(rows, rows // 2, -1) if size % n == 0), rows)  # no rest, if there is such a number
-    blocks = (*extents[:axis], -(-size // rows))
-    return Split(axis, rows, blocks) if math.prod(blocks) > 1 else None
+    whole = _divisor(size, rows)
+    rows = whole if whole > rows // 4 else rows
+    blocks = (*sizes[:axis], -(-size // rows), phases)
+    return Split(axis, rows, blocks, last, phases) if math.prod(blocks) > 1 else None
+
+
+def _phases(size: int, beside: int) -> int:
+    """Rows that are taken for one: as many as fill whole vectors, if the axis is a multiple of those."""
+    most = cost.SPLIT_PHASES if beside < cost.SPLIT_NARROW else 1
+    fits = [n for n in range(most, 0, -1) if size % n == 0]
+    return next((n for n in fits if n * beside % 16 == 0), fits[0])
+
+
+def _divisor(size: int, most: int) -> int:
+    return next(n for n in range(min(most, size), 0, -1) if size % n == 0)
+
+
+def _with_phases(extents: Sequence[int], last: int, phases: int) -> tuple[int, ...]:
+    return tuple(n // phases if k == last else n for k, n in enumerate(extents))
 
 
 # ---- kernels
@@ -116,16 +140,23 @@ class _Blocks(LoopBuilder):
         if partial is not None:
             return super().reduce(op, self.split.blocks, partial)
         assert self.block is not None
-        *before, block = self.block
-        size, rows = extents[self.split.axis], self.split.rows
-        (first, *inner), variables = self.variables("r", (rows, *extents[self.split.axis + 1 :]))
-        row = self.add(self.mul(block, rows), first)
-        if size % rows:
+        split, (*before, block, phase) = self.split, self.block
+        sizes = _with_phases(extents, split.last, split.phases)
+        size = sizes[split.axis]
+        (first, *inner), variables = self.variables("r", (split.rows, *sizes[split.axis + 1 :]))
+        row = self.add(self.mul(block, split.rows), first)
+
+        def at(row: Expr) -> Expr:
+            index = [*before, row, *inner]
+            index[split.last] = self.add(self.mul(index[split.last], split.phases), phase)
+            return body(tuple(index))
+
+        if size % split.rows:
             inside = self.lt(row, size)
-            value = self.under(inside, lambda: body((*before, self.bounded(row, size), *inner)))
+            value = self.under(inside, lambda: at(self.bounded(row, size)))
             value = self.select(inside, value, identity(op, value.dtype))
         else:
-            value = body((*before, row, *inner))
+            value = at(row)
         result = self.reduction_result(op, value, variables)
         if not value.depends & self._waiting:
             self.made[number] = Reduce(result, op, variables, value)

@@ -14,13 +14,15 @@ from typical_graphs import Value, array, graph, op
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.loops import columns
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule import cost
 
-# Shapes whose blocks have a rest and have none, rows shorter than a vector, one column, axes of size 1.
+# Shapes whose blocks have a rest and have none, rows of part of a vector, of several and of several chunks, one column,
+# axes of size 1.
 SHAPES = [
     ((37,), (0,)),
     ((24, 5), (0,)),
@@ -32,6 +34,10 @@ SHAPES = [
     ((2, 31), (1,)),
     ((2, 9, 4), (0, 1, 2)),
     ((1, 40, 33), (0, 1)),
+    ((12, 16, 3), (0, 1)),
+    ((36, 70), (0,)),
+    ((25, 96), (0,)),
+    ((3, 16, 130), (1,)),
 ]
 
 
@@ -41,6 +47,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "SPLIT_ELEMENTS", 8)
     monkeypatch.setattr(cost, "SPLIT_ROWS", 4)
     monkeypatch.setattr(cost, "SPLIT_LENGTH", 1)
+    monkeypatch.setattr(columns, "_SHORTEST", 2)
+    monkeypatch.setattr(columns, "_ROW", 32)
     monkeypatch.setattr(cost, "PARALLEL_THRESHOLD_NS", 0.0)
 
 
@@ -104,6 +112,19 @@ def test_a_long_column_is_cut_into_blocks_of_rows() -> None:
     assert [(b.size, b.role) for b in partial.operands] == [(512, "in"), (8 * 16, "out")]
     assert [(b.size, b.role) for b in last.operands] == [(8 * 16, "in"), (16, "out")]
     assert partial.total == 8
+
+
+def test_rows_longer_than_registers_are_added_to_scratch_memory() -> None:
+    x = array(32, 320)
+    partial, last = kernels(x.sum(0), (x * x).sum(0), inputs=[x])
+    assert [b.size for b in partial.scratch] == [32, 32], "chunks of 32 columns, a row of accumulators for each sum"
+    assert [b.role for b in last.buffers].count("scratch") == 2
+
+
+def test_short_rows_are_taken_together() -> None:
+    x = array(64, 16, 3)
+    partial, _ = kernels(x.sum((0, 1)), inputs=[x])
+    assert partial.operands[1].size == 64 * 2 * 16 * 3 // 8, "every other row of a block apart"
 
 
 def test_the_squares_of_a_variance_wait_for_the_mean() -> None:

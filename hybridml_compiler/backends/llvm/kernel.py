@@ -164,18 +164,24 @@ class KernelEmitter:
         items = ", ".join(f"{kind.element} {k}" for k in range(self.width))
         return Lanes(Literal(kind, f"<{items}>"), dtype, self.width)
 
-    @contextmanager
     def later(self, var: Expr, k: int) -> Any:
         """Code for the iteration `k` after the current one of a loop that takes several at a time."""
-        level, base = self.level[var], self.scalar_var[var]
+        base = self.scalar_var[var]
+        return self.iteration(var, self.b.add(base, constant(k, dtypes.int64)) if k else base)
+
+    @contextmanager
+    def iteration(self, var: Expr, index: Any) -> Any:
+        """Code for one iteration of a variable, written into the current loop."""
+        before = self.level.get(var), self.scalar_var.get(var)
         self.scopes.append(Scope(self.b.block))
-        self.level[var] = len(self.scopes) - 1
-        self.scalar_var[var] = self.b.add(base, constant(k, dtypes.int64)) if k else base
+        self.level[var], self.scalar_var[var] = len(self.scopes) - 1, index
         try:
             yield
         finally:
             self.scopes.pop()
-            self.level[var], self.scalar_var[var] = level, base
+            level, value = before
+            if level is not None:
+                self.level[var], self.scalar_var[var] = level, value
 
     def loop(
         self,

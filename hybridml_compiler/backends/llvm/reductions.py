@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .kernel import KernelEmitter
 
 _CASCADE = 256  # additions in a row before a float sum starts a new partial sum
+_UNROLLED = 4  # iterations that are written out
 
 
 def reduce(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
@@ -28,8 +29,20 @@ def reduce(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
         return [_position(e, first)]
     if first.vector:
         return _in_lanes(e, joined)
+    if len(first.vars) == 1 and extent(first.vars[0]) <= _UNROLLED:
+        return _unrolled(e, joined)
     widths = [_width(e, r) for r in joined]
     return _combined(e, joined, [(var, 1) for var in first.vars], widths, lambda: [e.value(r.value) for r in joined])
+
+
+def _unrolled(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
+    """A few iterations, one after the other without a loop."""
+    totals: list[Lanes] = []
+    for k in range(extent(joined[0].vars[0])):
+        with e.iteration(joined[0].vars[0], constant(k, dtypes.int64)):
+            values = [e.s.splat(e.value(r.value), _width(e, r)) for r in joined]
+        totals = [e.combine(r.op, t, v) for r, t, v in zip(joined, totals, values, strict=True)] if k else values
+    return totals
 
 
 def _width(e: KernelEmitter, stmt: Reduce) -> int:
