@@ -64,13 +64,11 @@ def _flat(x: Tensor) -> Tensor:
 
 @compiled
 def _lstm_cell(inputs: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The state, the cell and the gates (n, 4, hidden) after a step."""
-    n, hidden = c.shape
-    pre = (inputs + product).reshape((n, 4, hidden))
-    i, f, o = hm.sigmoid(pre[:, 0]), hm.sigmoid(pre[:, 1]), hm.sigmoid(pre[:, 3])
-    g = hm.tanh(pre[:, 2])
+    """The state, the cell and the gates (n, 4 * hidden) after a step."""
+    i, f, g, o = hm.chunk(inputs + product, 4, axis=1)
+    i, f, g, o = hm.sigmoid(i), hm.sigmoid(f), hm.tanh(g), hm.sigmoid(o)
     c = f * c + i * g
-    return o * hm.tanh(c), c, hm.stack([i, f, g, o], axis=1)
+    return o * hm.tanh(c), c, hm.concat([i, f, g, o], axis=1)
 
 
 @compiled
@@ -78,14 +76,14 @@ def _lstm_cell_back(
     gates: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor, d_gates: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the four sums (n, 4 * hidden) and of the cell before the step."""
-    i, f, g, o = (gates[:, k] for k in range(4))
+    i, f, g, o = hm.chunk(gates, 4, axis=1)
     t = hm.tanh(c)
     dc = dc + dh * o * (1 - t * t)
     d = [dc * g, dc * before, dc * i, dh * t]
     if d_gates is not None:
-        d = [x + d_gates[:, k] for k, x in enumerate(d)]
+        d = [x + more for x, more in zip(d, hm.chunk(d_gates, 4, axis=1), strict=True)]
     d = [d[0] * i * (1 - i), d[1] * f * (1 - f), d[2] * (1 - g * g), d[3] * o * (1 - o)]
-    return hm.stack(d, axis=1).reshape((c.shape[0], -1)), dc * f
+    return hm.concat(d, axis=1), dc * f
 
 
 class _LSTM(Function):
@@ -128,29 +126,23 @@ class _LSTM(Function):
 
 @compiled
 def _gru_cell(inputs: Tensor, product: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-    """The state and (reset, update, new, the new gate's product) (n, 4, hidden) after a step."""
-    n, hidden = h.shape
-    x, p = inputs.reshape((n, 3, hidden)), product.reshape((n, 3, hidden))
-    r, z = hm.sigmoid(x[:, 0] + p[:, 0]), hm.sigmoid(x[:, 1] + p[:, 1])
-    new = hm.tanh(x[:, 2] + r * p[:, 2])
-    return (1 - z) * new + z * h, hm.stack([r, z, new, p[:, 2]], axis=1)
+    """The state and (reset, update, new, the new gate's product) (n, 4 * hidden) after a step."""
+    (xr, xz, xn), (pr, pz, pn) = hm.chunk(inputs, 3, axis=1), hm.chunk(product, 3, axis=1)
+    r, z = hm.sigmoid(xr + pr), hm.sigmoid(xz + pz)
+    new = hm.tanh(xn + r * pn)
+    return (1 - z) * new + z * h, hm.concat([r, z, new, pn], axis=1)
 
 
 @compiled
 def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the inputs and of the product (n, 3 * hidden), and what passes by it to the state."""
-    r, z, new, p = (gates[:, k] for k in range(4))
-    d_new, d_update = dh * (1 - z), dh * (before - new)
-    if d_gates is not None:
-        d_new, d_update = d_new + d_gates[:, 2], d_update + d_gates[:, 1]
-    d_new = d_new * (1 - new * new)
-    d_reset, d_product = d_new * p, d_new * r
-    if d_gates is not None:
-        d_reset, d_product = d_reset + d_gates[:, 0], d_product + d_gates[:, 3]
-    d_reset, d_update = d_reset * r * (1 - r), d_update * z * (1 - z)
-    n = before.shape[0]
-    d_inputs = hm.stack([d_reset, d_update, d_new], axis=1).reshape((n, -1))
-    return d_inputs, hm.stack([d_reset, d_update, d_product], axis=1).reshape((n, -1)), dh * z
+    r, z, new, p = hm.chunk(gates, 4, axis=1)
+    more = (0.0,) * 4 if d_gates is None else hm.chunk(d_gates, 4, axis=1)
+    d_new = (dh * (1 - z) + more[2]) * (1 - new * new)
+    d_reset = (d_new * p + more[0]) * r * (1 - r)
+    d_update = (dh * (before - new) + more[1]) * z * (1 - z)
+    d_product = d_new * r + more[3]
+    return hm.concat([d_reset, d_update, d_new], axis=1), hm.concat([d_reset, d_update, d_product], axis=1), dh * z
 
 
 class _GRU(Function):

@@ -81,6 +81,11 @@ OWN_PRODUCT_HALF = 0.5
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
 MAX_KERNEL_NODES = 192
+# Stores of one kernel that puts pieces together: more streams than this and their lines evict each other.
+PIECES_STORES = 8
+# Elements times pieces of a concatenation from which a kernel for each shape of a piece (0.3 us to launch) costs less
+# than choosing among them for every element (0.1 ns a choice).
+PIECES_SIZE = 1 << 12
 
 
 def element_cost(node: Node) -> float:

@@ -236,6 +236,9 @@ class _Planner:
             work, places = _rebased(work, places)
             if work.checked:
                 places.append(Place("arena"))
+        elif isinstance(work, Fused):
+            epilogue, rest = _rebased(work.epilogue, places[2:])
+            work, places = replace(work, epilogue=epilogue), [*places[:2], *rest]
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, sum(n.aval.nbytes for n in operands))

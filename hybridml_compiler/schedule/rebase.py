@@ -1,4 +1,4 @@
-"""Kernels that differ only in where in an array they read become one kernel, launched with other addresses.
+"""Kernels that differ only in where in an array they read or write become one kernel, launched with other addresses.
 
     b7[5] * x          operand b7 at its beginning              b7[0] * x      operand b7, 20 bytes from its beginning
 
@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..loops.builder import LoopBuilder
-from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions
+from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, statements
 
 
 def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
-    """The kernel reading each operand from its first element on, and how many elements each begins later."""
-    indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role == "in"}
+    """The kernel using each operand from its first element on, and how many elements each begins later."""
+    indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role in ("in", "out")}
     parts = expressions(kernel.body)
     for part in parts:
         if part.op == "load" and part.attr.name in indices:
             indices[part.attr.name].append(part.args[0])
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Store | Scan) and stmt.buffer.name in indices:
+            indices[stmt.buffer.name].append(stmt.index)
     shifts = {name: max(min(map(_constant, found)), 0) for name, found in indices.items() if found}
     buffers = {b.name: _shifted(b, shifts[b.name], indices[b.name]) for b in kernel.buffers if b.name in shifts}
     if all(buffers.get(b.name, b) == b for b in kernel.buffers):
@@ -32,12 +35,12 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
         args = tuple([new.get(a, a) for a in part.args])
         if part.op == "load" and part.attr.name in shifts:
             name = part.attr.name
-            index = s.add(_linear(s, args[0]), _summand(args[0]) - shifts[name]) if shifts[name] else args[0]
-            new[part] = s.load_of(buffers[name], (index, *args[1:]))
+            new[part] = s.load_of(buffers[name], (_less(s, args[0], shifts[name]), *args[1:]))
         elif part.op not in ("var", "result"):  # all anew, so that what is equal now is one expression
             new[part] = _rebuilt(s, part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
-    return replace(kernel, buffers=changed, body=_statements(kernel.body, new)), shifts
+    body = _statements(s, kernel.body, new, buffers, shifts)
+    return replace(kernel, buffers=changed, body=body), {name: shift for name, shift in shifts.items() if shift}
 
 
 def _constant(index: Expr) -> int:
@@ -55,6 +58,10 @@ def _summand(index: Expr) -> int:
         case "mul" if index.args[1].op == "const":
             return _summand(index.args[0]) * int(index.args[1].attr)
     return 0
+
+
+def _less(s: LoopBuilder, index: Expr, shift: int) -> Expr:
+    return s.add(_linear(s, index), _summand(index) - shift) if shift else index
 
 
 def _linear(s: LoopBuilder, index: Expr) -> Expr:
@@ -85,15 +92,23 @@ def _rebuilt(s: LoopBuilder, part: Expr, args: tuple[Expr, ...]) -> Expr:
     return s.emit(part.op, *args, dtype=part.dtype, attr=part.attr)
 
 
-def _statements(body: Sequence[Stmt], new: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
+def _statements(
+    s: LoopBuilder,
+    body: Sequence[Stmt],
+    new: Mapping[Expr, Expr],
+    buffers: Mapping[str, Buffer],
+    shifts: Mapping[str, int],
+) -> tuple[Stmt, ...]:
     changed: list[Stmt] = []
     for stmt in body:
         match stmt:
             case For():
-                changed.append(replace(stmt, body=_statements(stmt.body, new)))
+                changed.append(replace(stmt, body=_statements(s, stmt.body, new, buffers, shifts)))
             case Reduce():
                 changed.append(replace(stmt, value=new.get(stmt.value, stmt.value)))
             case Store() | Scan():
                 index, value = new.get(stmt.index, stmt.index), new.get(stmt.value, stmt.value)
-                changed.append(replace(stmt, index=index, value=value))
+                index = _less(s, index, shifts.get(stmt.buffer.name, 0))
+                buffer = buffers.get(stmt.buffer.name, stmt.buffer)
+                changed.append(replace(stmt, buffer=buffer, index=index, value=value))
     return tuple(changed)

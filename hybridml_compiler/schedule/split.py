@@ -22,6 +22,7 @@ from ..loops.nest import Body, build_kernel
 from . import cost
 from .group import Group, reduced_axes
 from .lower import GroupLowering, Index
+from .pieces import in_pieces, lower_pieces
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def lower_group(
     lanes: Callable[[list[Expr]], int],
 ) -> list[tuple[Kernel, tuple[Node, ...]]]:
     """The kernels of a group in order, each with the nodes whose memory it is given."""
+    if in_pieces(group, overwrites):
+        return list(lower_pieces(group, in_memory, lanes))
     split = split_of(group)
     if split is None:
         lowering = GroupLowering(group, in_memory, overwrites)
