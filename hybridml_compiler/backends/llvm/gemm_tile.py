@@ -133,6 +133,10 @@ class Vectors:
             adding = self.b.block
         return [self.merge((x, before), (y, adding)) for x, y in zip(values, added, strict=True)]
 
+    def shuffle(self, x: Any, order: list[int]) -> Any:
+        """Lane k of the result is lane order[k] of x."""
+        return x if order == list(range(self.lanes)) else self.b.shuffle_vector(x, x, _numbers(order))
+
     def transpose(self, rows: list[Any]) -> list[Any]:
         """A square: interleaving row i with row i + half turns the bits of (row, column) by one place."""
         half = self.lanes // 2
@@ -161,7 +165,10 @@ def _numbers(values: list[int]) -> Any:
 def loop(
     b: ir.IRBuilder, low: Any, high: Any, step: int, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
 ) -> list[Any]:
-    """for (i = low; i < high; i += step) carried = body(i, carried), at least once."""
+    """for (i = low; i < high; i += step) carried = body(i, carried), at least once; no loop for what is only once."""
+    first, end = ir.known(low), ir.known(high)
+    if first is not None and end is not None and first + step >= end:
+        return body(low, carried)
     before, head = b.block, b.append_basic_block("loop")
     b.branch(head)
     b.position_at_end(head)
@@ -184,6 +191,9 @@ def repeat(b: ir.IRBuilder, low: Any, high: Any, step: int, body: Callable[[Any]
         body(index)
         return []
 
+    first, end = ir.known(low), ir.known(high)
+    if first is not None and end is not None and first >= end:
+        return
     with b.if_then(b.icmp_signed("<", low, high)):
         loop(b, low, high, step, [], once)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ...errors import CompileError
@@ -282,6 +283,7 @@ class Module:
 _SIGNED = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 _UNSIGNED = {"==": "eq", "!=": "ne", "<": "ult", "<=": "ule", ">": "ugt", ">=": "uge"}
 _ORDER = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_DECIDE = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _LARGE = 1 << 62
 
 
@@ -334,7 +336,7 @@ class IRBuilder:
     # Integers: what is known now is not computed later. Indices are full of `* 1` and `+ 0`.
 
     def add(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
-        p, q = _known(x), _known(y)
+        p, q = known(x), known(y)
         if q == 0:
             return x
         if p == 0:
@@ -342,13 +344,13 @@ class IRBuilder:
         return self.binary("add", x, y, flags) if p is None or q is None else _number(p + q)
 
     def sub(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
-        p, q = _known(x), _known(y)
+        p, q = known(x), known(y)
         if q == 0:
             return x
         return self.binary("sub", x, y, flags) if p is None or q is None else _number(p - q)
 
     def mul(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
-        p, q = _known(x), _known(y)
+        p, q = known(x), known(y)
         if q == 1 or p == 0:
             return x
         if p == 1 or q == 0:
@@ -358,10 +360,10 @@ class IRBuilder:
         return _number(p * q)
 
     def udiv(self, x: Value, y: Value) -> Value:
-        return x if _known(y) == 1 else self.binary("udiv", x, y)
+        return x if known(y) == 1 else self.binary("udiv", x, y)
 
     def urem(self, x: Value, y: Value) -> Value:
-        return _number(0) if _known(y) == 1 else self.binary("urem", x, y)
+        return _number(0) if known(y) == 1 else self.binary("urem", x, y)
 
     sdiv, srem = _operation("sdiv"), _operation("srem")
     shl, lshr, ashr = _operation("shl"), _operation("lshr"), _operation("ashr")
@@ -392,6 +394,9 @@ class IRBuilder:
         return self.append(f"{what} {x.type.text} {x.text}, {y.text}", kind)
 
     def icmp_signed(self, op: str, x: Value, y: Value) -> Value:
+        p, q = known(x), known(y)
+        if p is not None and q is not None:
+            return Literal(_BOOL, "true" if _DECIDE[op](p, q) else "false")
         return self._compare(f"icmp {_SIGNED[op]}", x, y)
 
     def icmp_unsigned(self, op: str, x: Value, y: Value) -> Value:
@@ -404,6 +409,8 @@ class IRBuilder:
         return self._compare(f"fcmp u{_ORDER[op]}", x, y)
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
+        if type(condition) is Literal and condition.type is _BOOL:
+            return x if condition.text == "true" else y
         return self.append(f"select {condition}, {x.type.text} {x.text}, {y.type.text} {y.text}", x.type)
 
     # Vectors
@@ -425,7 +432,7 @@ class IRBuilder:
         return memory
 
     def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
-        if len(indices) == 1 and _known(indices[0]) == 0:
+        if len(indices) == 1 and known(indices[0]) == 0:
             return pointer
         how = "inbounds " if inbounds else ""
         at = ", ".join([f"{index.type.text} {index.text}" for index in indices])
@@ -476,6 +483,9 @@ class IRBuilder:
     @contextmanager
     def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[Block]:
         """What is emitted inside runs where the condition holds."""
+        if type(condition) is Literal and condition.text == "true":
+            yield self.block
+            return
         then, after = self.append_basic_block("then"), self.append_basic_block("after")
         branch = self.cbranch(condition, then, after)
         if likely is not None:
@@ -500,7 +510,7 @@ class IRBuilder:
             self.branch(after)
 
 
-def _known(x: Value) -> int | None:
+def known(x: Value) -> int | None:
     """The number that an i64 is, where it is a literal."""
     if type(x) is Literal and x.type is _I64:
         return int(x.text)
