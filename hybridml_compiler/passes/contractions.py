@@ -37,8 +37,10 @@ def _convolution_as_product(node: Node) -> Node | None:
     x, w = node.inputs
     kh, kw, groups, c, o = w.shape
     n, height, width = node.shape[:3]
-    if groups != 1 or node.params["channels_first"] or 0 in (*x.shape, *w.shape):
+    if groups != 1 or 0 in (*x.shape, *w.shape):
         return None
+    if node.params["channels_first"]:
+        return _planes_as_product(node) if (kh, kw) == (1, 1) else None
     if (kh, kw) == (1, 1):
         pixels = _meeting(node, (height, width), node.params["stride"])
         if pixels is None:
@@ -57,6 +59,18 @@ def _convolution_as_product(node: Node) -> Node | None:
     else:
         return None
     return make("reshape", product, shape=node.shape)
+
+
+def _planes_as_product(node: Node) -> Node | None:
+    """One tap, the result with channels first: a product of the weights and the planes of each image."""
+    w = node.inputs[1]
+    n, _, o, height, width = node.shape
+    pixels = _meeting(node, (height, width), node.params["stride"])
+    if pixels is None:
+        return None
+    planes = make("reshape", make("permute_dims", pixels, axes=(0, 3, 4, 1, 2)), shape=(n, w.shape[3], height * width))
+    weights = make("permute_dims", make("reshape", w, shape=(w.shape[3], o)), axes=(1, 0))
+    return make("reshape", make("matmul", weights, planes), shape=node.shape)
 
 
 def _meeting(node: Node, counts: Sequence[int], steps: Sequence[int]) -> Node | None:
@@ -94,6 +108,7 @@ CONVOLUTION_RULE = Rule(
     "convolution of one tap or one window -> matmul", ("convolution",), _convolution_as_product, lambda: [
         _convolution((2, 3, 4, 1, 3), (1, 1, 1, 3, 2)),
         _convolution((2, 5, 4, 1, 3), (1, 1, 1, 3, 2), stride=(2, 3), padding=((-1, 0), (0, -1))),
+        _convolution((2, 5, 4, 1, 3), (1, 1, 1, 3, 2), stride=(2, 3), padding=((-1, 0), (0, -1)), channels_first=True),
         _convolution((2, 3, 4, 1, 3), (3, 4, 1, 3, 2)),
         _convolution((2, 6, 4, 1, 3), (3, 2, 1, 3, 2), dilation=2, padding=((-1, 0), (0, -1))),
         _gradient_of_pixels(),

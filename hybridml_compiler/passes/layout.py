@@ -296,20 +296,24 @@ def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form |
 
 
 def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
-    """A depthwise one of an image with channels first, where its result is wanted so too: nothing is transposed."""
+    """With channels first, where its result is wanted so and not otherwise: the kernel transposes what is in cache.
+
+    A depthwise one only of an image that has channels first too: then nothing is transposed.
+    """
     params, x = node.params, operands[0].axes
     (*_, groups, c), o = node.inputs[0].shape, node.inputs[1].shape[4]
-    if params["channels_first"] or params["stride"] != (1, 1) or groups == 1 or c > 1 or o > 1:
+    depthwise, wanted = groups > 1 and c == o == 1, [_has_channels_first(axes, groups) for axes in wants.of(node)]
+    if params["channels_first"] or not any(wanted) or not (depthwise or all(wanted)):
         return None
-    if x is None or not _has_channels_first(x) or not any(map(_has_channels_first, wants.of(node))):
+    if depthwise and (params["stride"] != (1, 1) or not _has_channels_first(x, groups)):
         return None
     result = make("convolution", *map(_plain, operands), **{**params, "channels_first": True})
     return Form(result, (0, 3, 4, 1, 2))
 
 
-def _has_channels_first(axes: Axes | None) -> bool:
-    """Does the core of an array (n, h, w, g, c) with these axes have g before h and w?"""
-    return axes is not None and axes[3] < axes[1] < axes[2]
+def _has_channels_first(axes: Axes | None, groups: int) -> bool:
+    """Does the core of an array (n, h, w, g, c) with these axes have g before h and w? Or c, if there is one group."""
+    return axes is not None and axes[3 if groups > 1 else 4] < axes[1] < axes[2]
 
 
 _BY_KIND: dict[str, Rule] = {"elementwise": _elementwise, "reduction": _reduction}

@@ -44,6 +44,16 @@ class Tiling:
     def columns(self) -> int:
         return self.lanes * self.vectors
 
+    def steps(self, convolution: Convolution) -> tuple[int, int]:
+        """Elements of the result from a pixel to the next, and to the same one of the next image.
+
+        With channels first it is a strip of the panels of a unit, for a row of the images of a tile, turned afterwards.
+        """
+        (height, width), features = convolution.out_size, convolution.groups * convolution.features
+        if convolution.channels_first:
+            return self.unit_panels * self.columns, width * self.unit_panels * self.columns
+        return features, height * width * features
+
     def parts(self, convolution: Convolution) -> tuple[int, int, int]:
         """Into how many units the panels, the blocks of images and the rows are cut."""
         blocks = -(-convolution.batch // self.images)
@@ -60,13 +70,15 @@ def packed_bytes(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def panel_size(convolution: Convolution, tiling: Tiling) -> int:
-    """Elements from one panel to the next: squares that are turned are written whole, up to `lanes` rows too many."""
+    """Elements from one panel to the next."""
     c = convolution
-    return (c.kernel[0] * c.kernel[1] * c.channels + tiling.lanes) * tiling.columns
+    return c.kernel[0] * c.kernel[1] * c.channels * tiling.columns
 
 
 def pack_units(convolution: Convolution, tiling: Tiling) -> int:
-    return convolution.groups * tiling.panels
+    """Panels; where features follow each other in memory, taps: one row of their weights goes to all panels."""
+    c = convolution
+    return c.groups * (c.kernel[0] * c.kernel[1] if c.w.strides[4] == 1 else tiling.panels)
 
 
 def units(convolution: Convolution, tiling: Tiling) -> int:

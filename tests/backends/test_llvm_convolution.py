@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hybridml_compiler import dtypes
+from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
 from hybridml_compiler.backends.llvm.conv_pack import emit_turn
 from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.convolution import convolution as op
-from hybridml_compiler.runtime import jit
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.runtime import jit, threads
 from hybridml_compiler.schedule import tiling, winograd
 from hybridml_compiler.schedule.convolve import Convolution, Strided, Turn
+from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.tiling import Machine
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -49,6 +53,7 @@ class Case:
         w_order: Sequence[int] = (0, 1, 2, 3, 4),
         flip: tuple[int, ...] = (),
         dtype: np.dtype = dtypes.float32,
+        channels_first: bool = False,
     ) -> None:
         rng = np.random.default_rng([*x, *w])
         self.x, a = self._operand(rng, x, x_order, (), dtype)
@@ -72,6 +77,7 @@ class Case:
             (padding[0][0], padding[1][0]),
             a,
             b,
+            channels_first,
         )
 
     @staticmethod
@@ -104,7 +110,8 @@ class Case:
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
         module = ir.Module("convolution")
         more = {}
-        if emit in (emit_packed, emit_winograd, emit_winograd_weights):
+        turned = emit in (emit_direct, emit_winograd) and self.convolution.channels_first
+        if turned or emit in (emit_packed, emit_winograd, emit_winograd_weights):
             emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
             more = {"turn": "turn"}
         emit(module, "convolution", self.convolution, plan, **more)
@@ -113,6 +120,12 @@ class Case:
         run = RUN(library.address("convolution"))
         for lo, hi in ranges:
             run(ctypes.addressof(table), lo, hi)
+
+    def channels_last(self, out: np.ndarray) -> np.ndarray:
+        n, h, w, groups, features = self.expected.shape
+        if not self.convolution.channels_first:
+            return out
+        return out.reshape(n, groups, features, h, w).transpose(0, 3, 4, 1, 2)
 
     def check(self, out: np.ndarray, slack: float = 8) -> None:
         c = self.convolution
@@ -123,7 +136,7 @@ class Case:
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
         plan, c = tiling.tiling_of(self.convolution, machine), self.convolution
         memory = self._prepared(emit_packed, plan, tiling.packed_bytes(c, plan), tiling.pack_units(c, plan), apart)
-        out = self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data)
+        out = self.channels_last(self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data))
         self.check(out)
         return out
 
@@ -131,7 +144,9 @@ class Case:
         c = self.convolution
         nbytes, count = winograd.transformed_bytes(c, plan), winograd.weight_units(c, plan)
         memory = self._prepared(emit_winograd_weights, plan, nbytes, count, apart)
-        out = self.run(emit_winograd, plan, _ranges(winograd.units(c, plan), apart), memory.ctypes.data)
+        out = self.channels_last(
+            self.run(emit_winograd, plan, _ranges(winograd.units(c, plan), apart), memory.ctypes.data)
+        )
         self.check(out)
         return out
 
@@ -197,6 +212,12 @@ def test_direct(name: str, machine: Machine) -> None:
     Case(**CASES[name]).direct(machine)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_direct_with_channels_first(name: str) -> None:
+    expected = Case(**CASES[name]).direct(machines()[0])
+    np.testing.assert_array_equal(Case(**CASES[name], channels_first=True).direct(machines()[0], apart=True), expected)
+
+
 @pytest.mark.parametrize("name", ["3x3", "first layer", "gradient"])
 def test_direct_float64(name: str) -> None:
     Case(**CASES[name], dtype=dtypes.float64).direct(machines()[-1])
@@ -253,3 +274,41 @@ def test_winograd(name: str) -> None:
     first = case.winograd(whole)
     for plan in (parts, replace(whole, lines=1, rows=5), *others):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)
+
+
+@pytest.mark.parametrize("name", ["even", "odd", "wide padding", "5x5"])
+def test_winograd_with_channels_first(name: str) -> None:
+    first, last = Case(**WINOGRAD[name], channels_first=True), Case(**WINOGRAD[name])
+    plan = winograd.cut(first.convolution, machines()[0])
+    np.testing.assert_array_equal(first.winograd(plan, apart=True), last.winograd(plan))
+
+
+GRAPHS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "winograd": ((2, 16, 18, 1, 32), (3, 3, 1, 32, 48), {"padding": ((1, 1), (1, 1))}),
+    "direct": ((3, 17, 15, 2, 19), (3, 3, 2, 19, 21), {"stride": 2, "padding": ((1, 1), (1, 1))}),
+}
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_compiled_graph_with_an_epilogue(name: str, channels_first: bool) -> None:
+    """The result plus itself squared, so that the epilogue reads what the kernel wrote, on any number of threads."""
+    x, w, params = GRAPHS[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape, np.float32) for shape in (x, w)]
+    nodes = graph_of(arrays)
+    y = apply(OPS["convolution"], nodes, {**params, "channels_first": channels_first})
+    graph = Graph(tuple(nodes), (apply(OPS["add"], [y, apply(OPS["multiply"], [y, y], {})], {}),))
+    executable = pipeline.compile(graph)
+    assert any(isinstance(launch.work, Fused) for launch in executable.launches)
+    (expected,), count = interpret(graph, arrays), threads.get_num_threads()
+    results = []
+    try:
+        for number in (1, 2, 3):
+            threads.set_num_threads(number)
+            results.append(executable(arrays)[0])
+    finally:
+        threads.set_num_threads(count)
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-3)

@@ -15,7 +15,7 @@ from typing import Any
 from ...schedule.convolve import Convolution
 from ...schedule.tiling import Tiling, panel_size
 from . import ir
-from .conv_pack import Panel, emit_pack, panel_of
+from .conv_pack import Panel, emit_channels_first, emit_pack, emit_rows, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
@@ -29,12 +29,17 @@ _UNROLLED_CHANNELS = 4
 
 
 def emit_direct(
-    module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None = None
+    module: ir.Module,
+    name: str,
+    convolution: Convolution,
+    tiling: Tiling,
+    epilogue: ir.Function | None = None,
+    turn: str = "",
 ) -> ir.Function:
     """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    _Direct(function, convolution, tiling, epilogue).emit()
+    _Direct(function, convolution, tiling, epilogue, turn).emit()
     return function
 
 
@@ -54,7 +59,7 @@ def _empty_rows(c: Convolution) -> bool:
 
 
 def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, a unit each."""
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`."""
     c, g = convolution, tiling
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
@@ -64,12 +69,21 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     source, target = (b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(2))
     source = v.element(source, i64(c.w.offset))
 
-    def unit(index: Any) -> None:
+    def one_panel(index: Any) -> None:
         group, number = b.udiv(index, i64(g.panels)), b.urem(index, i64(g.panels))
         weights = v.element(source, b.mul(group, i64(c.w.strides[2])))
         place = v.element(target, b.mul(index, i64(panel_size(c, g))))
         emit_pack(v, c, g.columns, panel, weights, place, number, turn)
 
+    def one_tap(index: Any) -> None:
+        group, tap = b.udiv(index, i64(kh * kw)), b.urem(index, i64(kh * kw))
+        row, column = b.mul(b.udiv(tap, i64(kw)), i64(c.w.strides[0])), b.mul(b.urem(tap, i64(kw)), i64(c.w.strides[1]))
+        weights = v.element(source, b.add(b.mul(group, i64(c.w.strides[2])), b.add(row, column)))
+        start = b.add(b.mul(group, i64(g.panels * panel_size(c, g))), b.mul(tap, i64(c.channels * g.columns)))
+        emit_rows(v, c, g.columns, weights, v.element(target, start), g.panels, panel_size(c, g))
+
+    kh, kw = c.kernel
+    unit = one_panel if panel.run else one_tap
     repeat(b, low, high, 1, unit)
     b.ret_void()
     return function
@@ -158,11 +172,11 @@ class _Tiles:
             sums = [v.merge((v.zero, before), (value, after)) for value in computed]
         else:
             sums = loop(b, first, last, 1, sums, row)
-        partial = c.features % g.columns != 0
+        partial = c.features % g.columns != 0 and not c.channels_first
         masks = [v.mask(live, j) if partial else None for j in range(g.vectors)]
-        pixel_step = c.groups * c.features
+        to_pixel, to_image = g.steps(c)
         for p, (image, i) in enumerate(pixels):
-            at = image * c.out_size[0] * c.out_size[1] * pixel_step + i * pixel_step
+            at = image * to_image + i * to_pixel
             for j, mask in enumerate(masks):
                 v.store(sums[p * g.vectors + j], v.element(y, i64(at + j * g.lanes)), mask)
         b.ret_void()
@@ -173,9 +187,9 @@ class _Direct:
     """One emission: the loops over units, their images, rows, tiles and panels."""
 
     def __init__(
-        self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None
+        self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None, turn: str
     ) -> None:
-        self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
+        self.convolution, self.tiling, self.epilogue, self.turn = convolution, tiling, epilogue, turn
         self.table, self.lo, self.hi = function.args
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
@@ -184,6 +198,9 @@ class _Direct:
         memory = b.alloca(v.scalar_type)
         self.zero = b.inttoptr(b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
         self.tiles = _Tiles(function, convolution, tiling, self.panel)
+        if convolution.channels_first:
+            strip = b.alloca(v.scalar_type, size=tiling.images * tiling.steps(convolution)[1])
+            self.strip = b.inttoptr(b.ptrtoint(strip, I64), PTR)
 
     def emit(self) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
@@ -197,12 +214,12 @@ class _Direct:
             weights, place = b.udiv(index, i64(block_parts * row_parts)), b.urem(index, i64(block_parts * row_parts))
             group, part = b.udiv(weights, i64(panel_parts)), b.urem(weights, i64(panel_parts))
             panels = self._range(part, g.unit_panels, g.panels)
-            self.packed = v.element(w, b.mul(group, i64(g.panels * self.panel_size)))
+            first = b.mul(group, i64(g.panels * self.panel_size))
+            self.weights = v.element(w, b.add(first, i64(self.panel.first * g.columns)))
             images = self._range(b.udiv(place, i64(row_parts)), g.unit_blocks, blocks)
             rows = self._range(b.urem(place, i64(row_parts)), g.unit_rows, c.out_size[0])
             x_group = v.element(x, b.mul(group, i64(c.a.strides[3])))
-            y_group = v.element(y, b.mul(group, i64(c.features)))
-            repeat(b, *images, 1, lambda block: self._block(x_group, y_group, group, block, rows, panels))
+            repeat(b, *images, 1, lambda block: self._block(x_group, y, group, block, rows, panels))
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
@@ -216,13 +233,12 @@ class _Direct:
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         image = b.mul(block, i64(g.images))
         x_image = v.element(x, b.mul(image, i64(c.a.strides[0])))
-        y_image = v.element(y, b.mul(image, i64(c.out_size[0] * c.out_size[1] * c.groups * c.features)))
 
         def over_rows(images: int) -> Callable[[Any], None]:
             def one(row: Any) -> None:
-                self._row(x_image, y_image, row, images, panels)
-                for k in range(images if self.epilogue is not None else 0):
-                    self._finish(group, b.add(image, i64(k)), row, panels)
+                self._row(x_image, y, group, image, row, images, panels)
+                for k in range(images):
+                    self._finish(y, group, image, k, row, panels)
 
             return one
 
@@ -236,16 +252,28 @@ class _Direct:
             with partial:
                 repeat(b, *rows, 1, over_rows(rest))
 
-    def _finish(self, group: Any, image: Any, row: Any, panels: Range) -> None:
-        b, c, g = self.b, self.convolution, self.tiling
-        pixel = b.mul(b.add(b.mul(image, i64(c.out_size[0])), row), i64(c.out_size[1]))
-        first = b.mul(group, i64(c.features))
-        columns = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
-        low, high = (b.add(first, column) for column in columns)
-        assert self.epilogue is not None
-        call_epilogue(b, self.epilogue, self.table, (pixel, b.add(pixel, i64(c.out_size[1]))), (low, high))
+    def _finish(self, y: Any, group: Any, first: Any, k: int, row: Any, panels: Range) -> None:
+        """What follows when a row of image number `k` of a block is there, in the panels of a unit."""
+        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        (height, width), image = c.out_size, b.add(first, i64(k))
+        low, high = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
+        if c.channels_first:
+            channel = b.add(b.mul(image, i64(c.groups * c.features)), b.mul(group, i64(c.features)))
+            rows, columns = (b.add(channel, low), b.add(channel, high)), b.mul(row, i64(width))
+            place = v.element(y, b.add(b.mul(rows[0], i64(height * width)), columns))
+            (pitch, to_image), live = g.steps(c), b.sub(high, low)
+            strip = v.element(self.strip, i64(k * to_image))
+            emit_channels_first(v, c, strip, pitch, place, live, self.turn)
+            ends = (rows, (columns, b.add(columns, i64(width))))
+        else:
+            pixel = b.mul(b.add(b.mul(image, i64(height)), row), i64(width))
+            channel = b.mul(group, i64(c.features))
+            ends = ((pixel, b.add(pixel, i64(width))), (b.add(channel, low), b.add(channel, high)))
+        if self.epilogue is not None:
+            call_epilogue(b, self.epilogue, self.table, *ends)
 
-    def _row(self, x: Any, y: Any, row: Any, images: int, panels: Range) -> None:
+    def _row(self, x: Any, y: Any, group: Any, image: Any, row: Any, images: int, panels: Range) -> None:
+        """A row of the result in the images of a tile, whose rows of `x` these are."""
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         top = b.sub(b.mul(row, i64(c.stride[0])), i64(c.padding[0]))
         step = c.dilation[0]
@@ -253,21 +281,24 @@ class _Direct:
         last = b.udiv(b.add(self._positive(b.sub(i64(c.size[0]), top)), i64(step - 1)), i64(step))
         last = least(b, last, i64(c.kernel[0]))
         x_row = v.element(x, b.mul(top, i64(c.a.strides[1])))
-        y_row = v.element(y, b.mul(row, i64(c.out_size[1] * c.groups * c.features)))
+        (to_pixel, to_image), y_row = g.steps(c), None
+        if not c.channels_first:
+            start = b.add(b.mul(image, i64(to_image)), b.mul(row, i64(c.out_size[1] * to_pixel)))
+            y_row = v.element(y, b.add(start, b.mul(group, i64(c.features))))
 
         def tiles(width: int, skipped: int) -> Callable[[Any], None]:
             def tile(t: Any) -> None:
                 pixel = b.add(b.mul(t, i64(width)), i64(skipped))
                 column = b.sub(b.mul(pixel, i64(c.stride[1])), i64(c.padding[1]))
                 x_at = v.element(x_row, b.mul(column, i64(c.a.strides[2])))
-                y_at = v.element(y_row, b.mul(pixel, i64(c.groups * c.features)))
+                y_at = v.element(y_row or self.strip, b.mul(pixel, i64(to_pixel)))
 
                 def panel(j: Any) -> None:
-                    w_at = v.element(self.packed, b.mul(j, i64(self.panel_size)))
-                    w_at = v.element(w_at, i64(self.panel.first * g.columns))
+                    w_at = v.element(self.weights, b.mul(j, i64(self.panel_size)))
                     feature = b.mul(j, i64(g.columns))
                     live = b.sub(i64(c.features), feature)
-                    y_panel = v.element(y_at, feature)
+                    first_feature = b.mul(panels[0], i64(g.columns)) if c.channels_first else i64(0)
+                    y_panel = v.element(y_at, b.sub(feature, first_feature))
                     b.call(self.tiles[width, images], [x_at, w_at, y_panel, self.zero, first, last, column, live])
 
                 repeat(b, *panels, 1, panel)

@@ -27,7 +27,7 @@ from ... import dtypes
 from ...schedule.convolve import Convolution
 from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
 from . import ir
-from .conv_pack import declared_turn, emit_pack, panel_of
+from .conv_pack import declared_turn, emit_channels_first, emit_pack, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
@@ -99,12 +99,15 @@ def emit_winograd_weights(
     b, v, c, g = e.b, e.v, convolution, winograd
     part = replace(c, channels=g.chunk)
     panel = panel_of(part)
-    taps = e.stack((panel.rows + g.lanes) * g.columns)
+    taps = e.stack(panel.rows * g.columns)
     source, target = v.element(e.buffer(0), i64(c.w.offset)), e.buffer(1)
     chunks = c.channels // g.chunk
 
     def unit(index: Any) -> None:
-        number, first = b.udiv(index, i64(chunks)), b.mul(b.urem(index, i64(chunks)), i64(g.chunk))
+        inner = chunks if panel.run else e.panels  # what is next in memory comes next
+        slow, fast = b.udiv(index, i64(inner)), b.urem(index, i64(inner))
+        number, part_number = (slow, fast) if panel.run else (fast, slow)
+        first = b.mul(part_number, i64(g.chunk))
         weights = v.element(source, b.mul(first, i64(c.w.strides[3])))
         emit_pack(v, part, g.columns, panel, weights, taps, number, turn)
         out = v.element(target, b.add(b.mul(number, i64(e.panel_size)), b.mul(first, i64(g.columns))))
@@ -168,8 +171,15 @@ class _Main(_Emission):
         self.x_row, self.x_pixel = c.a.strides[1:3]
         if turns(c):
             self.x_row, self.x_pixel = c.size[1] * c.channels, c.channels
-            self.rows = self.stack(g.size * self.x_row + g.lanes * self.x_pixel)
+            self.rows = self.stack(g.size * self.x_row)
             self.turn = self._turn(turn)
+        # Of the result: from a pixel to the next, and to the row below. With channels first it is two rows of a panel
+        # that are turned afterwards.
+        self.turning, self.y_pixel = turn, c.features
+        self.y_row = c.out_size[1] * c.features
+        if c.channels_first:
+            self.y_pixel, self.y_row = g.columns, 2 * self.across * g.columns
+            self.strip = self.stack(2 * self.y_row)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)
         self.forward, self.backward = self._forward(), self._backward()
@@ -204,7 +214,7 @@ class _Main(_Emission):
         return function
 
     def _turn(self, turn: str) -> ir.Function:
-        """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]; up to `lanes` pixels more."""
+        """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]."""
         c, g = self.convolution, self.winograd
         function, b, v = self.helper("turn", [PTR, PTR])
         source, target = function.args
@@ -229,19 +239,18 @@ class _Main(_Emission):
         c, g = self.convolution, self.winograd
         function, b, v = self.helper("backward", [PTR, PTR, I64, I1, I1])
         source, y, live, second_row, second_column = function.args
-        pixel = c.groups * c.features
 
         for vector in range(VECTORS):
             at = [[(g.size * i + j) * self.most * g.columns for j in range(g.size)] for i in range(g.size)]
             values = [[v.load(v.element(source, i64(x + vector * g.lanes))) for x in line] for line in at]
             square = _twice(partial(_applied, v, transforms(c.kernel[0])[2]), values)
-            mask = v.mask(live, vector) if c.features % g.columns else None
+            mask = v.mask(live, vector) if c.features % g.columns and not c.channels_first else None
             for i, line in enumerate(square):
                 for j, value in enumerate(line):
-                    place = v.element(y, i64((i * c.out_size[1] + j) * pixel + vector * g.lanes))
+                    place = v.element(y, i64(i * self.y_row + j * self.y_pixel + vector * g.lanes))
                     wanted = [x for x, n in ((second_row, i), (second_column, j)) if n]
                     odd = [c.out_size[k] % 2 for k, n in enumerate((i, j)) if n]
-                    if not any(odd):
+                    if c.channels_first or not any(odd):
                         v.store(value, place, mask)
                         continue
                     with b.if_then(wanted[0] if len(wanted) == 1 else b.and_(*wanted)):
@@ -280,7 +289,7 @@ class _Main(_Emission):
         row = b.sub(b.mul(row, i64(2)), i64(c.padding[0]))
         start = v.element(x, b.add(b.mul(image, i64(c.a.strides[0])), b.mul(row, i64(c.a.strides[1]))))
         if turns(c):
-            for i in range(g.size):  # what is beyond one row is overwritten by the next
+            for i in range(g.size):
                 with b.if_then(b.icmp_unsigned("<", b.add(row, i64(i)), i64(c.size[0]))):
                     here = v.element(start, i64(i * c.a.strides[1]))
                     b.call(self.turn, [here, v.element(self.rows, i64(i * self.x_row))])
@@ -314,10 +323,10 @@ class _Main(_Emission):
 
     def _line_backward(self, y: Any, feature: Any, line: Any, number: Any) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.winograd
-        (height, width), pixel = c.out_size, c.groups * c.features
+        height, width = c.out_size
         image, row = b.udiv(line, i64(self.down)), b.mul(b.urem(line, i64(self.down)), i64(2))
-        start = b.mul(b.add(b.mul(image, i64(height)), row), i64(width * pixel))
-        start = v.element(y, b.add(start, feature))
+        first = b.add(b.mul(image, i64(height)), row)
+        start = self.strip if c.channels_first else v.element(y, b.add(b.mul(first, i64(self.y_row)), feature))
         source = v.element(self.products, b.mul(number, i64(self.across * g.columns)))
         live = b.sub(i64(c.features), feature)
         second_row = b.icmp_signed("<", b.add(row, i64(1)), i64(height))
@@ -325,14 +334,26 @@ class _Main(_Emission):
         def square(k: Any) -> None:
             column = b.mul(k, i64(2))
             second_column = b.icmp_signed("<", b.add(column, i64(1)), i64(width))
-            at = v.element(start, b.mul(column, i64(pixel)))
+            at = v.element(start, b.mul(column, i64(self.y_pixel)))
             m = v.element(source, b.mul(k, i64(g.columns)))
             b.call(self.backward, [m, at, live, second_row, second_column])
 
         repeat(b, i64(0), i64(self.across), 1, square)
+        end = b.select(second_row, i64(2), i64(1))
+        features = (feature, least(b, b.add(feature, i64(g.columns)), i64(c.features)))
+        pixels = (b.mul(first, i64(width)), b.mul(b.add(first, end), i64(width)))
+        if c.channels_first:
+            channels = b.mul(image, i64(c.features))
+            target = v.element(y, b.add(b.mul(b.add(channels, feature), i64(height * width)), b.mul(row, i64(width))))
+
+            def one_row(k: Any) -> None:
+                here = v.element(self.strip, b.mul(k, i64(self.y_row)))
+                place = v.element(target, b.mul(k, i64(width)))
+                emit_channels_first(v, c, here, g.columns, place, live, self.turning)
+
+            repeat(b, i64(0), end, 1, one_row)
+            pixels = (b.mul(row, i64(width)), b.mul(b.add(row, end), i64(width)))
+            features = (b.add(channels, features[0]), b.add(channels, features[1]))
         if self.epilogue is not None:
-            first = b.add(b.mul(image, i64(height)), row)
-            last = b.add(b.mul(image, i64(height)), least(b, b.add(row, i64(2)), i64(height)))
-            columns = (feature, least(b, b.add(feature, i64(g.columns)), i64(c.features)))
-            rows = (b.mul(first, i64(width)), b.mul(last, i64(width)))
+            rows, columns = (features, pixels) if c.channels_first else (pixels, features)
             call_epilogue(b, self.epilogue, self.table, rows, columns)

@@ -68,7 +68,7 @@ ALGORITHMS = (
         winograd.units,
         finishes=True,
         prepares=Preparation(emit_winograd_weights, winograd.weight_units, winograd.transformed_bytes),
-        turns=winograd.turns,
+        turns=lambda c: winograd.turns(c) or c.channels_first,
     ),
     Algorithm(
         "direct",
@@ -77,9 +77,13 @@ ALGORITHMS = (
         tiling.units,
         finishes=True,
         prepares=Preparation(emit_packed, tiling.pack_units, tiling.packed_bytes),
+        turns=lambda c: c.channels_first,
     ),
 )
-CHANNELS_FIRST = (Algorithm("planes", planes_of, emit_planes, plane_units, finishes=True),)  # those of the result
+CHANNELS_FIRST = (  # those of the result
+    Algorithm("planes", planes_of, emit_planes, plane_units, finishes=True),
+    *ALGORITHMS[-2:],
+)
 
 
 @once
