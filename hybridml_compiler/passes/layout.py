@@ -298,14 +298,14 @@ def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form |
 def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     """With channels first, where its result is wanted so and not otherwise: the kernel transposes what is in cache.
 
-    A depthwise one only of an image that has channels first too: then nothing is transposed.
+    Of those with groups, only a depthwise one of an image that has channels first too: then nothing is transposed.
     """
     params, x = node.params, operands[0].axes
     (*_, groups, c), o = node.inputs[0].shape, node.inputs[1].shape[4]
-    depthwise, wanted = groups > 1 and c == o == 1, [_has_channels_first(axes, groups) for axes in wants.of(node)]
-    if params["channels_first"] or not any(wanted) or not (depthwise or all(wanted)):
+    wanted = [_has_channels_first(axes, groups) for axes in wants.of(node)]
+    if params["channels_first"] or not any(wanted) or (groups == 1 and not all(wanted)):
         return None
-    if depthwise and (params["stride"] != (1, 1) or not _has_channels_first(x, groups)):
+    if groups > 1 and (c * o > 1 or params["stride"] != (1, 1) or not _has_channels_first(x, groups)):
         return None
     result = make("convolution", *map(_plain, operands), **{**params, "channels_first": True})
     return Form(result, (0, 3, 4, 1, 2))

@@ -1,7 +1,8 @@
-"""How a depthwise convolution is cut: tiles of pixels of a row, for registers. Numbers only.
+"""How a depthwise convolution, or one of small groups, is cut: tiles of pixels of a row, for registers. Numbers only.
 
-Every channel has a kernel of its own, so that channels are the vector and nothing is summed over them. Which columns of
-taps a pixel meets is known for every tile: at the border of the image it is one of a few patterns.
+Every group has a kernel of its own, so that a vector holds the features of several groups, and little is summed over
+channels. Which columns of taps a pixel meets is known for every tile: at the border of the image it is one of a few
+patterns.
 
 A unit computes some rows of pixels. Of an image with channels first it turns the rows that it reads before.
 """
@@ -56,20 +57,23 @@ def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
 
 
 def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:
-    """None where channels of a group are more than one, or neither they nor pixels follow each other in memory."""
+    """None where a group is large, or neither channels nor, of a depthwise one, pixels follow each other in memory."""
     taps = c.kernel[0] * c.kernel[1]
-    if c.channels > 1 or c.features > 1 or c.groups == 1 or 1 not in c.a.strides[2:4]:
+    lanes = machine.vector_bytes // c.dtype.itemsize
+    if c.groups == 1 or c.channels > c.features or c.features >= lanes or lanes % c.features:
         return None
-    if c.kernel[1] > MAX_KERNEL_WIDTH or taps * c.groups * c.dtype.itemsize > PACKED_MOST:
+    last = c.a.strides[3] == c.channels and (c.a.strides[4] == 1 or c.channels == 1)
+    first = c.a.strides[2] == 1 and c.channels == c.features == 1
+    size = taps * c.groups * c.channels * c.features * c.dtype.itemsize
+    if not (first or last) or c.kernel[1] > MAX_KERNEL_WIDTH or size > PACKED_MOST:
         return None
     # Pixels of a tile share what they read. More of them are fewer loads, but more streams of memory (3x3, 1.0 ms with
     # 4, 1.2 with 8; 7x7, 3.1 and 2.3).
-    most = min(c.kernel[1] + 1, machine.registers - c.kernel[1] - 2)
+    most = min(c.kernel[1] + 1, machine.registers - c.kernel[1] * c.channels - 2)
     runs = runs_of(c, max(1, most))
     if runs is None:
         return None
-    lanes = machine.vector_bytes // c.dtype.itemsize
-    if c.a.strides[3] == 1:
+    if last:
         return DepthwiseTiling(lanes, runs, lines=1, turned=0)
     fitting = [
         n for n in range(1, MAX_LINES + 1) if _rows(c, n) * turned_row(c, lanes) * c.dtype.itemsize <= TURNED_BYTES

@@ -61,6 +61,20 @@ CASES: dict[str, dict[str, Any]] = {
         "dilation": (3, 2),
         "padding": ((3, 4), (5, 1)),
     },
+    "groups of two": {"x": (2, 7, 9, 21, 2), "w": (3, 3, 21, 2, 2), "padding": ((1, 1), (1, 1)), "w_order": TORCH},
+    "two features of a channel": {
+        "x": (2, 7, 9, 21, 1),
+        "w": (3, 3, 21, 1, 2),
+        "padding": ((1, 1), (1, 1)),
+        "stride": 2,
+    },
+    "groups of two, turned and reversed": {
+        "x": (1, 7, 9, 8, 2),
+        "w": (3, 2, 8, 2, 2),
+        "padding": ((1, 1), (1, 0)),
+        "w_order": (2, 3, 4, 0, 1),
+        "flip": (0, 1),
+    },
     "cropped": {"x": (2, 9, 12, 5, 1), "w": (3, 3, 5, 1, 1), "padding": ((-1, 2), (-2, -1))},
     "rows without a tap": {"x": (1, 2, 3, 9, 1), "w": (2, 2, 9, 1, 1), "padding": ((4, 3), (2, 3))},
 }
@@ -194,6 +208,8 @@ def test_what_is_left_to_others() -> None:
         return depthwise_tiling_of(Case(**case).convolution, machines()[0]) is not None
 
     assert takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 1))
-    assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 2))  # two features of a channel
+    assert not takes(x=(1, 9, 9, 8, 2), w=(3, 3, 8, 2, 1))  # fewer features than channels
+    assert not takes(x=(1, 9, 9, 8, 1), w=(3, 3, 8, 1, 3))  # a vector would end within a group
+    assert not takes(x=(1, 9, 9, 4, 16), w=(3, 3, 4, 16, 16))  # a group fills the vector
     assert not takes(x=(2, 9, 9, 8, 1), w=(3, 3, 8, 1, 1), x_order=(3, 4, 1, 2, 0))  # images follow each other
     assert not takes(x=(1, 9, 40, 8, 1), w=(3, 17, 8, 1, 1))  # weights of a row do not fit the registers
