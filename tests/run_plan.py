@@ -23,6 +23,7 @@ from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
     target = replace(host(), has_library=lambda call: blas and isinstance(call, Product), takes_epilogue=lambda _: True)
+    target = replace(target, cores=2)
     return make_plan(graph, donate or {}, target)
 
 

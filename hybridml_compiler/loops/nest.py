@@ -102,7 +102,7 @@ def _vectors(body: Body, inner_vector: bool, lanes: int) -> int:
         return 1
     size = min(map(extent, loops))
     if not (inner_vector and body.reduces):
-        return _VECTORS if size >= _LONG_LOOP * lanes else 1
+        return side_by_side(lanes, size) // lanes
     accumulators = max(len(list(run)) for _, run in groupby(body.reduces, key=lambda r: r.vars))
     return _column_vectors(size, _work(body.reduces, body.vars[-1]), lanes, accumulators)
 
@@ -111,6 +111,11 @@ def _work(stmts: Sequence[Stmt], var: Expr) -> int:
     """Vector operations for an element, in lanes over `var`."""
     varying = (e for e in expressions(stmts) if var in e.depends and not is_affine_step(e))
     return sum(_POLYNOMIAL if e.op in TABLE else 1 for e in varying)
+
+
+def side_by_side(lanes: int, size: int) -> int:
+    """Lanes of a vector loop of so many iterations."""
+    return _VECTORS * lanes if size >= _LONG_LOOP * lanes else lanes
 
 
 def _column_vectors(size: int, work: int, lanes: int, accumulators: int = 1) -> int:

@@ -113,7 +113,7 @@ class _Chains:
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
-        large = [n for n in self.movable if n.aval.nbytes >= cost.CHAIN_BYTES]
+        large = [n for n in self.movable if n.aval.nbytes >= cost.CHAIN_BYTES * self.target.cores]
         if not large:
             return self.steps
         self.after = self._dependencies()

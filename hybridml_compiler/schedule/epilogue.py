@@ -21,7 +21,7 @@ from .. import dtypes
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.ir import Expr, For, Kernel, Store, expressions
-from ..loops.nest import plain_store
+from ..loops.nest import plain_store, side_by_side
 from . import cost
 from .group import Group
 from .library import Call
@@ -86,7 +86,8 @@ def lower_epilogue(
     body = tuple(plain_store(s, store, memo) for store in stores)
     inner = (For(column, body, vector=True),) if columns > 1 else body
     loop = For(row, inner, vector=columns == 1 and rows > 1)
-    kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, lanes(expressions(body)))
+    width = side_by_side(lanes(expressions(body)), columns)
+    kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, width)
     kernel = replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
     homes = [lender if node is result and lender is not None else node for node in lowering.operands]
     return kernel, tuple(homes)

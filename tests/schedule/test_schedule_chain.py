@@ -33,7 +33,7 @@ SCORES = HEADS * LENGTH * LENGTH * 4
 def small() -> Iterator[None]:
     """Limits that arrays of a test exceed; a chain that a machine of four cores would run."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"BYTES": SCORES // 2, "SLOT_BYTES": SCORES // 8, "SLOT_LIMIT": SCORES // 2}.items():
+        for name, value in {"BYTES": SCORES // 4, "SLOT_BYTES": SCORES // 8, "SLOT_LIMIT": SCORES // 2}.items():
             patch.setattr(cost, f"CHAIN_{name}", value)
         patch.setattr(cost, "CHAIN_ROWS", 4)
         yield
