@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..graph.ir import Graph, Node
+from ..graph.ir import Graph, Node, constant
 from ..graph.rewrite import Rule, by_op, make, rewrite
 from .canonical_views import VIEW_RULES
 from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
@@ -290,7 +290,37 @@ REDUCTION_RULES = (
     ]),
 )  # fmt: skip
 
-SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES)
+# ---------------------------------------------------------------- scatter
+
+
+def _scatter_of_one(node: Node) -> Node | None:
+    """One element a row, added to zeros: a comparison of positions, which fuses with what reads it (the gradient of a
+    cross entropy). The index is still checked: it is looked up in the positions."""
+    base, indices, updates = node.inputs
+    axis = node.params["axis"]
+    one = tuple(1 if k == axis else n for k, n in enumerate(node.shape))
+    if not is_value(base, 0) or indices.shape != one or not node.aval.size:
+        return None
+    positions = make("arange", start=0, stop=node.shape[axis], step=1, dtype=np.dtype("i8"))
+    column = tuple(n if k == axis else 1 for k, n in enumerate(node.shape))
+    here = make("equal", make("take", positions, indices, axis=0), make("reshape", positions, shape=column))
+    zero = constant(np.zeros((), node.dtype))
+    return make("where", here, make("add", updates, zero), zero)
+
+
+def _scatter_samples() -> Iterator[Node]:
+    for dtype in ("f4", "i8"):
+        base = make("full", shape=(3, 4), value=0, dtype=np.dtype(dtype))
+        for axis, indices in ((1, [[0], [3], [-1]]), (0, [[2, 0, -3, 1]])):
+            at = constant(np.array(indices))
+            yield make("scatter_along_axis_add", base, at, sample(dtype, *at.shape), axis=axis)
+
+
+SCATTER_RULES = (
+    Rule("scatter of one element a row -> where", ("scatter_along_axis_add",), _scatter_of_one, _scatter_samples),
+)
+
+SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
 _TABLE = by_op((*SIMPLIFY_RULES, *VIEW_RULES))  # views again, for those that meet when what was between them is gone
 
 

@@ -60,8 +60,11 @@ def materialise(graph: Graph, order: Sequence[Node]) -> tuple[dict[Node, str], s
     size: dict[Node, int] = {}
     for node in order:
         inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP and i not in chosen]
-        weight[node] = cost.element_cost(node) + sum(weight[i] for i in inline_inputs)
-        leaves[node] = sum(leaves[i] if i in inline_inputs else _bytes_an_element(i, node) for i in node.inputs)
+        weight[node] = cost.element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
+        leaves[node] = sum(
+            leaves[i] / _elements_a_row(i, node) if i in inline_inputs else _bytes_an_element(i, node)
+            for i in node.inputs
+        )
         size[node] = 1 + sum(size[i] for i in inline_inputs)
         if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
             chosen.setdefault(node, "the expression is long enough")
@@ -81,6 +84,18 @@ def materialise(graph: Graph, order: Sequence[Node]) -> tuple[dict[Node, str], s
         if reason:
             chosen[node] = reason
     return {node: chosen[node] for node in order if node in chosen}, weighed
+
+
+def _elements_a_row(operand: Node, node: Node) -> int:
+    """How many elements in a row one element of the operand serves: those of the axes at the end that it lacks."""
+    if operand.op is None or len(operand.shape) != len(node.shape):
+        return 1
+    served = 1
+    for of_operand, of_node in zip(reversed(operand.shape), reversed(node.shape), strict=True):
+        if of_operand != 1:
+            break
+        served *= max(of_node, 1)
+    return served
 
 
 def _bytes_an_element(operand: Node, node: Node) -> float:
