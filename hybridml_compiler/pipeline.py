@@ -174,7 +174,7 @@ class Stages:
 
         plan, modules, stats = self.plan, self.modules, self.stats
         with stats.stage("codegen"):
-            objects = jit.compile_sources([(m.source, m.emit) for m in modules], passes=False)
+            objects = jit.compile_sources([jit.Source(m.source, m.emit, m.opt) for m in modules], passes=False)
         facts = {
             "nodes": len(self.graph.nodes()),
             "kernels": len(plan.launches),

@@ -11,12 +11,12 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache as once
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import cache, image
@@ -24,6 +24,8 @@ from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import host as host
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     import llvmlite.binding as llvm
 
 OPT = 1  # code generation level: 1, 2 and 3 take the same time and give the same speed, 0 is 6-8 times slower code
@@ -112,39 +114,60 @@ def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
     return data
 
 
+class Source(NamedTuple):
+    """A module to be compiled: the text that it is known by, and what emits its LLVM IR."""
+
+    text: str
+    emit: Callable[[], str]
+    opt: int = OPT
+
+
 def compile_many(texts: Sequence[str], *, passes: bool = True, opt: int = OPT) -> list[bytes]:
     """`compile_cached` of each text; those not in the cache are compiled in parallel where llvmlite lets us."""
-    return compile_sources([(text, partial(str, text)) for text in texts], passes=passes, opt=opt)
+    return compile_sources([Source(text, partial(str, text), opt) for text in texts], passes=passes)
 
 
-def compile_sources(
-    sources: Sequence[tuple[str, Callable[[], str]]], *, passes: bool = True, opt: int = OPT
-) -> list[bytes]:
-    """Object code of modules known by a source (the key of the cache) and a function that emits their LLVM IR.
+def compile_sources(sources: Iterable[Source], *, passes: bool = True) -> list[bytes]:
+    """Object code of modules, in order.
 
     Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile.
     """
-    names = [_key(source, passes, opt) for source, _ in sources]
-    found = {name: cache.get(name) for name in names}
-    missing = {name: emit for name, (_, emit) in zip(names, sources, strict=True) if found[name] is None}
-    workers = min(len(missing), _cores(), MAX_COMPILE_THREADS)
+    made: dict[str, Future[bytes] | bytes] = {}
+    names: list[str] = []
+    with ExitStack() as stack:
+        pool: ThreadPoolExecutor | None = None
+        for source in sources:
+            name = _key(source.text, passes, source.opt)
+            names.append(name)
+            if name in made:
+                continue
+            data = cache.get(name)
+            if data is not None:
+                made[name] = data
+            elif _cores() > 1 and _let_threads_skip_the_lock():
+                pool = pool or stack.enter_context(_threads())
+                made[name] = pool.submit(_compile_alone, name, source.emit(), passes, source.opt)
+            else:
+                made[name] = _compile_and_keep(name, source.emit(), passes, source.opt)
+    return [found if isinstance(found := made[name], bytes) else found.result() for name in names]
 
-    def work(text: str) -> bytes:
-        _thread.alone = workers > 1
-        return compile_ir(text, passes=passes, opt=opt)
 
-    if workers > 1 and _let_threads_skip_the_lock():
-        from concurrent.futures import ThreadPoolExecutor
+def _threads() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # 5 ms to import
 
-        with ThreadPoolExecutor(workers, thread_name_prefix="hybridml-compile") as pool:
-            futures = [pool.submit(work, emit()) for emit in missing.values()]
-            compiled = [future.result() for future in futures]
-    else:
-        compiled = [compile_ir(emit(), passes=passes, opt=opt) for emit in missing.values()]
-    for name, made in zip(missing, compiled, strict=True):
-        cache.put(name, made)
-        found[name] = made
-    return [data for name in names if (data := found[name]) is not None]
+    return ThreadPoolExecutor(min(_cores(), MAX_COMPILE_THREADS), "hybridml-compile")
+
+
+def _compile_alone(name: str, text: str, passes: bool, opt: int) -> bytes:
+    """In a thread that shares nothing with others."""
+    _thread.alone = True
+    return _compile_and_keep(name, text, passes, opt)
+
+
+def _compile_and_keep(name: str, text: str, passes: bool, opt: int) -> bytes:
+    data = compile_ir(text, passes=passes, opt=opt)
+    cache.put(name, data)
+    return data
 
 
 def _cores() -> int:
