@@ -15,6 +15,7 @@ from .convolve import Convolution
 
 # Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
 UNIT_BYTES = 1 << 19
+STRIP_BYTES = 1 << 18  # of a row of the result that is turned into planes; it lies on the stack
 UNITS_A_CORE = 8  # for cores that are not equally fast, or not ours alone
 PACKED_MOST = 1 << 20  # bytes of weights on the stack of a thread
 UNIT_PIXELS = 56  # a unit reads its weights from further away than L2: it has so many pixels at least
@@ -95,7 +96,10 @@ def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
     panels = -(-c.features // (lanes * vectors))
     panel = c.kernel[0] * c.kernel[1] * c.channels * lanes * vectors * size
     width = -(-c.out_size[1] // tiles)
-    unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, panel, machine.cores)
+    most = max(1, UNIT_BYTES // panel)
+    if c.channels_first:
+        most = max(1, min(most, STRIP_BYTES // (images * c.out_size[1] * lanes * vectors * size)))
+    unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, min(panels, most), machine.cores)
     return Tiling(
         lanes=lanes,
         vectors=vectors,
@@ -134,10 +138,10 @@ def _step(pixels: int, vectors: int) -> float:
     return max(pixels * vectors, pixels + vectors, 8) + 0.1 * pixels + 0.3 * vectors + 0.5
 
 
-def _unit(c: Convolution, images: int, panels: int, panel_bytes: int, cores: int) -> tuple[int, int, int]:
+def _unit(c: Convolution, images: int, panels: int, most_panels: int, cores: int) -> tuple[int, int, int]:
     """(panels, blocks of images, rows) of a unit: as large as caches and threads allow."""
     blocks, rows = -(-c.batch // images), c.out_size[0]
-    panel_parts = -(-panels // max(1, min(panels, UNIT_BYTES // panel_bytes)))
+    panel_parts = -(-panels // most_panels)
     if c.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
         return -(-panels // panel_parts), blocks, rows
     wanted = UNITS_A_CORE * cores

@@ -34,7 +34,8 @@ UNIT_SQUARES = 56  # more read the weights less often, which lie in L2 or L3
 LINE = 64  # channels fill whole cache lines, and so whole vectors of any machine
 MOST_ROWS = 14
 VECTORS = 2
-ROWS_BYTES = 1 << 19  # rows of an image under a row of squares, turned so that channels follow each other
+STACK_BYTES = 1 << 20  # of transformed squares, at least a row of them; threads have stacks of 2 MB and more
+ROWS_BYTES = 1 << 18  # rows of an image under a row of squares, turned so that channels follow each other
 CHUNK = 32  # channels whose weights are transformed at a time: 36 or 100 KB of taps
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -118,7 +119,8 @@ def winograd_of(convolution: Convolution, machine: Machine) -> Winograd | None:
         return None
     rows = (c.kernel[0] + 1) * c.size[1] * c.channels * size
     in_place = c.a.strides[4] == 1 or (c.a.strides[2] == 1 and rows <= ROWS_BYTES)
-    if c.channels * size % LINE or not in_place or _nanoseconds(c) >= _direct_nanoseconds(c):
+    fits = (c.kernel[0] + 1) ** 2 * squares(c)[1] * (c.channels * size + LINE) <= STACK_BYTES
+    if c.channels * size % LINE or not in_place or not fits or _nanoseconds(c) >= _direct_nanoseconds(c):
         return None
     return cut(c, machine)
 
