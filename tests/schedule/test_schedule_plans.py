@@ -139,3 +139,20 @@ def test_the_plan_names_the_launches_kernels() -> None:
     text = describe_plan(plan)
     assert "b0 = input 0, b1 = input 1, b2 = output 0" in text
     assert "tanh(" in text and "parallel vector" in text
+
+
+def test_a_loss_reads_its_logits_once_and_writes_no_probabilities() -> None:
+    """Of a log-softmax a cross entropy wants one element a row: it is computed there, from the extreme and the sum."""
+    x, at = array(64, 1000), array(64, 1, dtype="i8")
+    shifted = x - op("max", x, axis=-1, keepdims=True)
+    rows = shifted - op("log", op("exp", shifted).sum(-1, keepdims=True))
+    plan = plan_of(graph("loss", [x, at], [op("take_along_axis", rows, at, axis=-1).sum((0, 1))]))
+    assert plan.arena_bytes < x.node.aval.nbytes // 8
+
+
+def test_a_row_is_loaded_again_rather_than_what_is_computed_from_it_kept() -> None:
+    """The gradient of a layer normalisation: its columns are summed in a kernel of their own, from the means."""
+    x, g = array(64, 4096), array(64, 4096)
+    centred = x - op("mean", x, axis=-1, keepdims=True)
+    plan = plan_of(graph("gradient", [x, g], [centred * g, (centred * g).sum(0)]))
+    assert plan.arena_bytes < x.node.aval.nbytes // 8
