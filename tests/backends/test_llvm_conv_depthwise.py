@@ -183,6 +183,8 @@ GRADIENTS: dict[str, dict[str, Any]] = {
     "one vector, small maps": gradient(size=(2, 2), groups=6),
     "stride and dilation": gradient(n=2, size=(19, 22), stride=(2, 3), padding=(3, 5), dilation=(3, 2)),
     "one image": gradient(n=1),
+    "groups of two": gradient(groups=21, c=2, o=2),
+    "two features of a channel": gradient(groups=21, o=2, stride=(2, 2)),
     "cropped": gradient(padding=(-1, -2)),
 }
 
@@ -192,7 +194,7 @@ GRADIENTS: dict[str, dict[str, Any]] = {
 def test_gradient_of_weights(name: str, machine: Machine) -> None:
     case = Case(**GRADIENTS[name])
     plan = weight_blocking_of(case.convolution, machine)
-    assert plan is not None and plan.runs
+    assert plan is not None and plan.group
     run_gradient(case, machine)
 
 

@@ -35,7 +35,7 @@ class _WeightGradient:
     """One emission: the micro-kernels by their number of rows, and the loops over units and blocks of pixels."""
 
     def __init__(self, function: ir.Function, convolution: Convolution, blocking: WeightBlocking) -> None:
-        if blocking.depthwise:
+        if blocking.group is not None:
             convolution = features_of_groups(convolution)
         self.convolution, self.blocking = convolution, blocking
         self.table, self.lo, self.hi = function.args
@@ -66,7 +66,7 @@ class _WeightGradient:
             vectors=g.vectors,
             channels=channels,
             channel=channel,
-            depthwise=g.depthwise,
+            group=g.group,
             x=x,
             gradient=gradient,
             partial=c.features % g.columns != 0,
@@ -112,7 +112,10 @@ class _WeightGradient:
         top, bottom = greatest(b, top, lines[0]), least(b, bottom, lines[1])
         y, x = self._position(0, tap_y, top), self._position(1, tap_x, left)
         tap = b.add(b.mul(tap_y, i64(c.out_size[1])), tap_x)
-        source = zip((channel, y, x, group, images[0], feature), (*c.a.strides, int(g.depthwise)), strict=True)
+        share = (
+            0 if g.group is None else g.columns // g.group[1] * g.group[0]
+        )  # of the channels, for the features of a panel
+        source = zip((channel, y, x, group, images[0], panel), (*c.a.strides, share), strict=True)
         arguments = [
             self._at(self.x, source),
             self._at(self.gradient, zip((top, left, group, images[0], feature), (*c.w.strides[:4], 1), strict=True)),

@@ -1,7 +1,8 @@
 """The micro-kernel of a gradient of weights: some of its elements in registers, over a block of pixels.
 
 Its rows are channels of the input, broadcast, for one tap: every pixel adds an outer product. Or they are all taps of a
-row: then it goes over some pixels at a time, and loads the columns of the input that those meet once.
+row: then it goes over some pixels at a time, and loads the columns of the input that those meet once. Where the
+features are those of many groups, each group spreads one of its channels over its features.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from ...schedule.depthwise import Run
 from . import ir
-from .gemm_tile import Vectors, i64, loop
+from .gemm_tile import Vectors, i64, least, loop
 from .types import I1, I64, PTR, VOID
 
 # x, gradient, result; images, rows, pixels of a row, live features, first block?
@@ -33,7 +34,7 @@ class WeightTile:
     vectors: int
     channels: int
     channel: int  # from one to the next in the input
-    depthwise: bool  # channels are features, of which there are vectors
+    group: tuple[int, int] | None  # its channels and features, where features are those of all groups
     x: Steps
     gradient: Steps
     partial: bool  # some tiles have fewer features than their vectors have lanes
@@ -60,6 +61,14 @@ class _Tile:
         self.v = Vectors(self.b, tile.dtype, tile.lanes)
         *_, live, _ = function.args
         self.masks = [self.v.mask(live, j) if tile.partial else None for j in range(tile.vectors)]
+        self.share, self.inputs = 0, self.masks
+        if tile.group is not None:
+            channels, features = tile.group
+            self.share = tile.lanes // features * channels  # of the input, for one vector of features
+            if channels < features:
+                left = self.b.sdiv(self.b.mul(live, i64(channels)), i64(features))
+                ends = [self.b.sub(left, i64(j * self.share)) for j in range(tile.vectors)]
+                self.inputs = [self.v.mask(least(self.b, end, i64(self.share)), 0) for end in ends]
 
     def emit(self) -> None:
         b, v, t = self.b, self.v, self.tile
@@ -128,7 +137,7 @@ class _Tile:
         for column, met in columns.items():
             source = v.element(x, i64(column))
             if t.ahead is not None:
-                self._fetch(v.element(source, i64(t.ahead[0])), t.vectors if t.depthwise else 1)
+                self._fetch(v.element(source, i64(t.ahead[0])), t.vectors if self.share else 1)
             for i in range(t.channels):
                 values = self._channel(source, i)
                 for pixel, tap in met:
@@ -140,8 +149,11 @@ class _Tile:
     def _channel(self, x: Any, i: int) -> list[Any]:
         """Of a pixel, as the vectors to multiply those of features by."""
         v, t = self.v, self.tile
-        if t.depthwise:
-            return self._vectors(x)
+        if t.group is not None:
+            channels, features = t.group
+            places = [v.element(x, i64(j * self.share)) for j in range(t.vectors)]
+            values = [v.load(place, mask) for place, mask in zip(places, self.inputs, strict=True)]
+            return [v.shuffle(value, [lane // features * channels + i for lane in range(t.lanes)]) for value in values]
         return [v.splat(v.scalar(v.element(x, i64(i * t.channel))))] * t.vectors
 
     def _vectors(self, start: Any) -> list[Any]:
