@@ -23,6 +23,7 @@ from .ir import Buffer, Expr, For, Reduce, Stmt, Store, extent
 
 _UNROLLED = (4, 3, 2, 1)  # rows added up before they are added to the accumulators, which are read and written once
 _ROW = 2048  # elements of a row of accumulators: 8 KB, a quarter of the first-level cache
+_MOST_BYTES = 1 << 16  # of all accumulators, which are on the stack of a thread
 _SHORTEST, _LONGEST = 16, 512  # rows from which on it pays; additions one after the other to one accumulator
 
 
@@ -33,6 +34,8 @@ def accumulated(
     *outer, column = vars_
     width = _width(extent(column))
     if width is None or not all(_fits(r) for r in reduces):
+        return None
+    if sum(width * r.value.dtype.itemsize for r in reduces) > _MOST_BYTES:
         return None
     chunks = extent(column) // width
     if chunks > 1:

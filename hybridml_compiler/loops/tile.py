@@ -23,6 +23,7 @@ from .ir import Buffer, Expr, For, Stmt, Store, expressions, extent
 # pages of their own, which longer pieces of them pay for: 2048x2048 float32 in 5.3 ms with one, 4.4 with two, 2.2 with
 # four (two of these tiles fill the first-level cache: several loads share it), 2.5 with eight; 23 ms by gathering.
 _SIDES = (4, 2, 1)
+_MIN_RANGE = 16  # iterations of the outermost loop that threads share evenly
 _MIN_SPACE = 1 << 12  # elements below which a gather from the first-level cache is as good
 
 
@@ -70,8 +71,12 @@ def tiled(s: LoopBuilder, vars_: Sequence[Expr], stores: Sequence[Store], lanes:
     memo = {load: s.load(buffer, place(local)) for buffer, load in zip(scratch, found.loads, strict=True)}
     writes = [Store(t.buffer, s.substitute(t.index, at, memo), s.substitute(t.value, at, memo)) for t in stores]
     body: tuple[Stmt, ...] = (fill, For(local[found.along], (For(local[across], tuple(writes), vector=True),)))
-    for var in reversed(vars_):
-        body = (For(number.get(var, var), body),)
+    loops = [number.get(var, var) for var in vars_]
+    longest = max(loops, key=extent)
+    if extent(loops[0]) < _MIN_RANGE:  # threads share the outermost loop: (32, 100000) is one row of tiles
+        loops = [longest, *(var for var in loops if var is not longest)]
+    for var in reversed(loops):
+        body = (For(var, body),)
     return body
 
 

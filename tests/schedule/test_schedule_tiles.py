@@ -97,6 +97,11 @@ def test_a_transpose_goes_through_a_tile() -> None:
     assert [b.role for b in kernel.buffers] == ["in", "out", "scratch"]
 
 
+def test_threads_share_the_longer_side() -> None:
+    x = array(5000, 64)
+    assert the_kernel(graph("wide", [x], [x.T + 1.0])).total == -(-5000 // 64)
+
+
 def test_what_is_overwritten_is_not_tiled() -> None:
     """A tile that is moved back over another would update some elements twice."""
     x, y = array(70, 70), array(70, 70)
