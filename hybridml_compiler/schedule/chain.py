@@ -117,10 +117,15 @@ class _Chains:
         if not large:
             return self.steps
         self.after = self._dependencies()
-        for node in large:
-            together = {id(self.steps[t]): self.steps[t] for t in self.touched[node]}
-            joined = self._join(sorted(t for step in together.values() for t in step.tasks))
-            if len(together) > 1 and joined is not None and not self._circular(joined):
+        for node in sorted(large, key=lambda n: -n.aval.nbytes):
+            together = list({id(self.steps[t]): self.steps[t] for t in self.touched[node]}.values())
+            if len(together) < 2:
+                continue
+            joined = self._join(sorted(t for step in together for t in step.tasks))
+            if joined is None or self._circular(joined):
+                continue
+            coarser = joined.batch < max(step.batch for step in together)
+            if not coarser or joined.slot_bytes <= cost.CHAIN_SLOT_BYTES:  # else it would drive larger arrays out
                 for task in joined.tasks:
                     self.steps[task] = joined
         return self._in_order()
