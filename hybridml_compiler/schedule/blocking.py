@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from . import cost
 from .contract import Product
 
-# Depth of a block of k: 256 to 768 are equal (1024^3: 111 GF/s). Of a transposed A every step reads another line, and
-# 256 of them and B are what L1 holds (1000x256x1024: 104 against 89 GF/s with 512).
+# Depth of a block of k. Every block but the first reads the result again, which shows where there are many rows of it
+# (1024^3: 106 GF/s against 100 with 512; 128x512x1024: 100 against 105). Of a transposed A every step reads another
+# line, and 256 of them and B are what L1 holds (1000x256x1024: 104 against 89 with 512).
 MAX_DEPTH = 512
+MAX_DEPTH_TALL = 1024
 MAX_DEPTH_TRANSPOSED = 256
+TALL_ROWS = 1024
 DEPTH_MULTIPLE = 16  # lanes of the widest vector of the narrowest dtype
 # More rows of A read at once are slower whatever their stride; and slow (512x16x1024: 23 against 113 GF/s) where that
 # makes them share a set of L1.
@@ -25,6 +28,7 @@ LINE, L1_SETS, L1_WAYS = 64, 64, 8
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
 UNIT_BYTES = 1 << 18
+UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
 # Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2
 # (1024x512x512: 113, packed 112); packing it wins beyond both (1024^3: 107 against 101), and where B comes from memory
 # (four of 96x3025x363: 84 against 65). Packing A never did on Zen 4 (94 against 111).
@@ -78,10 +82,12 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     tiles, vectors = tile_shape(product.m, product.n, lanes, registers, _most_rows(product.a.row * size))
     rows = -(-product.m // tiles)
     panels = -(-product.n // (lanes * vectors))
-    depth = _balanced(product.k, MAX_DEPTH_TRANSPOSED if product.a.transposed else MAX_DEPTH)
+    tall = product.m >= TALL_ROWS
+    most_deep = MAX_DEPTH_TRANSPOSED if product.a.transposed else MAX_DEPTH_TALL if tall else MAX_DEPTH
+    depth = _balanced(product.k, most_deep)
     most_in_place = PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
     pack = product.b.transposed or product.b_bytes > most_in_place
-    most = max(1, UNIT_BYTES // (depth * lanes * vectors * size))
+    most = max(1, (UNIT_BYTES_TALL if tall else UNIT_BYTES) // (depth * lanes * vectors * size))
     wanted = -(-UNITS_A_CORE * cores // product.matrices)
     if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
         wanted = 1

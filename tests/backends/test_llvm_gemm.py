@@ -126,7 +126,7 @@ def test_float64(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_k_and_packed_panels(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAX_DEPTH", "MAX_DEPTH_TRANSPOSED"):
+    for name in ("MAX_DEPTH", "MAX_DEPTH_TALL", "MAX_DEPTH_TRANSPOSED"):
         monkeypatch.setattr(limits, name, 48)
     monkeypatch.setattr(limits, "UNIT_BYTES", 1 << 14)
     case = Case((45, 150, 130), layout)
