@@ -80,8 +80,9 @@ def _images(batch: int, side: int, classes: int) -> Callable[[np.random.Generato
     }
 
 
-def resnet18(batch: int = 8, side: int = 64, classes: int = 1000) -> Training:
-    return Training("resnet", "ResNet18", {"classes": classes}, _images(batch, side, classes), optimizer="sgd")
+def resnet18(batch: int = 8, side: int = 64, classes: int = 1000, width: int = 64) -> Training:
+    sizes = {"classes": classes, "width": width}
+    return Training("resnet", "ResNet18", sizes, _images(batch, side, classes), optimizer="sgd")
 
 
 def alexnet(batch: int = 16, side: int = 224, classes: int = 1000, hidden: int = 4096) -> Training:

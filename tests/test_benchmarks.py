@@ -20,7 +20,7 @@ SMALL: dict[str, dict[str, int]] = {
     "mlp_step": {"batch": 4, "width": 16},
     "gpt_step": {"batch": 2, "length": 8, "width": 64, "layers": 1, "vocabulary": 32},
     "lstm_step": {"batch": 2, "length": 3, "width": 8, "inputs": 4},
-    "resnet_step": {"batch": 2, "side": 64, "classes": 10},
+    "resnet_step": {"batch": 2, "side": 64, "classes": 10, "width": 4},
     "alexnet_step": {"batch": 1, "side": 64, "classes": 10, "hidden": 16},
     "ncf_step": {"batch": 8, "users": 20, "items": 10, "width": 8},
 }

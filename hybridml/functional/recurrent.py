@@ -54,6 +54,11 @@ def _earlier(first: Tensor, states: Tensor) -> Tensor:
     return hm.concat([first[None], states[:-1]], axis=0)
 
 
+def _together(states: list[Tensor]) -> Tensor:
+    """(n, width) of every step -> (steps, n, width)."""
+    return hm.concat(states, axis=0).reshape((len(states), *states[0].shape))
+
+
 def _flat(x: Tensor) -> Tensor:
     """(steps, n, width) -> (steps * n, width)."""
     return x.reshape((-1, x.shape[-1]))
@@ -96,7 +101,7 @@ class _LSTM(Function):
             hidden.append(h)
             cells.append(c)
             gates.append(gate)
-        results = hm.stack(hidden), hm.stack(cells), hm.stack(gates)
+        results = _together(hidden), _together(cells), _together(gates)
         ctx.save_for_backward(*start, weight, *results)
         ctx.set_materialize_grads(False)
         return results
@@ -117,7 +122,7 @@ class _LSTM(Function):
             )
             pre.append(d)
             dh = hm.matmul(d, weight)
-        d_inputs = hm.stack(pre[::-1])
+        d_inputs = _together(pre[::-1])
         return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
 
 
@@ -154,7 +159,7 @@ class _GRU(Function):
             h, gate = _gru_cell(step, hm.matmul(h, transposed) + bias, h)
             hidden.append(h)
             gates.append(gate)
-        results = hm.stack(hidden), hm.stack(gates)
+        results = _together(hidden), _together(gates)
         ctx.save_for_backward(start, weight, *results)
         ctx.set_materialize_grads(False)
         return results
@@ -172,5 +177,5 @@ class _GRU(Function):
             inputs.append(d_input)
             products.append(d)
             dh = past + hm.matmul(d, weight)
-        d_products = _flat(hm.stack(products[::-1]))
-        return hm.stack(inputs[::-1]), dh, hm.matmul(d_products.mT, _flat(before)), d_products.sum(axis=0)
+        d_products = hm.concat(products[::-1], axis=0)
+        return _together(inputs[::-1]), dh, hm.matmul(d_products.mT, _flat(before)), d_products.sum(axis=0)
