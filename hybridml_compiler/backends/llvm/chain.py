@@ -7,7 +7,7 @@ from typing import Any
 
 from ...schedule.chain import Chain
 from . import ir
-from .gemm_tile import i64, repeat
+from .gemm_tile import AS_EMITTED, i64, repeat
 from .kernel import KERNEL_TYPE
 from .types import I8, PTR
 
@@ -17,7 +17,7 @@ def emit_chain(
 ) -> ir.Function:
     """`void chain(ptr buffers, i64 lo, i64 hi)` over slots; a stage's function runs `iterations` for one element."""
     function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
+    function.attributes.update(AS_EMITTED)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     buffers, lo, hi = function.args
     outside = 1 + max(k for stage in chain.stages for k in stage.operands) - len(chain.scratch)

@@ -17,7 +17,7 @@ from ...schedule.tiling import Tiling, panel_size
 from . import ir
 from .conv_pack import Panel, emit_channels_first, emit_pack, emit_rows, panel_of
 from .gemm import call_epilogue
-from .gemm_tile import Vectors, i64, least, loop, repeat
+from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
 
@@ -38,7 +38,7 @@ def emit_direct(
 ) -> ir.Function:
     """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile."""
     function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
+    function.attributes.update(AS_EMITTED)
     _Direct(function, convolution, tiling, epilogue, turn).emit()
     return function
 
@@ -62,7 +62,9 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`."""
     c, g = convolution, tiling
     function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
+    function.attributes.update(
+        AS_EMITTED if panel_of(c).run else AS_EMITTED[:1]
+    )  # rows are copied here, squares are not
     table, low, high = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     v, panel = Vectors(b, c.dtype, g.lanes), panel_of(c)

@@ -14,27 +14,31 @@ from typing import Any
 from ...schedule.convolve import Convolution
 from ...schedule.weight_blocking import WeightBlocking, features_of_groups
 from . import ir
+from .conv_pack import declared_turn
 from .conv_weights_tile import WeightTile, emit_weight_tile
-from .gemm_tile import Vectors, greatest, i64, least, repeat
+from .gemm_tile import AS_EMITTED, Vectors, greatest, i64, least, repeat
 from .kernel import KERNEL_TYPE
-from .types import PTR
+from .types import I64, PTR
+
+_LINE = 64  # bytes of a cache line, and of the widest vector
 
 Range = tuple[Any, Any]
 
 
 def emit_weight_gradient(
-    module: ir.Module, name: str, convolution: Convolution, blocking: WeightBlocking
+    module: ir.Module, name: str, convolution: Convolution, blocking: WeightBlocking, turn: str = ""
 ) -> ir.Function:
+    """`turn` names the function that turns squares, if the blocking wants one."""
     function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
-    _WeightGradient(function, convolution, blocking).emit()
+    function.attributes.update(AS_EMITTED)
+    _WeightGradient(function, convolution, blocking, turn).emit()
     return function
 
 
 class _WeightGradient:
     """One emission: the micro-kernels by their number of rows, and the loops over units and blocks of pixels."""
 
-    def __init__(self, function: ir.Function, convolution: Convolution, blocking: WeightBlocking) -> None:
+    def __init__(self, function: ir.Function, convolution: Convolution, blocking: WeightBlocking, turn: str) -> None:
         if blocking.group is not None:
             convolution = features_of_groups(convolution)
         self.convolution, self.blocking = convolution, blocking
@@ -42,6 +46,14 @@ class _WeightGradient:
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, convolution.dtype, blocking.lanes)
         self.image_blocks, self.line_blocks = blocking.blocks(convolution)
+        self.gradient_steps = convolution.w.strides[3], convolution.w.strides[0], convolution.w.strides[1]
+        if blocking.turned:
+            self.turn = declared_turn(function.module, turn)
+            line = convolution.kernel[1] * blocking.columns
+            self.gradient_steps = blocking.lines * line, line, blocking.columns
+            self.turned = self.b.alloca(self.v.scalar_type, size=blocking.images * blocking.lines * line)
+            self.turned.align = _LINE
+            self.present = self.b.alloca(I64, size=1)  # which panel is turned
         self.tap = convolution.groups * convolution.features  # from tap to tap in the result
         self.channel = self.tap * convolution.out_size[0] * convolution.out_size[1]
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
@@ -54,7 +66,7 @@ class _WeightGradient:
         c, g = self.convolution, self.blocking
         channel, height, width, _, image = c.a.strides
         x = (image, c.dilation[0] * height, c.dilation[1] * width)
-        gradient = (c.w.strides[3], c.w.strides[0], c.w.strides[1])
+        gradient = (0, 0, 0) if g.turned else self.gradient_steps
         axis, step = (0, g.images) if self.line_blocks == 1 else (1, g.lines)
         channels = c.batch if g.runs else rows
         taps = c.out_size[1] if g.runs else 1
@@ -68,7 +80,7 @@ class _WeightGradient:
             channel=channel,
             group=g.group,
             x=x,
-            gradient=gradient,
+            gradient=self.gradient_steps,
             partial=c.features % g.columns != 0,
             ahead=(step * x[axis], step * gradient[axis]) if self.image_blocks * self.line_blocks > 1 else None,
             runs=tuple((run, {k * width: met for k, met in m}) for run, m in zip(g.runs, meeting, strict=True)),
@@ -93,6 +105,8 @@ class _WeightGradient:
             line = b.mul(part, i64(g.lines))
             lines = line, least(b, b.add(line, i64(g.lines)), i64(c.kernel[0]))
             first = b.icmp_signed("==", index, i64(0))
+            if g.turned:
+                b.store(i64(-1), self.present)
             repeat(b, low, high, 1, lambda unit: self._unit(unit, images, lines, first))
 
         repeat(b, i64(0), i64(self.image_blocks * self.line_blocks), 1, block)
@@ -102,8 +116,8 @@ class _WeightGradient:
         b, c, g = self.b, self.convolution, self.blocking
         index, tap_x = self._divide(index, 1 if g.runs else c.out_size[1])
         index, tap_y = self._divide(index, c.out_size[0])
-        index, panel = self._divide(index, g.panels)
-        group, tile = self._divide(index, g.tiles)
+        index, tile = self._divide(index, g.tiles)
+        group, panel = self._divide(index, g.panels)
         channel = i64(0) if g.runs else b.add(b.mul(tile, i64(g.rows - 1)), least(b, tile, i64(g.large)))
         feature = b.mul(panel, i64(g.columns))
         (top, bottom), (left, right) = self._pixels(0, tap_y), self._pixels(1, tap_x)
@@ -118,7 +132,7 @@ class _WeightGradient:
         source = zip((channel, y, x, group, images[0], panel), (*c.a.strides, share), strict=True)
         arguments = [
             self._at(self.x, source),
-            self._at(self.gradient, zip((top, left, group, images[0], feature), (*c.w.strides[:4], 1), strict=True)),
+            self._gradient(group, images, lines, panel, (top, left)),
             self._at(self.out, ((channel, self.channel), (tap, self.tap), (group, c.features), (feature, 1))),
             *(greatest(b, b.sub(last, start), i64(0)) for start, last in (images, (top, bottom), (left, right))),
             b.sub(i64(c.features), feature),
@@ -132,6 +146,43 @@ class _WeightGradient:
                 b.call(self.tiles[g.rows], arguments)
             with small:
                 b.call(self.tiles[g.rows - 1], arguments)
+
+    def _gradient(self, group: Any, images: Range, lines: Range, panel: Any, pixel: Range) -> Any:
+        """Where the gradient of a panel, or what it was turned to, has a pixel of the first image of a block."""
+        b, c, g = self.b, self.convolution, self.blocking
+        feature = b.mul(panel, i64(g.columns))
+        if not g.turned:
+            index = (*pixel, group, images[0], feature)
+            return self._at(self.gradient, zip(index, (*c.w.strides[:4], 1), strict=True))
+        number = b.add(b.mul(group, i64(g.panels)), panel)
+        with b.if_then(b.icmp_signed("!=", number, b.load(self.present, typ=I64))):
+            b.store(number, self.present)
+
+            def image(k: Any) -> None:
+                repeat(b, *lines, 1, lambda line: self._turn(group, (k, images[0]), (line, lines[0]), feature))
+
+            repeat(b, *images, 1, image)
+        _, line, column = self.gradient_steps
+        return self._at(self.turned, ((b.sub(pixel[0], lines[0]), line), (pixel[1], column)))
+
+    def _turn(self, group: Any, image: Range, line: Range, feature: Any) -> None:
+        """A row of pixels of an image; both come with the first one of the block."""
+        b, c, g = self.b, self.convolution, self.blocking
+        of_image, of_line, _ = self.gradient_steps
+        to_line, _, to_group, to_image, to_feature = c.w.strides
+        source = self._at(self.gradient, ((line[0], to_line), (group, to_group), (image[0], to_image)))
+        target = self._at(self.turned, ((b.sub(*image), of_image), (b.sub(*line), of_line)))
+
+        def pixels(at: Any) -> None:
+            live = least(b, b.sub(i64(c.kernel[1]), at), i64(g.lanes))
+            for j in range(g.vectors):
+                first = b.add(feature, i64(j * g.lanes))
+                rows = least(b, b.sub(i64(c.features), first), i64(g.lanes))
+                read = self._at(source, ((at, 1), (first, to_feature)))
+                write = self._at(target, ((at, g.columns), (i64(j), g.lanes)))
+                b.call(self.turn, [read, i64(to_feature), write, i64(g.columns), rows, live])
+
+        repeat(b, i64(0), i64(c.kernel[1]), g.lanes, pixels)
 
     def _position(self, axis: int, tap: Any, pixel: Any) -> Any:
         """Where a tap of the weights meets the input, for a pixel of the gradient."""

@@ -24,12 +24,12 @@ from functools import partial
 from typing import Any
 
 from ... import dtypes
-from ...schedule.convolve import Convolution
+from ...schedule.convolve import Convolution, Pair
 from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
 from . import ir
 from .conv_pack import declared_turn, emit_channels_first, emit_pack, panel_of
 from .gemm import call_epilogue
-from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
+from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, VOID, constant
 
@@ -43,7 +43,7 @@ class _Emission:
     def __init__(self, module: ir.Module, name: str, convolution: Convolution, winograd: Winograd) -> None:
         self.module, self.name, self.convolution, self.winograd = module, name, convolution, winograd
         self.function = ir.Function(module, KERNEL_TYPE, name)
-        self.function.attributes.add("nounwind")
+        self.function.attributes.update(AS_EMITTED)
         self.table, self.lo, self.hi = self.function.args
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.v = Vectors(self.b, convolution.dtype, winograd.lanes)
@@ -99,40 +99,53 @@ def emit_winograd_weights(
     b, v, c, g = e.b, e.v, convolution, winograd
     part = replace(c, channels=g.chunk)
     panel = panel_of(part)
-    taps = e.stack(panel.rows * g.columns)
     source, target = v.element(e.buffer(0), i64(c.w.offset)), e.buffer(1)
     chunks = c.channels // g.chunk
+    # Where features follow each other, taps are read as they lie; else they are packed, a chunk of channels at a time.
+    steps, start, next_channel = (c.w.strides[0], c.w.strides[1]), 0, c.w.strides[3]
+    if panel.run:
+        packed = e.stack(panel.rows * g.columns)
+        to_y, to_x, to_c = (step * g.columns for step in panel.steps)
+        steps, start, next_channel = (to_y, to_x), panel.first * g.columns, to_c
+    transform = _weight_transform(e, steps)
 
     def unit(index: Any) -> None:
         inner = chunks if panel.run else e.panels  # what is next in memory comes next
         slow, fast = b.udiv(index, i64(inner)), b.urem(index, i64(inner))
         number, part_number = (slow, fast) if panel.run else (fast, slow)
-        first = b.mul(part_number, i64(g.chunk))
+        first, feature = b.mul(part_number, i64(g.chunk)), b.mul(number, i64(g.columns))
         weights = v.element(source, b.mul(first, i64(c.w.strides[3])))
-        emit_pack(v, part, g.columns, panel, weights, taps, number, turn)
+        if panel.run:
+            emit_pack(v, part, g.columns, panel, weights, packed, number, turn)
+        taps = v.element(packed, i64(start)) if panel.run else v.element(weights, feature)
         out = v.element(target, b.add(b.mul(number, i64(e.panel_size)), b.mul(first, i64(g.columns))))
+        live = b.sub(i64(c.features), feature)
 
         def channel(k: Any) -> None:
-            def lanes(at: Any) -> None:
-                here = v.element(taps, b.add(b.mul(k, i64(panel.steps[2] * g.columns)), at))
-
-                def tap(ky: int, kx: int) -> Any:
-                    row = panel.first + ky * panel.steps[0] + kx * panel.steps[1]
-                    return v.load(v.element(here, i64(row * g.columns)))
-
-                square = [[tap(ky, kx) for kx in range(c.kernel[1])] for ky in range(c.kernel[0])]
-                place = v.element(out, b.add(b.mul(k, i64(g.columns)), at))
-                for i, row in enumerate(_twice(partial(_applied, v, transforms(c.kernel[0])[1]), square)):
-                    for j, value in enumerate(row):
-                        v.store(value, v.element(place, i64((g.size * i + j) * c.channels * g.columns)))
-
-            repeat(b, i64(0), i64(g.columns), g.lanes, lanes)
+            here, place = v.element(taps, b.mul(k, i64(next_channel))), v.element(out, b.mul(k, i64(g.columns)))
+            b.call(transform, [here, place, live])
 
         repeat(b, i64(0), i64(g.chunk), 1, channel)
 
     repeat(b, e.lo, e.hi, 1, unit)
     b.ret_void()
     return e.function
+
+
+def _weight_transform(e: _Emission, steps: Pair) -> ir.Function:
+    """`void transform(ptr taps, ptr out, i64 live)`: the taps of a channel in a panel, `steps` from one to the next."""
+    c, g = e.convolution, e.winograd
+    function, b, v = e.helper("transform", [PTR, PTR, I64])
+    taps, out, live = function.args
+    for vector in range(VECTORS):
+        mask, at = v.mask(live, vector) if c.features % g.columns else None, vector * g.lanes
+        rows, columns = range(c.kernel[0]), range(c.kernel[1])
+        square = [[v.load(v.element(taps, i64(y * steps[0] + x * steps[1] + at)), mask) for x in columns] for y in rows]
+        for i, row in enumerate(_twice(partial(_applied, v, transforms(c.kernel[0])[1]), square)):
+            for j, value in enumerate(row):
+                v.store(value, v.element(out, i64((g.size * i + j) * c.channels * g.columns + at)))
+    b.ret_void()
+    return function
 
 
 def emit_winograd(

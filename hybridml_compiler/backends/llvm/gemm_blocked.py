@@ -14,7 +14,7 @@ from ...schedule.contract import Product
 from . import ir
 from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue
-from .gemm_tile import Tile, Vectors, emit_tile, i64, least, repeat
+from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR
 
@@ -35,7 +35,7 @@ def emit_blocked_product(
 ) -> ir.Function:
     """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed."""
     function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
+    function.attributes.update(AS_EMITTED)
     _Product(function, product, blocking, epilogue, turn).emit()
     return function
 
