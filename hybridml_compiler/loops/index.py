@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from .ir import Expr
@@ -13,8 +15,16 @@ _UNKNOWN: Range = (None, None)
 def value_range(op: str, args: tuple[Expr, ...], dtype: np.dtype) -> Range:
     """Inclusive range of an integer instruction from the ranges of its operands; unknown where it may wrap."""
     low, high = _exact_range(op, args)
+    if low is None or high is None:
+        return _UNKNOWN
+    least, most = _limits(dtype)
+    return (low, high) if least <= low and high <= most else _UNKNOWN
+
+
+@cache
+def _limits(dtype: np.dtype) -> tuple[int, int]:
     info = np.iinfo(dtype)
-    return (low, high) if low is not None and high is not None and info.min <= low and high <= info.max else _UNKNOWN
+    return int(info.min), int(info.max)
 
 
 def _exact_range(op: str, args: tuple[Expr, ...]) -> Range:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +37,10 @@ class Buffer:
     dtype: np.dtype
     size: int
     role: Role = "in"
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
 
 
 class Expr:
@@ -125,7 +130,7 @@ class Kernel:
     def scratch(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.role == "scratch")
 
-    @property
+    @cached_property
     def checked(self) -> bool:
         """Does it verify data-dependent indices? Then it is given the status word after its buffers."""
         return any(e.op == "index" for e in expressions(self.body))
@@ -191,14 +196,14 @@ def loads(expr: Expr) -> list[Expr]:
 def expressions(body: Sequence[Stmt]) -> list[Expr]:
     """Every distinct expression under `body`, operands first."""
     order: dict[Expr, None] = {}
-    stack: list[tuple[Expr, bool]] = []
     for stmt in statements(body):
-        stack.extend((e, False) for e in reversed(operands(stmt)))
+        stack = list(reversed(operands(stmt)))
         while stack:
-            expr, done = stack.pop()
-            if done:
-                order[expr] = None
-            elif expr not in order:
-                stack.append((expr, True))
-                stack.extend((a, False) for a in reversed(expr.args))
+            expr = stack[-1]
+            waiting = [a for a in expr.args if a not in order] if expr not in order else ()
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            stack.pop()
+            order[expr] = None
     return list(order)

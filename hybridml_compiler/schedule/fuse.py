@@ -212,8 +212,9 @@ def _find_group(
     if node.op.kind in ("contraction", "convolution", "scan", "scatter", "random"):
         return None
     for group in reversed(groups[-64:]):
-        if group.call is not None and machine.takes_epilogue(group.call[0]):
-            fits = group in needs and _is_epilogue(node, inlined, group.call[0])
+        if group.call is not None:
+            call = group.call[0]
+            fits = group in needs and machine.takes_epilogue(call) and _is_epilogue(node, inlined, call)
         else:
             fits = group.kind in ("map", "reduction")
         if not fits:
@@ -303,12 +304,16 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
     """A kernel that overwrites an input runs after every other kernel that reads it, and after every check of an index;
     where it cannot, the output gets memory of its own and is copied at the end."""
     checked = [g for g in groups if _may_fail(g)]
+    readers: dict[Node, list[Group]] = {target: [] for target in donated.values()}
+    for g in groups:
+        for node in g.reads & readers.keys():
+            readers[node].append(g)
     for output, target in list(donated.items()):
         writer = owner.get(output)
-        others = [g for g in groups if g is not writer and target in g.reads]
+        others = [g for g in readers[target] if g is not writer]
         if (
             writer is None
-            or any(_depends(g, writer) for g in (*others, *checked))
+            or _depend((*others, *checked), writer)
             or not all(reads_in_place(r, target, owner) for r in writer.roots)
         ):
             del donated[output]
@@ -321,15 +326,15 @@ def _may_fail(group: Group) -> bool:
     return any(n.op is not None and n.op.kind in ("gather", "scatter") for n in (*group.roots, *group.inlined))
 
 
-def _depends(group: Group, on: Group) -> bool:
-    stack, seen = [group], set()
+def _depend(groups: Sequence[Group], on: Group) -> bool:
+    """Does one of the groups need this one, directly or not?"""
+    stack, seen = list(groups), set(groups)
     while stack:
         g = stack.pop()
         if g is on:
             return True
-        if g not in seen:
-            seen.add(g)
-            stack.extend(g.after)
+        stack.extend(g.after - seen)
+        seen |= g.after
     return False
 
 

@@ -322,14 +322,29 @@ def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int
 
     This is how a matrix product reads transposed, sliced or head-split operands without a copy.
     """
-    base = node
+    base, moves = node, []
     while not in_memory(base):
         if base.op is None or base.op.kind != "movement" or len(base.inputs) != 1:
             return None
+        moves.append((base.op.name, base.text))
         base = base.inputs[0]
+    key = base.shape, *moves
+    if key not in _strides:
+        if len(_strides) >= _MOST_STRIDES:
+            _strides.clear()
+        _strides[key] = _strides_through(node, base, in_memory)
+    found = _strides[key]
+    return None if found is None else (base, *found)
+
+
+_Strides = tuple[int, tuple[int, ...]]
+_strides: dict[Any, _Strides | None] = {}  # by the shape of what is in memory, and the movements over it
+_MOST_STRIDES = 4096
+
+
+def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) -> _Strides | None:
     if base is node:
-        dense = np.cumprod((1, *node.shape[:0:-1]))[::-1]
-        return base, 0, tuple(int(k) for k in dense) if node.shape else ()
+        return 0, tuple(math.prod(node.shape[k + 1 :]) for k in range(len(node.shape)))
     probe = GroupLowering(Group([node], set(), set()), in_memory, {})
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
@@ -342,4 +357,4 @@ def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int
     offset = probe.s.substitute(position, {v: probe.s.const(0, dtypes.int64) for v in vars_})
     if offset.op != "const":
         raise CompileError(f"strided view of {node} has a variable offset {offset}")
-    return base, int(offset.attr), strides
+    return int(offset.attr), strides
