@@ -103,7 +103,8 @@ def _cut(extents: Sequence[int], most: int, last: int, phases: int) -> Split | N
     whole = _divisor(size, rows)
     rows = whole if whole > rows // 4 else rows
     blocks = (*sizes[:axis], -(-size // rows), phases)
-    return Split(axis, rows, blocks, last, phases) if math.prod(blocks) > 1 else None
+    worth = math.prod(blocks) > 1 and rows * inner > 1
+    return Split(axis, rows, blocks, last, phases) if worth else None
 
 
 def _phases(size: int, beside: int) -> int:

@@ -166,3 +166,9 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         threads.set_num_threads(before)
     assert found[0] == found[1]
+
+
+def test_a_block_of_one_element_is_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "SPLIT_ROWS", 2)
+    x = array(3, 34)
+    assert len(kernels(op("max", x, axis=0), inputs=[x])) == 1
