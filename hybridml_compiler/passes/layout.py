@@ -110,7 +110,8 @@ def _padded(x: Node, rank: int) -> Node:
 
 
 def _is_free(shape: Shape, axes: Axes) -> bool:
-    """Does the permutation move axes of size 1 alone?"""
+    """Does the permutation move axes of size 1 alone? An operand that broadcasts may lack the first axes."""
+    shape = (1,) * (len(axes) - len(shape)) + shape
     moved = [k for k in axes if shape[k] != 1]
     return moved == sorted(moved)
 

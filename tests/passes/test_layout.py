@@ -121,6 +121,15 @@ def test_what_has_no_rule_reads_in_plain_order() -> None:
     assert channels_last(without) is without  # no convolution: somebody's choice
 
 
+def test_an_operand_of_the_same_size_may_have_fewer_axes() -> None:
+    found = make("minimum", sample("f4", 3, 5), make("permute_dims", sample("f4", 1, 5, 3), axes=(0, 2, 1)))
+    graph = Graph((), (found, CONVOLUTION))
+    graph = Graph(tuple(n for n in graph.nodes() if n.is_input), graph.outputs)
+    rng = np.random.default_rng(0)
+    arrays = [data(node.aval, rng) for node in graph.inputs]
+    assert same_bits(interpret(channels_last(graph), arrays)[0], interpret(graph, arrays)[0])
+
+
 def test_an_update_of_state_stays_in_the_order_of_the_state() -> None:
     """A gradient arrives permuted; the parameter that it is taken from is written where it lies."""
     weight, gradient = plain(), image()
