@@ -26,7 +26,8 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     for stmt in statements(kernel.body):
         if isinstance(stmt, Store | Scan) and stmt.buffer.name in indices:
             indices[stmt.buffer.name].append(stmt.index)
-    shifts = {name: max(min(map(_constant, found)), 0) for name, found in indices.items() if found}
+    last = {buffer.name: buffer.size - 1 for buffer in kernel.buffers}  # a mask may leave nothing to read: stay inside
+    shifts = {name: max(min(last[name], *map(_constant, found)), 0) for name, found in indices.items() if found}
     buffers = {b.name: _shifted(b, shifts[b.name], indices[b.name]) for b in kernel.buffers if b.name in shifts}
     if all(buffers.get(b.name, b) == b for b in kernel.buffers):
         return kernel, {}
