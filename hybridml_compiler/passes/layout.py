@@ -301,7 +301,9 @@ def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | 
 
     Of those with groups, only a depthwise one of an image that has channels first too: then nothing is transposed.
     """
-    params, x = node.params, operands[0].axes
+    params, x, (kh, kw) = node.params, operands[0].axes, node.inputs[1].shape[:2]
+    if kh * kw > node.shape[1] * node.shape[2]:  # a gradient of weights, whose features are not last anyway
+        return None
     (*_, groups, c), o = node.inputs[0].shape, node.inputs[1].shape[4]
     wanted = [_has_channels_first(axes, groups) for axes in wants.of(node)]
     if params["channels_first"] or not any(wanted) or (groups == 1 and not all(wanted)):

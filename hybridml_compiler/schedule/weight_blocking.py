@@ -45,6 +45,7 @@ class WeightBlocking:
     together: int  # units
     runs: tuple[Run, ...]  # of pixels, for a tile of all taps of a row
     group: tuple[int, int] | None  # its channels and features, where features are those of all groups
+    turned: bool  # features are apart in memory: the gradient of a panel and a block is turned first
 
     @property
     def columns(self) -> int:
@@ -63,7 +64,7 @@ def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
 
 
 def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | None:
-    """None where the convolution looks like another one, or its features do not follow each other in memory.
+    """None where the convolution looks like another one, or neither features nor pixels follow each other in memory.
 
     The bits of the result depend on the convolution alone.
     """
@@ -78,7 +79,7 @@ def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | Non
         found = _rows_of_taps(features_of_groups(c), lanes, machine.registers, (c.batch, c.features))
         if found is not None:
             return found
-    if c.w.strides[4] != 1 and c.features > 1:
+    if turns_gradient(c) and c.w.strides[1] != 1:
         return None
     tiles, vectors = tile_shape(c.batch, c.features, lanes, machine.registers, MAX_ROWS)
     rows = -(-c.batch // tiles)
@@ -117,7 +118,12 @@ def _blocking(
         together=max(1, RESULT_BYTES // (rows * vectors * lanes * c.dtype.itemsize)),
         runs=runs,
         group=group,
+        turned=group is None and turns_gradient(c),
     )
+
+
+def turns_gradient(c: Convolution) -> bool:
+    return c.features > 1 and c.w.strides[4] != 1
 
 
 def features_of_groups(c: Convolution) -> Convolution:

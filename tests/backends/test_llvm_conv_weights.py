@@ -9,12 +9,15 @@ import pytest
 from test_llvm_convolution import Case, machines
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.backends.llvm import ir
+from hybridml_compiler.backends.llvm.conv_pack import emit_turn
 from hybridml_compiler.backends.llvm.conv_weights import emit_weight_gradient
 from hybridml_compiler.backends.llvm.convolution import own_algorithm
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule import weight_blocking as limits
+from hybridml_compiler.schedule.convolve import Convolution, Turn
 from hybridml_compiler.schedule.tiling import Machine
-from hybridml_compiler.schedule.weight_blocking import weight_blocking_of, weight_units
+from hybridml_compiler.schedule.weight_blocking import WeightBlocking, weight_blocking_of, weight_units
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
@@ -58,6 +61,10 @@ CASES: dict[str, dict[str, Any]] = {
     "narrow maps": exchanged(5, (2, 2), 1, 30, 33, (3, 3), padding=(1, 1)),
     "one pixel": exchanged(3, (1, 1), 1, 5, 6, (3, 3), padding=(1, 1)),
     "stride and dilation": exchanged(2, (19, 22), 1, 16, 9, (3, 3), stride=(2, 3), padding=(3, 5), dilation=(3, 2)),
+    "a gradient with channels first": exchanged(
+        5, (9, 17), 2, 9, 37, (3, 3), padding=(1, 1), x_order=FIRST, w_order=(3, 2, 4, 0, 1)
+    ),
+    "channels first, few of them": exchanged(3, (5, 34), 1, 1, 20, (3, 3), padding=(1, 1), w_order=(3, 2, 4, 0, 1)),
     "one channel of a group": exchanged(2, (6, 7), 3, 1, 18, (3, 3), stride=(1, 2), padding=(1, 1)),
     "groups": exchanged(2, (6, 7), 3, 5, 18, (3, 3), stride=(1, 2), padding=(1, 1)),
     "one feature": exchanged(2, (6, 7), 1, 15, 1, (3, 3), padding=(1, 1)),
@@ -66,12 +73,18 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def emit(module: ir.Module, name: str, convolution: Convolution, plan: WeightBlocking) -> ir.Function:
+    if plan.turned:
+        emit_turn(module, "turn", Turn(convolution.dtype, plan.lanes))
+    return emit_weight_gradient(module, name, convolution, plan, "turn")
+
+
 def run(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
     plan = weight_blocking_of(case.convolution, machine)
     assert plan is not None
     count = weight_units(case.convolution, plan)
     ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
-    out = case.run(emit_weight_gradient, plan, ranges)
+    out = case.run(emit, plan, ranges)
     case.check(out)
     return out
 
@@ -97,7 +110,7 @@ def test_blocks_are_added_up(pixels: int, monkeypatch: pytest.MonkeyPatch) -> No
     run(case, machines()[0])
 
 
-@pytest.mark.parametrize("name", ["3x3", "first layer", "groups"])
+@pytest.mark.parametrize("name", ["3x3", "first layer", "groups", "a gradient with channels first"])
 def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
     case = Case(**CASES[name])
     first, *others = (run(case, machine, apart) for machine in machines() for apart in (False, True))
@@ -112,5 +125,4 @@ def test_what_is_taken_for_a_gradient() -> None:
 
     assert all(chosen(**case) == "gradient of weights" for case in CASES.values())
     assert chosen(x=(2, 9, 17, 1, 5), w=(3, 3, 1, 5, 37)) == "direct"
-    turned = exchanged(2, (9, 17), 1, 21, 37, (3, 3), w_order=(3, 2, 4, 0, 1))
-    assert chosen(**turned) == "direct"  # features that are apart have to be packed
+    assert chosen(**exchanged(2, (9, 17), 1, 21, 37, (3, 3), w_order=(4, 3, 2, 1, 0))) == "direct"  # rows adjacent

@@ -15,7 +15,7 @@ from ...schedule.convolve import Convolution, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.planes import plane_units, planes_of
 from ...schedule.tiling import Machine
-from ...schedule.weight_blocking import weight_blocking_of, weight_units
+from ...schedule.weight_blocking import turns_gradient, weight_blocking_of, weight_units
 from . import ir
 from .conv_depthwise import emit_depthwise
 from .conv_direct import emit_direct, emit_packed
@@ -59,7 +59,7 @@ class Algorithm:
 
 
 ALGORITHMS = (
-    Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units),
+    Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units, turns=turns_gradient),
     Algorithm("depthwise", depthwise_tiling_of, emit_depthwise, depthwise_units, finishes=True),
     Algorithm(
         "winograd",
