@@ -52,6 +52,12 @@ def host() -> Host:
     return found
 
 
+@once
+def features() -> frozenset[str]:
+    """Those of this CPU, by LLVM's names."""
+    return frozenset(name[1:] for name in host().features.split(",") if name.startswith("+"))
+
+
 def _cpu() -> str | None:
     """What tells this CPU from others, where that can be found out without LLVM."""
     if sys.platform != "linux":

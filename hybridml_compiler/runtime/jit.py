@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import cache, image
 from hybridml_compiler.runtime.host import Host as Host
+from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
 
 if TYPE_CHECKING:

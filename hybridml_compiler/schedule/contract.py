@@ -33,7 +33,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output."""
+    """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
+
+    `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see narrow.py.
+    """
 
     dtype: np.dtype
     batch: tuple[int, ...]
@@ -42,6 +45,7 @@ class Product:
     k: int
     a: Matrix
     b: Matrix
+    stored: tuple[np.dtype, np.dtype] | None = None
 
     @property
     def matrices(self) -> int:
@@ -63,8 +67,9 @@ class Product:
 
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"
+        stored = "" if self.stored is None else " of " + " by ".join(map(dtypes.short, self.stored))
         return (
-            f"matmul {dtypes.short(self.dtype)} {shape}"
+            f"matmul {dtypes.short(self.dtype)} {shape}{stored}"
             + (" A'" if self.a.transposed else "")
             + (" B'" if self.b.transposed else "")
         )

@@ -1,0 +1,271 @@
+"""A product of narrow operands as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
+
+As `gemm_blocked`, but A too is packed, unless it lies in words already: a tile of rows at a time, for all panels of the
+unit. What is beyond the end of k is zero in both. Panels lie on the stack, each after a row of sums to start from if A
+is shifted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ... import dtypes
+from ...schedule.blocking import Blocking
+from ...schedule.contract import Product
+from ...schedule.narrow import Format, in_place, shifted
+from . import ir
+from .conv_pack import declared_turn
+from .gemm import batch_offset, call_epilogue
+from .gemm_tile import Tile, Vectors, emit_tile, greatest, i64, least, loop, repeat
+from .kernel import KERNEL_TYPE
+from .types import I1, I64, PTR, Literal
+from .words import SIGNS, Words, multiply_add
+
+_LINE = 64  # bytes of a cache line, and of the widest vector
+
+Range = tuple[Any, Any]
+
+
+def emit_narrow_product(
+    module: ir.Module,
+    name: str,
+    product: Product,
+    how: Format,
+    blocking: Blocking,
+    epilogue: ir.Function | None = None,
+    turn: str = "",
+) -> ir.Function:
+    """`turn` is the function that makes lines columns (see conv_pack); it is needed where B is transposed."""
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.add("nounwind")
+    _Product(function, product, how, blocking, epilogue, turn).emit()
+    return function
+
+
+class _Product:
+    def __init__(
+        self,
+        function: ir.Function,
+        product: Product,
+        how: Format,
+        blocking: Blocking,
+        epilogue: ir.Function | None,
+        turn: str,
+    ) -> None:
+        assert product.stored is not None
+        self.product, self.how, self.blocking, self.epilogue = product, how, blocking, epilogue
+        self.table, self.lo, self.hi = function.args
+        b = self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.v = Vectors(b, product.dtype, blocking.lanes)
+        self.turn: Any = declared_turn(function.module, turn) if turn else None
+        self.shifted, self.in_place = shifted(product, how), in_place(product, how)
+        self.left = Words(b, product.stored[0], how, blocking.lanes, self.shifted)
+        self.right = Words(b, product.stored[1], how, blocking.lanes)
+        self.partial = product.n % blocking.columns != 0
+        self.panel = (blocking.depth + self.shifted) * blocking.columns
+        self.pitch = -(-blocking.rows // blocking.lanes) * blocking.lanes  # of a step of k in A, where it is transposed
+        self.packed = self._stack(self.panel * blocking.unit_panels)
+        self.rows = Literal(PTR, "null") if self.in_place else self._stack(self.pitch * blocking.depth)
+        self.square: Any = self._stack(blocking.lanes**2) if turn else None
+        sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
+        self.tiles = {
+            rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
+        }
+
+    def _stack(self, words: int) -> Any:
+        memory = self.b.alloca(self.v.scalar_type, size=words)
+        memory.align = _LINE
+        return self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)
+
+    def _tile(self, rows: int) -> Tile:
+        p, g = self.product, self.blocking
+        a_row, a_step = (1, self.pitch) if p.a.transposed else (g.depth, 1)
+        return Tile(
+            dtype=p.dtype,
+            lanes=g.lanes,
+            rows=rows,
+            vectors=g.vectors,
+            a_row=p.a.row // self.how.group if self.in_place else a_row,
+            a_step=a_step,
+            b_step=g.columns,
+            c_row=p.n,
+            partial=self.partial,
+            bounded=False,
+            adds=g.depth * self.how.group < p.k,
+            how=self.how,
+            starts=self.shifted,
+        )
+
+    def emit(self) -> None:
+        b, p, g = self.b, self.product, self.blocking
+        a, right, c = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
+
+        def unit(index: Any) -> None:
+            blocks = g.row_blocks * g.column_blocks
+            matrix, block = b.udiv(index, i64(blocks)), b.urem(index, i64(blocks))
+            tile = b.mul(b.urem(block, i64(g.row_blocks)), i64(g.unit_tiles))
+            tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), i64(g.tiles)))
+            panel = b.mul(b.udiv(block, i64(g.row_blocks)), i64(g.unit_panels))
+            panels = (panel, least(b, b.add(panel, i64(g.unit_panels)), i64(g.panels)))
+            a_at = self.left.element(a, batch_offset(b, p.a, p.batch, matrix))
+            b_at = self.right.element(right, batch_offset(b, p.b, p.batch, matrix))
+            c_at = self.v.element(c, b.mul(matrix, i64(p.m * p.n)))
+            depth = g.depth * self.how.group
+            repeat(
+                b,
+                i64(0),
+                i64(p.k),
+                depth,
+                lambda k: self._block_of_k(k, a_at, b_at, c_at, b.mul(matrix, i64(p.m)), tiles, panels),
+            )
+
+        repeat(b, self.lo, self.hi, 1, unit)
+        b.ret_void()
+
+    def _block_of_k(self, k: Any, a: Any, right: Any, c: Any, above: Any, tiles: Range, panels: Range) -> None:
+        """`above`: rows of the result that belong to the matrices before."""
+        b, p, g = self.b, self.product, self.blocking
+        full = g.depth * self.how.group
+        depth = least(b, i64(full), b.sub(i64(p.k), k))
+        words = b.udiv(b.add(depth, i64(self.how.group - 1)), i64(self.how.group))
+        first, last = b.icmp_signed("==", k, i64(0)), b.icmp_signed(">=", b.add(k, i64(full)), i64(p.k))
+        a = self.left.element(a, b.mul(k, i64(p.a.column)))
+        right = self.right.element(right, b.mul(k, i64(p.b.row)))
+        repeat(b, *panels, 1, lambda j: self._pack_panel(right, b.sub(j, panels[0]), j, depth, words))
+
+        def tile(rows: int, t: Any) -> None:
+            row = b.add(b.mul(t, i64(rows)), i64(0 if rows == g.rows else g.large))
+            here = self.left.element(a, b.mul(row, i64(p.a.row)))
+            if not self.in_place:
+                self._pack_rows(here, rows, depth)
+                here = self.rows
+
+            def panel(j: Any) -> None:
+                column = b.mul(j, i64(g.columns))
+                live = least(b, i64(g.columns), b.sub(i64(p.n), column))
+                c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
+                b.call(self.tiles[rows], [here, self._panel(b.sub(j, panels[0])), c_at, words, live, first])
+
+            repeat(b, *panels, 1, panel)
+            if self.epilogue is not None:
+                start, columns = b.add(above, row), [b.mul(j, i64(g.columns)) for j in panels]
+                with b.if_then(last):
+                    ends = columns[0], least(b, columns[1], i64(p.n))
+                    call_epilogue(b, self.epilogue, self.table, (start, b.add(start, i64(rows))), ends)
+
+        repeat(b, tiles[0], least(b, tiles[1], i64(g.large)), 1, partial(tile, g.rows))
+        if g.large < g.tiles:
+            repeat(b, greatest(b, tiles[0], i64(g.large)), tiles[1], 1, partial(tile, g.rows - 1))
+
+    def _panel(self, number: Any) -> Any:
+        return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))
+
+    # ---- packing
+
+    def _pack_rows(self, source: Any, rows: int, depth: Any) -> None:
+        p, g = self.product, self.blocking
+        if not p.a.transposed:
+            self._lines(self.left, source, i64(p.a.row), i64(rows), self.rows, g.depth, depth)
+            return
+        masks = [self._first(rows - at) for at in range(0, self.pitch, g.lanes)]
+        self._steps(self.left, source, p.a.column, self.rows, self.pitch, depth, masks)
+
+    def _pack_panel(self, right: Any, number: Any, j: Any, depth: Any, words: Any) -> None:
+        """Columns of one panel as [words][columns]; what lies beyond B is never stored by a tile."""
+        b, v, p, g = self.b, self.v, self.product, self.blocking
+        start, column = self._panel(number), b.mul(j, i64(g.columns))
+        target = v.element(start, i64(self.shifted * g.columns))
+        live = b.sub(i64(p.n), column)
+        if p.b.transposed:
+
+            def group(first: Any) -> None:
+                lines = least(b, i64(g.lanes), b.sub(live, first))
+                source = self.right.element(right, b.mul(b.add(column, first), i64(p.b.column)))
+                self._turned(source, lines, v.element(target, first), depth)
+
+            repeat(b, i64(0), i64(g.columns), g.lanes, group)
+        else:
+            masks = [v.mask(live, k) if self.partial else None for k in range(g.vectors)]
+            self._steps(self.right, self.right.element(right, column), p.b.row, target, g.columns, depth, masks)
+        if self.shifted:
+            self._start(start, target, words)
+
+    def _start(self, start: Any, target: Any, words: Any) -> None:
+        """What the shift of A adds too much, less than nothing."""
+        b, v, g = self.b, self.v, self.blocking
+        shift = Literal(self.right.type, SIGNS)
+
+        def add(k: Any, sums: list[Any]) -> list[Any]:
+            row = v.element(target, b.mul(k, i64(g.columns)))
+            across = [v.load(v.element(row, i64(j * g.lanes))) for j in range(g.vectors)]
+            return [multiply_add(b, self.how, shift, x, total) for x, total in zip(across, sums, strict=True)]
+
+        for j, total in enumerate(loop(b, i64(0), words, 1, [v.zero] * g.vectors, add)):
+            v.store(b.neg(total), v.element(start, i64(j * g.lanes)))
+
+    def _lines(self, x: Words, source: Any, step: Any, lines: Any, target: Any, pitch: int, depth: Any) -> None:
+        """Lines of k that follow each other, `step` elements apart, to lines of words."""
+
+        def line(i: Any) -> None:
+            here = x.element(source, self.b.mul(i, step))
+            there = self.v.element(target, self.b.mul(i, i64(pitch)))
+            self._chunks(x, depth, lambda k, live: self._copy(x, here, k, live, self._word(there, x, k)))
+
+        repeat(self.b, i64(0), lines, 1, line)
+
+    def _turned(self, source: Any, lines: Any, target: Any, depth: Any) -> None:
+        """Lines of k, at most as many as there are lanes, to columns of words: squares through registers."""
+        b, g, x = self.b, self.blocking, self.right
+
+        def square(k: Any, live: int | None) -> None:
+            def line(i: Any) -> None:
+                there = self.v.element(self.square, b.mul(i, i64(g.lanes)))
+                self._copy(x, x.element(source, b.mul(i, i64(self.product.b.column))), k, live, there)
+
+            repeat(b, i64(0), lines, 1, line)
+            place = self.v.element(target, b.mul(b.udiv(k, i64(x.group)), i64(g.columns)))
+            lanes = i64(g.lanes)
+            b.call(self.turn, [self.square, lanes, place, i64(g.columns), lanes, lanes])
+
+        self._chunks(x, depth, square)
+
+    def _chunks(self, x: Words, depth: Any, body: Any) -> None:
+        """`body(k, None)` for every whole vector of words along k, `body(k, live)` for what is left of the last."""
+        b, tail = self.b, self.product.k % x.chunk
+        whole = b.mul(b.udiv(depth, i64(x.chunk)), i64(x.chunk))
+        repeat(b, i64(0), whole, x.chunk, lambda k: body(k, None))
+        if tail:
+            with b.if_then(b.icmp_signed("<", whole, depth)):
+                body(whole, tail)
+
+    def _copy(self, x: Words, source: Any, k: Any, live: int | None, target: Any) -> None:
+        self._store(x.along(x.element(source, k), live), target)
+
+    def _word(self, line: Any, x: Words, k: Any) -> Any:
+        return self.v.element(line, self.b.udiv(k, i64(x.group)))
+
+    def _steps(self, x: Words, source: Any, step: int, target: Any, pitch: int, depth: Any, masks: list[Any]) -> None:
+        """Lines that follow each other across k, `step` elements apart: as many as a word has, to a line of words."""
+        b, tail = self.b, self.product.k % x.group
+
+        def word(k: Any, count: int = x.group) -> None:
+            rows = [x.element(source, b.mul(b.add(k, i64(i)), i64(step))) for i in range(count)]
+            there = self.v.element(target, b.mul(b.udiv(k, i64(x.group)), i64(pitch)))
+            for j, mask in enumerate(masks):
+                at = i64(j * x.lanes)
+                self._store(x.across([x.element(row, at) for row in rows], mask), self.v.element(there, at))
+
+        whole = b.sub(depth, b.urem(depth, i64(x.group)))
+        repeat(b, i64(0), whole, x.group, word)
+        if tail:
+            with b.if_then(b.icmp_signed("<", whole, depth)):
+                word(whole, tail)
+
+    def _first(self, count: int) -> Any:
+        """The mask of so many lanes."""
+        lanes = self.blocking.lanes
+        return None if count >= lanes else ir.Constant(ir.VectorType(I1, lanes), [int(k < count) for k in range(lanes)])
+
+    def _store(self, word: Any, target: Any) -> None:
+        self.b.store(word, target, align=dtypes.float32.itemsize)

@@ -1,0 +1,67 @@
+"""Products of operands that lie in memory narrower than they are multiplied: read as they lie, packed into words.
+
+A word is 32 bits, as wide as a sum: one float32, or as many narrower elements, next to each other along k, as an
+instruction multiplies and adds at once. So a product of words is cut as one of float32 is, with fewer steps along k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .blocking import Blocking, blocking_of
+from .contract import Matrix, Product
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a word holds, and how words of A and B are multiplied and added."""
+
+    name: str
+    group: int  # elements of a word
+
+
+FLOATS = Format("fma", 1)  # bfloat16 is the upper half of a float32
+SHORTS = Format("int16 pairs", 2)  # products of 8 bits, in pairs, are exact in 32
+PAIRS = Format("bfloat16 pairs", 2)
+BYTES = Format("int8 fours", 4)  # bytes of A without a sign, of B with one
+
+
+def format_of(product: Product, features: Container[str]) -> Format:
+    """The fastest on a machine with these features (LLVM's names); what it stores otherwise is converted in packing."""
+    a, b = _stored(product)
+    if product.dtype.kind == "f":
+        return PAIRS if a.kind == b.kind == "V" and "avx512bf16" in features else FLOATS
+    return BYTES if b.kind == "i" and "avx512vnni" in features else SHORTS
+
+
+def shifted(product: Product, how: Format) -> bool:
+    """Is A read as a + 128, and 128 times the sum of each column of B taken off? Exact: integers wrap."""
+    return how is BYTES and _stored(product)[0].kind == "i"
+
+
+def in_place(product: Product, how: Format) -> bool:
+    """Are there words of A in memory, just as the instruction wants them?"""
+    steps = (product.k, product.a.row, product.a.offset, *product.a.batch)
+    exact = how is PAIRS or (how is BYTES and not shifted(product, how))
+    return exact and not product.a.transposed and all(step % how.group == 0 for step in steps)
+
+
+def words_of(product: Product, how: Format) -> Product:
+    """The product as one of words, with B packed."""
+    k = -(-product.k // how.group)
+    row = product.a.row // how.group if in_place(product, how) else k
+    b = Matrix(0, product.b.batch, 1, k)
+    return replace(product, k=k, a=Matrix(0, product.a.batch, row, 1), b=b, stored=None)
+
+
+def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers: int, cores: int) -> Blocking:
+    """Its depth counts words."""
+    return blocking_of(words_of(product, how), vector_bytes, registers, cores)
+
+
+def _stored(product: Product) -> tuple[np.dtype, np.dtype]:
+    assert product.stored is not None
+    return product.stored
