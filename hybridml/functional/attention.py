@@ -106,17 +106,18 @@ class _Attention(Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, state: Tensor | None, how: _How
     ) -> tuple[Tensor, Tensor]:
         keep = _keep(state, (*query.shape[:-1], key.shape[-2]), how)
-        scaled = query * how.scale  # not the scores, which are more
+        # Scores are scaled once the largest is known, which costs nothing; where that is not the order, queries are.
+        early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
         for block in _blocks(how, query.shape[-2], key.shape[-2]):
-            scores = hm.matmul(_rows(scaled, block.queries), _rows(key, block.keys).mT)
+            scores = hm.matmul(_rows(query * early, block.queries), _rows(key, block.keys).mT)
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
-            weights = hm.exp(scores - highest)
+            weights = hm.exp((scores - highest) * late)
             total = weights.sum(axis=-1, keepdims=True)
             weights = _dropped(weights, keep, block, 1.0)
             out = hm.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
-            results.append((out, highest + hm.log(total)))
+            results.append((out, highest * late + hm.log(total)))
         out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
         ctx.set_materialize_grads(False)
@@ -127,6 +128,9 @@ class _Attention(Function):
     def backward(ctx: Any, g: Tensor | None, g_logsum: Tensor | None) -> tuple[Tensor | None, ...]:
         query, key, value, mask, state, out, logsum = ctx.saved_tensors
         how, lengths = ctx.how, (query.shape[-2], key.shape[-2])
+        # The other way round: the expression of the forward would be its array, kept in memory until now.
+        late, early = ctx.scales
+        query = query * early
         g = hm.zeros_like(out) if g is None else g
         mean = (g * out).sum(axis=-1, keepdims=True)  # of the gradients of a row's weights, weighted by them
         mean = mean if g_logsum is None else mean - g_logsum
@@ -137,8 +141,7 @@ class _Attention(Function):
         for block in _blocks(how, *lengths):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-            # Scores are scaled here: the expression of the forward would be its array, kept in memory until now.
-            weights = hm.exp(_masked(hm.matmul(q, k.mT) * how.scale, mask, block.first) - row_sum)
+            weights = hm.exp(_masked(hm.matmul(q, k.mT) * late, mask, block.first) - row_sum)
             back = weights * (_dropped(hm.matmul(down, v.mT), keep, block, factor) - row_mean)
             g_queries.append(hm.matmul(back, k) * how.scale)
             if shared:
@@ -152,13 +155,17 @@ class _Attention(Function):
             for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-                weights = hm.exp(_masked(hm.matmul(k, q.mT) * how.scale, mask, block.first, flip=True) - row_sum.mT)
+                weights = hm.exp(_masked(hm.matmul(k, q.mT) * late, mask, block.first, flip=True) - row_sum.mT)
                 turned = _Block(block.keys, block.queries, None)
                 back = weights * (_dropped(hm.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)
                 g_keys.append(hm.matmul(back, q))
                 g_values.append(hm.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
-        return _joined(g_queries), g_key * how.scale, g_value, g_mask, None, None
+        return _joined(g_queries), g_key * late, g_value, g_mask, None, None
+
+
+def _scales_late(mask: Tensor | None, how: _How) -> bool:
+    return how.scale > 0 and (mask is None or mask.dtype == hm.bool)
 
 
 def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> list[_Block]:

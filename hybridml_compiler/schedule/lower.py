@@ -38,6 +38,7 @@ class GroupLowering:
         self.operands: dict[Node, Buffer] = {}  # in order of first use: the kernel's signature
         self._memo: dict[Any, Expr] = {}
         self._rows: dict[Node, Buffer] = {}  # values of the current row that later stages read again
+        self._written: set[Node] = set()  # results whose current row is written already, and read again where it is
 
     # ---- memory
 
@@ -65,6 +66,8 @@ class GroupLowering:
         if found is None:
             if node in self._rows:
                 found = self.s.load(self._rows[node], self._in_row(index))
+            elif node in self._written:
+                found = self.s.load(self.buffer(node), self.flat(index, node.shape))
             elif node.is_constant or (self.in_memory(node) and node not in self.group.roots):
                 found = self.s.load(self.buffer(node), self.flat(index, node.shape))
             else:
@@ -121,7 +124,7 @@ class GroupLowering:
             self.root(node, self.index_of(node, index), stores)
             stages += self.s.pending
             self.s.pending.clear()
-        results = [n for n in full if n not in self.group.local]
+        results = [n for n in full if n not in self.group.local and n not in self._written]
         if results:
             inner, inner_vars = self._inner(shape, axes, index)
             fills = [Store(self.buffer(n, "out"), self.flat(inner, shape), self._full_value(n, inner)) for n in results]
@@ -168,6 +171,9 @@ class GroupLowering:
     def _scratch_row(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Fill:
         inner, inner_vars = self._inner(shape, axes, index)
         value = self.compute(node, inner)
+        if node not in self.group.local and node not in self.overwrites:
+            self._written.add(node)
+            return Fill(inner_vars, (Store(self.buffer(node, "out"), self.flat(inner, shape), value),))
         row = Buffer(f"row{len(self._rows)}", node.dtype, math.prod(shape[k] for k in axes), "scratch")
         self._rows[node] = row
         return Fill(inner_vars, (Store(row, self._in_row(inner), value),))

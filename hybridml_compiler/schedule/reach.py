@@ -37,12 +37,12 @@ def _in_steps(s: LoopBuilder, positions: Sequence[Expr], vars_: Sequence[Expr], 
 
 
 def may_overwrite(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """May the buffer that it writes lie where the one that it reads does?
+    """May the buffer that it writes (and reads only what it wrote) lie where the one that it reads does?
 
     Each iteration of the outer loops must stay within elements of its own in both, and store an element after its last
     load: in a later statement, or in the same one and at the same position.
     """
-    if (old.size, old.dtype.itemsize, new.role) != (new.size, new.dtype.itemsize, "out"):
+    if (old.size, old.dtype.itemsize) != (new.size, new.dtype.itemsize) or new.role == "in":
         return False
     outer, body = [], kernel.body
     while len(body) == 1 and isinstance(body[0], For) and not body[0].vector:
