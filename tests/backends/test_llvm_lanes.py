@@ -59,3 +59,15 @@ def test_running_sums_have_the_order_of_the_elements(
     expected = np.cumsum(ordered, axis=axis, dtype=wide)
     expected = np.flip(expected, axis) if reverse else expected
     np.testing.assert_array_equal(run("cumulative_sum", x, axis=axis, reverse=reverse), expected)
+
+
+@pytest.mark.parametrize("rows", [2, 4, 40])
+def test_what_all_rows_share_may_follow_a_branch(rows: int) -> None:
+    """A logarithm branches for subnormal numbers; the factor after it is loaded once for rows that are written out."""
+    x, y = (input_node(Aval(s, np.dtype("f4")), n) for s, n in (((rows, 40), "x"), ((40,), "y")))
+    scaled = make("multiply", make("log", x), make("exp", y))
+    built = Graph((x, y), (make("sum", scaled, axis=0, keepdims=False),), "rows")
+    rng = np.random.default_rng(3)
+    a, b = rng.uniform(0.5, 2, (rows, 40)).astype("f4"), rng.normal(size=40).astype("f4")
+    a[0, 3] = 1e-40
+    np.testing.assert_allclose(pipeline.compile(built)([a, b])[0], (np.log(a) * np.exp(b)).sum(0), rtol=2e-5, atol=1e-5)

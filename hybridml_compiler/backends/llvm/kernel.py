@@ -32,9 +32,13 @@ CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an ite
 
 @dataclass
 class Scope:
-    """A loop being emitted. `block` is the end of its straight-line code: hoisted expressions are appended there."""
+    """A loop being emitted. `block` is the end of its straight-line code: hoisted expressions are appended there.
+
+    `inline`: one iteration, written into the straight-line code of the scope around it, which ends where this one does.
+    """
 
     block: Any
+    inline: bool = False
     values: dict[tuple[Expr, bool], Lanes] = field(default_factory=dict)
 
 
@@ -173,7 +177,7 @@ class KernelEmitter:
     def iteration(self, var: Expr, index: Any) -> Any:
         """Code for one iteration of a variable, written into the current loop."""
         before = self.level.get(var), self.scalar_var.get(var)
-        self.scopes.append(Scope(self.b.block))
+        self.scopes.append(Scope(self.b.block, inline=True))
         self.level[var], self.scalar_var[var] = len(self.scopes) - 1, index
         try:
             yield
@@ -295,16 +299,19 @@ class KernelEmitter:
     @contextmanager
     def at_level(self, depth: int) -> Any:
         """Emit at the end of an enclosing loop's straight-line code."""
-        if depth == len(self.scopes) - 1:
+        end = depth
+        while end + 1 < len(self.scopes) and self.scopes[end + 1].inline:
+            end += 1
+        if end == len(self.scopes) - 1:
             yield
             return
-        resume, inner = self.b.block, self.scopes[depth + 1 :]
-        del self.scopes[depth + 1 :]
-        self.b.position_at_end(self.scopes[depth].block)
+        resume, inner = self.b.block, self.scopes[end + 1 :]
+        del self.scopes[end + 1 :]
+        self.b.position_at_end(self.scopes[end].block)
         try:
             yield
         finally:
-            self.scopes[depth].block = self.b.block
+            self.scopes[end].block = self.b.block
             self.scopes.extend(inner)
             self.b.position_at_end(resume)
 
