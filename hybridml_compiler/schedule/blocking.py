@@ -25,6 +25,10 @@ DEPTH_MULTIPLE = 16  # lanes of the widest vector of the narrowest dtype
 # makes them share a set of L1.
 MAX_ROWS = 14
 LINE, L1_SETS, L1_WAYS = 64, 64, 8
+L2_SETS, L2_WAYS = 2048, 8
+# What reading another line of a transposed A costs in every step, against a multiply-add of vectors: wide tiles read
+# fewer (256x1024x1024: 97 GF/s as tiles of 6x64, 93 as 8x32).
+A_LINE = 2.5
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
 UNIT_BYTES = 1 << 18
@@ -79,12 +83,14 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     """`registers` of `vector_bytes` each; the bits of the result depend on neither them nor the number of cores."""
     size = product.dtype.itemsize
     lanes = vector_bytes // size
-    tiles, vectors = tile_shape(product.m, product.n, lanes, registers, _most_rows(product.a.row * size))
+    tiles, vectors = tile_shape(
+        product.m, product.n, lanes, registers, _most_rows(product.a.row * size), product.a.transposed
+    )
     rows = -(-product.m // tiles)
     panels = -(-product.n // (lanes * vectors))
     tall = product.m >= TALL_ROWS
-    most_deep = MAX_DEPTH_TRANSPOSED if product.a.transposed else MAX_DEPTH_TALL if tall else MAX_DEPTH
-    depth = _balanced(product.k, most_deep)
+    deepest = _deepest(product.a.column * size) if product.a.transposed else MAX_DEPTH_TALL if tall else MAX_DEPTH
+    depth = _balanced(product.k, deepest)
     most_in_place = PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
     pack = product.b.transposed or product.b_bytes > most_in_place
     most = max(1, (UNIT_BYTES_TALL if tall else UNIT_BYTES) // (depth * lanes * vectors * size))
@@ -116,7 +122,7 @@ def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: 
     return min(choices)[2:]
 
 
-def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int) -> tuple[int, int]:
+def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int, transposed: bool = False) -> tuple[int, int]:
     """(tiles of rows, vectors across a tile): the cheapest whose sums, row of B and element of A fit the registers."""
     best = (math.inf, 0, 0)
     for vectors in range(1, min(8, -(-n // lanes), (registers - 1) // 2) + 1):
@@ -127,7 +133,9 @@ def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int) -> tu
             rows = -(-m // tiles)
             # One step in k: multiply-adds (8 hide their latency) or loads; a row of B comes from further away than A.
             step = max(rows * vectors, rows + vectors, 8) + 0.1 * rows + 0.3 * vectors + 0.5
-            total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03)
+            step += A_LINE if transposed else 0.0
+            masked = 1.0 if n % (lanes * vectors) == 0 else 1.02
+            total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03) * masked
             best = min(best, (total, tiles, vectors))
     return best[1], best[2]
 
@@ -136,6 +144,15 @@ def _most_rows(stride: int) -> int:
     """Rows of A, `stride` bytes apart, that may be read at once: streams in one set of L1 evict each other."""
     sets = {row * stride // LINE % L1_SETS for row in range(MAX_ROWS)}
     return min(MAX_ROWS, L1_WAYS * len(sets))
+
+
+def _deepest(stride: int) -> int:
+    """Steps of a transposed A, `stride` bytes apart, whose lines take half of the L2 sets that they share.
+
+    1024x256x1024: 98 GF/s with 128, 91 with 256, where all of those lines share 32 sets.
+    """
+    sets = {k * stride // LINE % L2_SETS for k in range(MAX_DEPTH_TRANSPOSED)}
+    return min(MAX_DEPTH_TRANSPOSED, max(len(sets) * L2_WAYS // 2, DEPTH_MULTIPLE))
 
 
 def _balanced(extent: int, most: int) -> int:
