@@ -17,6 +17,7 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
+from .alike import Alike
 from .chain import Chain, Step, Task, Work, chain_of, form_chains, kernel_of
 from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
@@ -127,6 +128,8 @@ class _Planner:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.target = target
         self.materialised = fusion.materialised
+        self.alike = Alike(self.in_memory, donated)
+        self.rebased: dict[int, tuple[Kernel, Kernel, dict[str, int]]] = {}  # by the identity of the kernel before
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
 
@@ -188,9 +191,11 @@ class _Planner:
                 before, right = [self._task(weights, (right, memory), group)], memory
             if len(group.roots) == 1:
                 return [*before, self._task(call, (left, right, group.roots[0]), group)]
-            epilogue, operands = lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)
+            ((epilogue, operands),) = self.alike.lowered(
+                group, lambda: [lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)]
+            )
             return [*before, self._task(Fused(call, epilogue), (left, right, *operands), group)]
-        kernels = lower_group(group, self.in_memory, self.donated, self.target.lanes)
+        kernels = self.alike.lowered(group, lambda: lower_group(group, self.in_memory, self.donated, self.target.lanes))
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 
     def _task(self, work: Work, operands: tuple[Node, ...], group: Group) -> Task:
@@ -234,24 +239,25 @@ class _Planner:
         if step.scratch:
             places.append(home[step])
         elif isinstance(work, Kernel):
-            work, places = _rebased(work, places)
+            work, places = self._rebased(work, places)
             sizes = [b.nbytes for b in work.operands]  # of a part, where only a part is used
             if work.checked:
                 places.append(Place("arena"))
         elif isinstance(work, Fused):
-            epilogue, rest = _rebased(work.epilogue, places[2:])
+            epilogue, rest = self._rebased(work.epilogue, places[2:])
             work, places = replace(work, epilogue=epilogue), [*places[:2], *rest]
             sizes[2:] = [b.nbytes for b in epilogue.operands]
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, sum(sizes))
 
-
-def _rebased(kernel: Kernel, places: list[Place]) -> tuple[Kernel, list[Place]]:
-    """`rebase`, with the operands where the kernel then wants them."""
-    kernel, shifts = rebase(kernel)
-    bytes_ = [shifts.get(b.name, 0) * b.dtype.itemsize for b in kernel.operands]
-    return kernel, [replace(p, offset=p.offset + n) for p, n in zip(places, bytes_, strict=True)]
+    def _rebased(self, kernel: Kernel, places: list[Place]) -> tuple[Kernel, list[Place]]:
+        """`rebase`, with the operands where the kernel then wants them."""
+        if id(kernel) not in self.rebased:
+            self.rebased[id(kernel)] = kernel, *rebase(kernel)
+        _, kernel, shifts = self.rebased[id(kernel)]
+        bytes_ = [shifts.get(b.name, 0) * b.dtype.itemsize for b in kernel.operands]
+        return kernel, [replace(p, offset=p.offset + n) for p, n in zip(places, bytes_, strict=True)]
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:

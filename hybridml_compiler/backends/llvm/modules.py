@@ -28,6 +28,7 @@ _EMITTERS = (
     "schedule/cost.py",
     "schedule/contract.py",
     "schedule/convolve.py",
+    "schedule/narrow.py",
     "schedule/tiling.py",
     "schedule/winograd.py",
     "dtypes.py",
@@ -46,11 +47,14 @@ def modules_of(plan: Plan) -> list[Module]:
     """Distinct kernels in order of first use, then the step that launches them."""
     found: dict[str, Module] = {}
     symbols: list[str | None] = []
+    known: dict[int, list[Module]] = {}  # by identity: launches of groups that are alike have one kernel
     for launch in plan.launches:
         if isinstance(launch.work, Copy):
             symbols.append(None)
             continue
-        *_, own = needed = modules_of_work(launch.work)
+        if id(launch.work) not in known:
+            known[id(launch.work)] = modules_of_work(launch.work)
+        *_, own = needed = known[id(launch.work)]
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
     lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]

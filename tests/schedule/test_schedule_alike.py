@@ -1,0 +1,57 @@
+"""Groups that are alike are lowered once, and those that are not are told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph, Node, constant, graph_of
+from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.loops.ir import Kernel
+from tests.run_plan import plan_of, run_plan
+
+
+def layer(x: Node, w: Node, scale: float) -> Node:
+    """A reduction over rows and what reads it, between two products."""
+    y = make("matmul", x, w)
+    total = make("sum", make("exp", y), axis=(1,), keepdims=True)
+    return make("multiply", make("divide", make("exp", y), total), constant(np.float32(scale)))
+
+
+def works(graph: Graph, arrays: list[np.ndarray], donate: dict[int, int] | None = None) -> list[Kernel]:
+    """The kernels of the plan's launches, which compute what the graph says."""
+    plan = plan_of(graph, donate)
+    given = [a.copy() for a in arrays]
+    results = run_plan(plan, given, len(graph.outputs), donate or {})
+    assert results is not None
+    for got, expected in zip(results, interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(got, expected, 1e-5)
+    return [launch.work for launch in plan.launches if isinstance(launch.work, Kernel)]
+
+
+def test_layers_share_their_kernels() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((8, 8), np.float32) for _ in range(5)]
+    inputs = graph_of(arrays)
+    x, *weights = inputs
+    for w in weights:
+        x = layer(x, w, 0.5)
+    kernels = works(Graph(tuple(inputs), (x,)), arrays)
+    assert len({id(kernel) for kernel in kernels}) < len(kernels)
+
+
+def test_other_numbers_are_other_kernels() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((8, 8), np.float32) for _ in range(3)]
+    x, v, w = graph_of(arrays)
+    kernels = works(Graph((x, v, w), (layer(layer(x, v, 0.5), w, 0.25),)), arrays)
+    assert len({id(k) for k in kernels}) == len(kernels)
+
+
+def test_overwriting_is_not_reading() -> None:
+    arrays = [np.arange(12, dtype="f4").reshape(3, 4), np.arange(12, dtype="f4").reshape(3, 4) + 1]
+    x, y = graph_of(arrays)
+    graph = Graph((x, y), tuple(make("exp", n) for n in (x, y)))
+    one, other = works(graph, arrays, {0: 0})
+    assert one is not other
+    assert {b.role for b in one.buffers} != {b.role for b in other.buffers}
