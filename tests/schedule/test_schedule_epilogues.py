@@ -113,6 +113,18 @@ def test_bits_are_those_of_separate_kernels(program: Program, size: tuple[int, i
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("size", [(300, 530, 40), (530, 300, 40), (7, 9, 5)])
+def test_blas_computes_slabs_of_rows_or_columns(size: tuple[int, int, int]) -> None:
+    """Products of float64 are BLAS's: the epilogue follows each slab."""
+    m, n, k = size
+    a, b, bias, r = (array(*shape, dtype="f8") for shape in ((m, k), (k, n), (n,), (m, n)))
+    program = graph("slabs", [a, b, bias, r], [op("tanh", a @ b + bias) * r, a @ b])
+    assert launches(program) == ["matmul +"]
+    arrays = [np.random.default_rng(0).standard_normal(x.shape) for x in program.inputs]
+    for got, want in zip(pipeline.compile(program)(arrays), interpret(program, arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("size", [(4, 3, 5), (48, 40, 32), (64, 64, 64)])
 def test_a_batch_with_a_mask_for_all_matrices(size: tuple[int, int, int]) -> None:
     """Scores of attention: scaled, and minus infinity where a mask that all heads share says so."""
