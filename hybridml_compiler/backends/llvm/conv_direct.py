@@ -15,7 +15,7 @@ from typing import Any
 from ...schedule.convolve import Convolution
 from ...schedule.tiling import Tiling, panel_size
 from . import ir
-from .conv_pack import Panel, emit_channels_first, emit_pack, emit_rows, panel_of
+from .conv_pack import Panel, emit_pack, emit_planes_of_row, emit_rows, panel_of
 from .gemm import call_epilogue
 from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
@@ -191,7 +191,7 @@ class _Direct:
     def __init__(
         self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None, turn: str
     ) -> None:
-        self.convolution, self.tiling, self.epilogue, self.turn = convolution, tiling, epilogue, turn
+        self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
@@ -203,6 +203,8 @@ class _Direct:
         if convolution.channels_first:
             strip = b.alloca(v.scalar_type, size=tiling.images * tiling.steps(convolution)[1])
             self.strip = b.inttoptr(b.ptrtoint(strip, I64), PTR)
+            pitch, name = tiling.steps(convolution)[0], f"{function.name}_planes"
+            self.planes = emit_planes_of_row(function.module, name, convolution, tiling.lanes, pitch, turn)
 
     def emit(self) -> None:
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
@@ -263,9 +265,9 @@ class _Direct:
             channel = b.add(b.mul(image, i64(c.groups * c.features)), b.mul(group, i64(c.features)))
             rows, columns = (b.add(channel, low), b.add(channel, high)), b.mul(row, i64(width))
             place = v.element(y, b.add(b.mul(rows[0], i64(height * width)), columns))
-            (pitch, to_image), live = g.steps(c), b.sub(high, low)
+            (_, to_image), live = g.steps(c), b.sub(high, low)
             strip = v.element(self.strip, i64(k * to_image))
-            emit_channels_first(v, c, strip, pitch, place, live, self.turn)
+            b.call(self.planes, [strip, place, live])
             ends = (rows, (columns, b.add(columns, i64(width))))
         else:
             pixel = b.mul(b.add(b.mul(image, i64(height)), row), i64(width))

@@ -114,58 +114,62 @@ def emit_turn(module: ir.Module, name: str, turn: Turn) -> ir.Function:
     """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: lines made columns.
 
     Element j of line i, at source[i * step + j], goes to target[j * to + i], for i below `lines`, j below `live`, and
-    no more than there are lanes. LLVM takes 10 ms for it (shuffles), half of what it takes for each of its callers.
+    no more than there are lanes. LLVM takes 10 ms for it (shuffles), half of what it takes for each of its callers, and
+    7 ms more with masks. What is not a whole square is slow: callers let the last ones overlap.
     """
     function = ir.Function(module, TURN_TYPE, name)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     source, step, target, to, lines, live = function.args
-    v = Vectors(b, turn.dtype, turn.lanes)
-    nothing = v.mask(i64(0), 0)
+    v, at, side = Vectors(b, turn.dtype, turn.lanes), range(turn.lanes), i64(turn.lanes)
 
-    def below(end: Any, number: int, mask: Any) -> Any:
-        return b.select(b.icmp_signed("<", i64(number), end), mask, nothing)
+    def one(i: Any) -> None:
+        def element(j: Any) -> None:
+            value = v.scalar(v.element(source, b.add(b.mul(step, i), j)))
+            b.store(value, v.element(target, b.add(b.mul(to, j), i)))
 
-    at = range(turn.lanes)
-    ends = [b.icmp_signed("<=", i64(turn.lanes), end) for end in (lines, live)]
-    whole = b.and_(*ends)  # the masks of a part take as long as the shuffles
-    with b.if_else(whole) as (all_of_it, part):
-        with all_of_it:
-            rows = [v.load(v.element(source, b.mul(step, i64(i)))) for i in at]
-            one = b.block
+        repeat(b, i64(0), least(b, live, side), 1, element)
+
+    whole = b.and_(b.icmp_signed("<=", side, lines), b.icmp_signed("<=", side, live))
+    with b.if_else(whole) as (square, part):
+        with square:
+            rows = v.transpose([v.load(v.element(source, b.mul(step, i64(i)))) for i in at])
+            for j, row in enumerate(rows):
+                v.store(row, v.element(target, b.mul(to, i64(j))))
         with part:
-            mask = v.mask(live, 0)
-            some = [v.load(v.element(source, b.mul(step, i64(i))), below(lines, i, mask)) for i in at]
-            other = b.block
-    rows = v.transpose([v.merge((x, one), (y, other)) for x, y in zip(rows, some, strict=True)])
-    places = [v.element(target, b.mul(to, i64(j))) for j in at]
-    with b.if_else(whole) as (all_of_it, part):
-        with all_of_it:
-            for row, place in zip(rows, places, strict=True):
-                v.store(row, place)
-        with part:
-            mask = v.mask(lines, 0)
-            for j, (row, place) in enumerate(zip(rows, places, strict=True)):
-                v.store(row, place, below(live, j, mask))
+            repeat(b, i64(0), least(b, lines, side), 1, one)
     b.ret_void()
     return function
 
 
-def emit_channels_first(v: Vectors, c: Convolution, source: Any, pitch: int, target: Any, live: Any, turn: str) -> None:
-    """A row of the result, [pixel][pitch], to the planes of its first `live` features, which are at most `pitch`."""
-    b, function, width = v.b, declared_turn(v.b.module, turn), c.out_size[1]
+def emit_planes_of_row(module: ir.Module, name: str, c: Convolution, lanes: int, pitch: int, turn: str) -> ir.Function:
+    """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
+    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, I64]), name)
+    function.linkage = "internal"
+    function.attributes.update(("nounwind", "noinline"))
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    source, target, live = function.args
+    v, width, square_of = Vectors(b, c.dtype, lanes), c.out_size[1], declared_turn(module, turn)
     plane = i64(c.out_size[0] * width)
 
     def group(first: Any) -> None:
         here, place = v.element(source, first), v.element(target, b.mul(first, plane))
 
         def square(k: Any) -> None:
+            k = within(v, k, width)
             line = v.element(here, b.mul(k, i64(pitch)))
-            b.call(function, [line, i64(pitch), v.element(place, k), plane, b.sub(i64(width), k), b.sub(live, first)])
+            b.call(square_of, [line, i64(pitch), v.element(place, k), plane, b.sub(i64(width), k), b.sub(live, first)])
 
-        repeat(b, i64(0), i64(width), v.lanes, square)
+        repeat(b, i64(0), i64(width), lanes, square)
 
-    repeat(b, i64(0), least(b, live, i64(pitch)), v.lanes, group)
+    repeat(b, i64(0), least(b, live, i64(pitch)), lanes, group)
+    b.ret_void()
+    return function
+
+
+def within(v: Vectors, start: Any, size: int) -> Any:
+    """Where a square that begins at `start` begins instead, so that it ends within `size`."""
+    return least(v.b, start, i64(size - v.lanes)) if size >= v.lanes else start
 
 
 def declared_turn(module: ir.Module, name: str) -> ir.Function:
@@ -184,6 +188,7 @@ def _turn(
         lines, start = b.sub(i64(c.features), number), v.element(source, b.mul(number, step))
 
         def square(k: Any) -> None:
+            k = within(v, k, run)
             place = v.element(target, b.add(b.mul(k, i64(columns)), first))
             b.call(function, [v.element(start, k), step, place, i64(columns), lines, b.sub(i64(run), k)])
 

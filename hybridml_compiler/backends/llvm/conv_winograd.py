@@ -27,7 +27,7 @@ from ... import dtypes
 from ...schedule.convolve import Convolution, Pair
 from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
 from . import ir
-from .conv_pack import declared_turn, emit_channels_first, emit_pack, panel_of
+from .conv_pack import declared_turn, emit_pack, emit_planes_of_row, panel_of, within
 from .gemm import call_epilogue
 from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
@@ -188,11 +188,12 @@ class _Main(_Emission):
             self.turn = self._turn(turn)
         # Of the result: from a pixel to the next, and to the row below. With channels first it is two rows of a panel
         # that are turned afterwards.
-        self.turning, self.y_pixel = turn, c.features
+        self.y_pixel = c.features
         self.y_row = c.out_size[1] * c.features
         if c.channels_first:
             self.y_pixel, self.y_row = g.columns, 2 * self.across * g.columns
             self.strip = self.stack(2 * self.y_row)
+            self.planes = emit_planes_of_row(module, f"{name}_planes", c, g.lanes, g.columns, turn)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)
         self.forward, self.backward = self._forward(), self._backward()
@@ -237,6 +238,7 @@ class _Main(_Emission):
             line = v.element(source, b.mul(first, step))
 
             def pixels(at: Any) -> None:
+                at = within(v, at, c.size[1])
                 place = v.element(target, b.add(b.mul(at, i64(c.channels)), first))
                 live = b.sub(i64(c.size[1]), at)
                 b.call(square, [v.element(line, at), step, place, i64(c.channels), i64(g.lanes), live])
@@ -362,7 +364,7 @@ class _Main(_Emission):
             def one_row(k: Any) -> None:
                 here = v.element(self.strip, b.mul(k, i64(self.y_row)))
                 place = v.element(target, b.mul(k, i64(width)))
-                emit_channels_first(v, c, here, g.columns, place, live, self.turning)
+                b.call(self.planes, [here, place, live])
 
             repeat(b, i64(0), end, 1, one_row)
             pixels = (b.mul(row, i64(width)), b.mul(b.add(row, end), i64(width)))
