@@ -256,6 +256,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 def host() -> Target:
     """What this machine can do."""
     from .backends.llvm.convolution import has_convolution, prepared_weights
+    from .backends.llvm.product import own_blocking, reads_narrow
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
@@ -264,7 +265,9 @@ def host() -> Target:
     bits = jit.host().vector_bits
 
     def has_library(call: Call) -> bool:
-        return blas.gemm_symbols() is not None if isinstance(call, Product) else has_convolution(call)
+        if isinstance(call, Product):
+            return own_blocking(call) is not None or (call.stored is None and blas.gemm_symbols() is not None)
+        return has_convolution(call)
 
     def takes_epilogue(call: Call) -> bool:
         return kind_of(call).takes_epilogue(call)
@@ -277,7 +280,7 @@ def host() -> Target:
     def prepared(call: Call) -> Weights | None:
         return None if isinstance(call, Product) else prepared_weights(call)
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared)
+    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow())
 
 
 def _counts(expr: Expr) -> bool:

@@ -78,7 +78,9 @@ def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int =
     call = work.call if isinstance(work, Fused) else work
     if isinstance(call, Product):
         left, right, out, *_ = memories
-        a, b = _matrices(left, call, call.a, call.m, call.k), _matrices(right, call, call.b, call.k, call.n)
+        stored = call.stored or (call.dtype, call.dtype)
+        a = _matrices(left, call, stored[0], call.a, call.m, call.k)
+        b = _matrices(right, call, stored[1], call.b, call.k, call.n)
         shape = (call.matrices, call.m, call.n)
         share = slice(call.matrices * part // parts, call.matrices * (part + 1) // parts)
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
@@ -96,11 +98,11 @@ def _array(memory: np.ndarray, dtype: np.dtype, size: int) -> np.ndarray:
     return whole.view(dtype) if whole.size else np.zeros(size, dtype)  # a buffer has one element, if the array has none
 
 
-def _matrices(memory: np.ndarray, work: Product, spec: Matrix, rows: int, columns: int) -> np.ndarray:
+def _matrices(memory: np.ndarray, work: Product, stored: np.dtype, spec: Matrix, rows: int, columns: int) -> np.ndarray:
     """The operand of a product as an array (*batch, rows, columns), read by its strides."""
-    flat = memory[: memory.size // work.dtype.itemsize * work.dtype.itemsize].view(work.dtype)
+    flat = memory[: memory.size // stored.itemsize * stored.itemsize].view(stored)
     shape, steps = (*work.batch, rows, columns), (*spec.batch, spec.row, spec.column)
     at = np.full((1,) * len(shape), spec.offset)
     for axis, (n, step) in enumerate(zip(shape, steps, strict=True)):
         at = at + (np.arange(n) * step).reshape(-1, *(1,) * (len(shape) - 1 - axis))
-    return flat[at]
+    return flat[at].astype(work.dtype, copy=False)

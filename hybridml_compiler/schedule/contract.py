@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph.ir import Node
+from . import cost
 from .lower import strides_of
 
 
@@ -77,7 +78,7 @@ class Product:
 
 def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, Node, Node] | None:
     """The library call that computes a contraction, with the nodes in memory that it reads; None if BLAS cannot."""
-    if node.op is None or node.op.kind != "contraction" or node.dtype.kind != "f" or node.aval.size == 0:
+    if node.op is None or node.op.kind != "contraction" or node.aval.size == 0:
         return None
     left, right = node.inputs
     k = left.shape[-1]
@@ -88,8 +89,23 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     a, b = _operand(left, batch, in_memory), _operand(right, batch, in_memory, column_vector=True)
     if a is None or b is None:
         return None
-    product = Product(node.dtype, batch, m, n, k, a[1], b[1])
-    return fold_batch(product), a[0], b[0]
+    stored = a[0].dtype, b[0].dtype
+    narrow = stored if multiplies(node.dtype, *stored) else None
+    if narrow is None and (node.dtype.kind != "f" or stored != (node.dtype, node.dtype)):
+        return None
+    return fold_batch(Product(node.dtype, batch, m, n, k, a[1], b[1], narrow)), a[0], b[0]
+
+
+def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:
+    """Is there a product in this dtype of operands that are stored in those, at least one of them narrower?"""
+    if dtype is dtypes.int32:
+        return all(x.kind in "iu" and x.itemsize == 1 for x in (a, b))
+    return dtype is dtypes.float32 and "V" in (a.kind, b.kind) and all(x is dtype or x.kind == "V" for x in (a, b))
+
+
+def reads_narrow(node: Node) -> bool:
+    """Are its operands read as they are stored? Eager products of this size and less are NumPy's."""
+    return node.aval.size * node.inputs[0].shape[-1] > cost.WHOLE_PRODUCT
 
 
 def fold_batch(product: Product) -> Product:
@@ -104,7 +120,7 @@ def fold_batch(product: Product) -> Product:
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Can BLAS read this operand where it is, without a copy?"""
+    """Can a product read this operand where it is, without a copy?"""
     return _operand(node, node.shape[:-2], in_memory) is not None
 
 
@@ -112,7 +128,7 @@ def _operand(
     node: Node, batch: tuple[int, ...], in_memory: Callable[[Node], bool], *, column_vector: bool = False
 ) -> tuple[Node, Matrix] | None:
     """The node in memory that an operand is read from, and how; a vector is a matrix of one row, or of one column."""
-    found = strides_of(node, in_memory)
+    found = strides_of(node, in_memory, casts=True)
     if found is None:
         return None
     base, offset, strides = found

@@ -20,6 +20,7 @@ from . import cost
 from .epilogue import splits
 from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
+from .lower import moved
 from .recompute import computed_again
 
 
@@ -32,7 +33,7 @@ class Fusion:
 def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
     """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
     order = graph.nodes()
-    materialised, weighed = materialise(graph, order)
+    materialised, weighed = materialise(graph, order, target)
     groups, owner = _group(order, materialised, target)
     again = computed_again(order, weighed, materialised, groups, owner)
     if again:
@@ -46,7 +47,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
 # ---- 1. materialise
 
 
-def materialise(graph: Graph, order: Sequence[Node]) -> tuple[dict[Node, str], set[Node]]:
+def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[dict[Node, str], set[Node]]:
     """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason)."""
     chosen: dict[Node, str] = {}
     weighed: set[Node] = set()
@@ -71,8 +72,10 @@ def materialise(graph: Graph, order: Sequence[Node]) -> tuple[dict[Node, str], s
     for node in reversed(order):
         if node.op is None:
             continue
-        for library in (LIBRARY[r.op.kind] for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
-            base = _memory_for(library, node)
+        for reader in (r for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
+            assert reader.op is not None
+            library = LIBRARY[reader.op.kind]
+            base = _memory_for(library, node, casts=target.reads_narrow and library.reads_narrow(reader))
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
@@ -126,19 +129,24 @@ def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
     return f"{homes} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep" if again > once else None
 
 
-def _memory_for(library: Library, node: Node) -> Node:
+def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
     """What must be in memory for a library to read an operand: what it is a strided view of, or itself."""
-    base = node
-    while base.op is not None and base.op.kind == "movement" and len(base.inputs) == 1:
-        base = base.inputs[0]
-    return base if base is not node and library.readable(node, lambda n: n is base) else node
+    base = _moved_from(node, casts=casts)
+    if base is not node and library.readable(node, lambda n: n is base):
+        return base
+    return _memory_for(library, node, casts=False) if casts else node
+
+
+def _moved_from(node: Node, *, casts: bool = False) -> Node:
+    """What lies before a chain of movements, and casts that a library sees through."""
+    while (below := moved(node, casts=casts)) is not None:
+        node = below
+    return node
 
 
 def _is_view_of_memory(node: Node) -> bool:
     """A chain of movements over something in memory: reading it costs nothing more than reading its base."""
-    base = node
-    while base.op is not None and base.op.kind == "movement" and len(base.inputs) == 1:
-        base = base.inputs[0]
+    base = _moved_from(node)
     return base is not node and _has_own_memory(base)
 
 

@@ -25,6 +25,7 @@ class Library:
     match: Callable[[Node, InMemory], Matched | None]
     readable: Callable[[Node, InMemory], bool]
     reason: str
+    reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call widen operands of this node by itself?
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,12 @@ class Target:
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
     cores: int  # that threads may use
     prepared: Callable[[Call], Weights | None] = lambda _: None  # what it makes of the right operand first
+    reads_narrow: bool = False  # are there products of narrow operands?
 
 
 LIBRARY: dict[str, Library] = {
-    "contraction": Library(contract.product_of, contract.readable, "operand of a matrix product"),
+    "contraction": Library(
+        contract.product_of, contract.readable, "operand of a matrix product", contract.reads_narrow
+    ),
     "convolution": Library(convolve.convolution_of, convolve.readable, "operand of a convolution"),
 }

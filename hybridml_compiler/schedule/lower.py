@@ -323,17 +323,37 @@ def _moves_data(position: Expr, var: Expr) -> bool:
     return False
 
 
-def strides_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Node, int, tuple[int, ...]] | None:
+def widens(node: Node) -> bool:
+    """A cast that a product of narrow operands computes itself (see narrow.py)."""
+    if node.op is None or node.op.name != "astype":
+        return False
+    source = node.inputs[0].dtype
+    if node.dtype is dtypes.float32:
+        return source.kind == "V"
+    return node.dtype is dtypes.int32 and source.kind in "iu" and source.itemsize == 1
+
+
+def moved(node: Node, *, casts: bool = False) -> Node | None:
+    """What a node moves elements of, or widens them if `casts`; None if it does something else."""
+    moves = node.op is not None and node.op.kind == "movement" and len(node.inputs) == 1
+    return node.inputs[0] if moves or (casts and widens(node)) else None
+
+
+def strides_of(
+    node: Node, in_memory: Callable[[Node], bool], *, casts: bool = False
+) -> tuple[Node, int, tuple[int, ...]] | None:
     """(node in memory, offset, stride of each axis) if `node` only moves elements of it in an affine way, else None.
 
-    This is how a matrix product reads transposed, sliced or head-split operands without a copy.
+    This is how a matrix product reads transposed, sliced or head-split operands without a copy. If `casts`, it may
+    widen them on the way.
     """
     base, moves = node, []
     while not in_memory(base):
-        if base.op is None or base.op.kind != "movement" or len(base.inputs) != 1:
+        below = moved(base, casts=casts)
+        if below is None:
             return None
-        moves.append((base.op.name, base.text))
-        base = base.inputs[0]
+        moves.append((base.op.name if base.op else "", base.text))
+        base = below
     key = base.shape, *moves
     if key not in _strides:
         if len(_strides) >= _MOST_STRIDES:
@@ -354,6 +374,8 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     probe = GroupLowering(Group([node], set(), set()), in_memory, {})
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
+    while load.op in ("cast", "bitcast", "shl"):  # what `widens` is made of
+        load = load.args[0]
     if load.op != "load" or len(load.args) != 1:
         return None
     position = load.args[0]

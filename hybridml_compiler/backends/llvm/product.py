@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache as once
 
+from ... import dtypes
 from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
@@ -12,18 +13,35 @@ from ...schedule import cost
 from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
 from ...schedule.convolve import Turn
+from ...schedule.narrow import Format, format_of, narrow_blocking
 from . import gemm, ir
 from .gemm_blocked import emit_blocked_product, turns
+from .gemm_narrow import emit_narrow_product
 from .kernel import emit_epilogue
 
-# Sums, a row of B and an element of A of a tile must fit; AVX2 has 16 registers, and was not measured.
+# Sums, a row of B and an element of A of a tile must fit; AVX2 was not measured against BLAS.
 _REGISTERS = {512: 32}
+_REGISTERS_NARROW = {512: 32, 256: 16}  # BLAS has no product of narrow operands
+
+
+def reads_narrow() -> bool:
+    """Are there products of narrow operands here?"""
+    return jit.host().vector_bits in _REGISTERS_NARROW
+
+
+def format_here(product: Product) -> Format:
+    """What narrow operands are packed into on this machine."""
+    return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())
 
 
 @once
 def own_blocking(product: Product) -> Blocking | None:
     """How our own product is cut; None where BLAS computes it."""
     bits = jit.host().vector_bits
+    if product.stored is not None:
+        if not reads_narrow():
+            return None
+        return narrow_blocking(product, format_here(product), bits // 8, _REGISTERS_NARROW[bits], cores())
     if bits not in _REGISTERS:
         return None
     blocking = blocking_of(product, bits // 8, _REGISTERS[bits], cores())
@@ -45,7 +63,9 @@ def takes_epilogue(product: Product) -> bool:
 def parts_of_product(product: Product) -> list[Turn]:
     """The code that it calls."""
     blocking = own_blocking(product)
-    return [Turn(product.dtype, blocking.lanes)] if blocking is not None and turns(product, blocking) else []
+    if blocking is None or not turns(product, blocking):
+        return []
+    return [Turn(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
 
 
 def emit_product(
@@ -56,6 +76,8 @@ def emit_product(
     finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
     if blocking is None:
         return gemm.emit_product(module, name, product, finish)
+    if product.stored is not None:
+        return emit_narrow_product(module, name, product, format_here(product), blocking, finish, *parts)
     return emit_blocked_product(module, name, product, blocking, finish, *parts)
 
 
@@ -63,4 +85,5 @@ def product_source(product: Product, parts: Sequence[str] = ()) -> str:
     """All that `emit_product` depends on."""
     blocking = own_blocking(product)
     how = f"{gemm.slabs(product)} slabs for {cores()} cores" if blocking is None else f"{blocking!r} with {parts}"
-    return f"{product!r} in {how}"
+    words = "" if product.stored is None else f" of {format_here(product)!r}"
+    return f"{product!r}{words} in {how}"
