@@ -14,6 +14,7 @@ import numpy as np
 from ..graph.ir import Graph, Node, constant
 from ..graph.rewrite import Rule, by_op, make, rewrite
 from .canonical_views import VIEW_RULES
+from .concatenations import CONCAT_RULES
 from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
 
 # ---------------------------------------------------------------- constants that do nothing, or all
@@ -321,7 +322,8 @@ SCATTER_RULES = (
 )
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
-_TABLE = by_op((*SIMPLIFY_RULES, *VIEW_RULES))  # views again, for those that meet when what was between them is gone
+# Views again, for those that meet when what was between them is gone.
+_TABLE = by_op((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
 
 
 def simplify(graph: Graph) -> Graph:

@@ -15,11 +15,12 @@ from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.passes.canonical_views import VIEW_RULES
+from hybridml_compiler.passes.concatenations import CONCAT_RULES
 from hybridml_compiler.passes.contractions import CONTRACTION_RULES
 from hybridml_compiler.passes.fold import FOLD_RULES
 from hybridml_compiler.passes.simplify import SIMPLIFY_RULES
 
-RULES = (*FOLD_RULES, *VIEW_RULES, *CONTRACTION_RULES, *SIMPLIFY_RULES)
+RULES = (*FOLD_RULES, *VIEW_RULES, *CONTRACTION_RULES, *SIMPLIFY_RULES, *CONCAT_RULES)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
