@@ -11,7 +11,7 @@ BUDGETS = {
     "hybridml": 13000,
     "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1100,
-    "hybridml_compiler/passes": 1400,
+    "hybridml_compiler/passes": 2000,
     "hybridml_compiler/schedule": 3900,
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 5200,
