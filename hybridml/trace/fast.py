@@ -30,7 +30,7 @@ _TIMED_CALLS = 32
 class Fast:
     """A compiled entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("entry", "finish", "flat", "grad_off", "left", "native", "switches", "watch")
+    __slots__ = ("direct", "entry", "finish", "flat", "grad_off", "left", "native", "switches", "watch")
 
     def __init__(self, entry: Entry, native: Callable[..., Any], finish: Any) -> None:
         self.entry, self.native, self.finish = entry, native, finish
@@ -39,6 +39,7 @@ class Fast:
         self.grad_off = grad_is_off()
         self.switches = switches.value
         self.left = _TIMED_CALLS
+        self.direct: Callable[..., Any] | None = None  # what `call` comes down to, once it is no more than that
 
     def holds(self) -> bool:
         """The guards that do not look at the arguments."""
@@ -57,6 +58,8 @@ class Fast:
             out = self.native(*args)
             self.entry.steady_ms.append((time.perf_counter() - start) * 1e3)
             self.left -= 1
+            if not self.left and self.finish is None and not self.entry.owners:
+                self.direct = self.native
         else:
             out = self.native(*args)
         return out if out is MISS or self.finish is None else self.finish(out)

@@ -85,7 +85,8 @@ class TracedFunction:
             return self._fn(*args, **kwargs)  # a traced function inside another is part of it
         fast = self._fast
         if fast is not None and not kwargs and fast.holds():
-            out = fast.call(args)
+            direct = fast.direct
+            out = fast.call(args) if direct is None else direct(*args)
             if out is not MISS:
                 self._hits += 1
                 return out
