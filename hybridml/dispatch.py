@@ -178,10 +178,18 @@ def _is_bfloat16(value: Any) -> bool:
     return isinstance(value, Tensor | _ndarray | np.generic) and value.dtype.kind == "V"
 
 
+def _is_narrow_tensor(value: Any) -> bool:
+    return type(value) is Tensor and _is_bfloat16(value)
+
+
 def _through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool) -> Tensor:
     """A row on bfloat16: computed in float32, the result rounded, unless another operand or `dtype` makes it wider."""
     narrow = dtypes.canonical("bfloat16")
     given = _flat(op, args)
+    if op.kind == "contraction" and current_interpreter() is None and all(_is_narrow_tensor(v) for v in given):
+        from .functional.basics import matmul_bfloat16
+
+        return matmul_bfloat16(*given)
     wide = [_astype.fn(v, dtypes.float32) if _is_bfloat16(v) else v for v in given]
     strong = [v for v in given if isinstance(v, Tensor | _ndarray)]
     stays = all(v.dtype.kind in "Viub" for v in strong)

@@ -26,6 +26,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return product if bias is None else product + bias
 
 
+@compiled
+def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
+    """What a product of bfloat16 stands for. Compiled, it reads them as they lie (see the compiler's narrow.py)."""
+    return hm.matmul(x.astype(hm.float32), y.astype(hm.float32)).astype(hm.bfloat16)
+
+
 class _Linear(Function):
     """``input @ weight.T`` whose weight gradient is made in the layout of the weight.
 

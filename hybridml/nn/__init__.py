@@ -1,7 +1,7 @@
 """Neural network modules with PyTorch's names, arguments, defaults, initial values and state-dict keys."""
 
 from .. import functional
-from . import init, utils
+from . import init, quantized, utils
 from .activations import (
     ELU,
     GELU,
@@ -90,5 +90,6 @@ __all__ = [
     "TransformerEncoderLayer",
     "functional",
     "init",
+    "quantized",
     "utils",
 ]

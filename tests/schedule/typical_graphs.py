@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.graph.ir import Graph, Node, constant, input_node
 from hybridml_compiler.graph.rewrite import make
@@ -66,7 +67,7 @@ def number(value: Value | float, like: Value) -> Node:
 
 
 def array(*shape: int, dtype: str = "f4", name: str = "") -> Value:
-    return Value(input_node(Aval(shape, np.dtype(dtype)), name))
+    return Value(input_node(Aval(shape, dtypes.canonical(dtype)), name))
 
 
 def graph(name: str, inputs: list[Value], outputs: list[Value]) -> Graph:
