@@ -89,6 +89,14 @@ def test_float32_beside_bfloat16() -> None:
     check(program, plan)
 
 
+def test_a_column_is_computed_as_a_row() -> None:
+    x, w, v = array(3, 600, 300, dtype="u1"), array(300, dtype="i1"), array(3, 300, 1, dtype="i1")
+    program = graph("narrow", [x, w, v], [wide(x, "i4") @ wide(w, "i4"), wide(x, "i4") @ wide(v, "i4")])
+    plan = planned(program)
+    assert [launch.work.n for launch in plan.launches if isinstance(launch.work, Product)] == [1800, 600]
+    check(program, plan)
+
+
 def test_what_is_cast_first() -> None:
     """Small products, those of other dtypes, and all on a machine without products of narrow operands."""
     small = array(8, 8, dtype=BF16)
