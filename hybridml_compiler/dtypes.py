@@ -43,7 +43,7 @@ def _load_bfloat16() -> np.dtype:
         import ml_dtypes
     except ImportError:
         raise DTypeError("bfloat16 needs the package ml_dtypes; pip install ml_dtypes") from None
-    dtype = np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype = np.dtype(ml_dtypes.bfloat16)
     _SHORT[dtype], _BY_SHORT["bf16"], _CANONICAL[dtype] = "bf16", dtype, dtype
     return dtype
 

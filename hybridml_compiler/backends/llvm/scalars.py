@@ -155,8 +155,8 @@ class LaneBuilder:
         zero = self.eq(y, 0)
         if x.dtype.kind == "u":
             safe = self.select(zero, 1, y)
-            q, r = self.b.udiv(x.value, safe.value), self.b.urem(x.value, safe.value)
-            return self.select(zero, 0, self._wrap(q, x)), self.select(zero, 0, self._wrap(r, x))
+            q, r = self._wrap(self.b.udiv(x.value, safe.value), x), self._wrap(self.b.urem(x.value, safe.value), x)
+            return self.select(zero, 0, q), self.select(zero, 0, r)
         minus = self.eq(y, -1)
         safe = self.select(self.or_(zero, minus), 1, y)
         q, r = self._wrap(self.b.sdiv(x.value, safe.value), x), self._wrap(self.b.srem(x.value, safe.value), x)

@@ -56,6 +56,7 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
         else:
             b.call(function, [operands, _i64(0), _i64(total)])
         if launch.checked:
+            assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
             with b.if_then(failed, likely=False):
                 if blas:
