@@ -2,6 +2,15 @@
 
 A word is 32 bits, as wide as a sum: one float32, or as many narrower elements, next to each other along k, as an
 instruction multiplies and adds at once. So a product of words is cut as one of float32 is, with fewer steps along k.
+
+One core of Zen 4, in GF/s and GOP/s, and oneDNN (of PyTorch) in brackets:
+
+                     float32     bfloat16     widened    int8         widened
+    1024x1024x1024   103 (88)    194 (195)     95        404 (399)    210
+    128x512x784       98 (85)    210 (206)    102        404 (408)    209
+    256x64x64        110 (88)    140 (86)      92        349 (290)    195
+
+Casting the operands first and multiplying in float32 loses everywhere, down to matrices of 64x64 (6.8 against 4.2 us).
 """
 
 from __future__ import annotations
