@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import hybridml as hm
 from hybridml import functional as F
 from hybridml_compiler.graph.text import parse_graph
@@ -26,7 +28,11 @@ def _case(fn: Callable[..., Any], style: str, *args: hm.Tensor) -> Case:
     def call() -> None:
         last[0] = run(*args)
 
-    return Case(call, lambda: [last[0].detach().numpy()], work=lambda: _work(run) if style == "traced" else {})
+    return Case(
+        call,
+        lambda: [np.asarray(last[0].detach().numpy(), np.float32)],
+        work=lambda: _work(run) if style == "traced" else {},
+    )
 
 
 def _work(traced: Any) -> dict[str, float]:
@@ -107,6 +113,14 @@ def sum_squares(arrays: Arrays, style: str) -> Case:
 
 def linear_gelu(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.gelu(x @ w + b), style, *_tensors(arrays))
+
+
+def matmul_bf16(arrays: Arrays, style: str) -> Case:
+    return _case(hm.matmul, style, *(t.astype(hm.bfloat16) for t in _tensors(arrays)[:2]))
+
+
+def matmul_int8(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w: x.astype(hm.int32) @ w.astype(hm.int32), style, *_tensors(arrays))
 
 
 def conv3x3(arrays: Arrays, style: str) -> Case:

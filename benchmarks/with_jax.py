@@ -25,7 +25,7 @@ def _case(fn: Callable[..., Any], *args: Any) -> Case:
     def call() -> None:
         last[0] = jax.block_until_ready(run(*args))
 
-    return Case(call, lambda: [np.asarray(last[0])])
+    return Case(call, lambda: [np.asarray(last[0], np.float32)])
 
 
 def _tensors(arrays: Arrays) -> list[jax.Array]:
@@ -78,6 +78,14 @@ def sum_squares(arrays: Arrays, style: str) -> Case:
 
 def linear_gelu(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: jax.nn.gelu(x @ w + b, approximate=False), *_tensors(arrays))
+
+
+def matmul_bf16(arrays: Arrays, style: str) -> Case:
+    return _case(jnp.matmul, *(x.astype(jnp.bfloat16) for x in _tensors(arrays)[:2]))
+
+
+def matmul_int8(arrays: Arrays, style: str) -> Case:
+    return _case(lambda x, w: jnp.matmul(x, w, preferred_element_type=jnp.int32), *_tensors(arrays))
 
 
 def _convolved(activation: Callable[..., jax.Array], padding: str, arrays: Arrays) -> Case:

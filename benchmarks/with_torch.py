@@ -36,7 +36,7 @@ def _case(fn: Callable[..., Any], style: str, *args: torch.Tensor) -> Case:
     def call() -> None:
         last[0] = run(*args)
 
-    return Case(call, lambda: [last[0].detach().numpy()])
+    return Case(call, lambda: [last[0].detach().float().numpy()])
 
 
 def _tensors(arrays: Arrays) -> list[torch.Tensor]:
@@ -109,6 +109,14 @@ def sum_squares(arrays: Arrays, style: str) -> Case:
 
 def linear_gelu(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.gelu(torch.addmm(b, x, w)), style, *_tensors(arrays))
+
+
+def matmul_bf16(arrays: Arrays, style: str) -> Case:
+    return _case(torch.mm, style, *(t.bfloat16() for t in _tensors(arrays)[:2]))
+
+
+def matmul_int8(arrays: Arrays, style: str) -> Case:
+    return _case(torch._int_mm, style, *_tensors(arrays))
 
 
 def conv3x3(arrays: Arrays, style: str) -> Case:

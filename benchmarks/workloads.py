@@ -24,6 +24,7 @@ TORCH, LAST = ("torch", "torch.compile"), ("torch channels_last", "torch.compile
 COMPILERS = ("jax", "tensorflow")
 EVERYONE = (*OURS, *TORCH, *COMPILERS)
 IMAGES = (*OURS, *TORCH, *LAST, *COMPILERS)
+PRODUCTS = ("hybridml traced", "torch", "jax")
 EAGER, COMPILED = ("hybridml eager", "torch"), ("hybridml traced", "torch.compile", "jax")
 
 
@@ -87,6 +88,11 @@ def _product(rng: np.random.Generator, n: int = 1024) -> Arrays:
     return _normal(x=(n, n), w=(n, n), b=(n,))(rng)
 
 
+def _small_product(rng: np.random.Generator, n: int = 1024) -> Arrays:
+    """Integers of 7 bits: sums of so many products are exact in float32."""
+    return {name: rng.integers(-63, 64, (n, n), dtype=np.int8) for name in "xw"}
+
+
 def _convolution(n: int, c: int, side: int, outputs: int, size: int, groups: int = 1) -> Callable[..., Arrays]:
     def make(rng: np.random.Generator) -> Arrays:
         arrays = _normal(x=(n, c, side, side), w=(outputs, c // groups, size, size), b=(outputs,))(rng)
@@ -113,6 +119,8 @@ WORKLOADS: dict[str, Workload] = {w.name: w for w in [
              reach=1.15),
     Workload("sum_squares", "sum of squares over axis 0, 4096 x 1024", "steady", _ROWS, reach=1.15),
     Workload("linear_gelu", "gelu(x @ w + b), 1024 x 1024 x 1024", "steady", _product, reach=1.5),
+    Workload("matmul_bf16", "x @ w, 1024 x 1024 x 1024 bfloat16", "steady", _product, 1e-2, PRODUCTS),
+    Workload("matmul_int8", "x @ w, 1024 x 1024 x 1024 int8 to int32", "steady", _small_product, 0.0, PRODUCTS),
     Workload("conv3x3", "relu(conv 3x3), 8x64x56x56 -> 64", "steady", _convolution(8, 64, 56, 64, 3), 1e-4, IMAGES,
              reach=1.6),
     Workload("conv1x1", "relu(conv 1x1), 8x256x28x28 -> 256", "steady", _convolution(8, 256, 28, 256, 1), 1e-4, IMAGES,

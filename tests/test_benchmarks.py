@@ -16,6 +16,8 @@ from benchmarks.workloads import SCALING, WORKLOADS
 
 SMALL: dict[str, dict[str, int]] = {
     "linear_gelu": {"n": 32},
+    "matmul_bf16": {"n": 32},
+    "matmul_int8": {"n": 32},
     "attention": {"length": 16},
     "mlp_step": {"batch": 4, "width": 16},
     "gpt_step": {"batch": 2, "length": 8, "width": 64, "layers": 1, "vocabulary": 32},
