@@ -21,7 +21,7 @@ from hybridml_compiler.schedule.convolve import Turn
 from hybridml_compiler.schedule.narrow import BYTES, FLOATS, PAIRS, SHORTS, Format, format_of, narrow_blocking
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
+WIDTHS = {64: 32, 32: 16, 16: 16}  # bytes of a register: how many there are
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 BF16 = dtypes.bfloat16
 

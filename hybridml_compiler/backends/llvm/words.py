@@ -18,16 +18,25 @@ def multiply_add(b: ir.IRBuilder, how: Format, x: Any, y: Any, z: Any) -> Any:
     """z + x * y, vectors of words and of sums. Those of x86 take the words as integers, in 16 bits or 32."""
     if how is FLOATS:
         return b.call(intrinsic(b.module, "fma", z.type, [z.type] * 3, [z.type]), [x, y, z])
-    lanes = z.type.count
     if how is SHORTS:
-        halves = ir.VectorType(ir.IntType(16), 2 * lanes)
-        name = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd"}[lanes]
-        multiply = intrinsic(b.module, name, z.type, [halves, halves], [])
-        return b.add(z, b.call(multiply, [b.bitcast(x, halves), b.bitcast(y, halves)]))
+        return _pairs(b, x, y, z)
     name = {PAIRS: "x86.avx512bf16.dpbf16ps.512", BYTES: "x86.avx512.vpdpbusd.512"}[how]
-    words = ir.VectorType(I32, lanes)
+    words = ir.VectorType(I32, z.type.count)
     multiply = intrinsic(b.module, name, z.type, [z.type, words, words], [])
     return b.call(multiply, [z, b.bitcast(x, words), b.bitcast(y, words)])
+
+
+def _pairs(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
+    """Both halves of words multiplied: one instruction on x86, whose registers are wider than 128 bits."""
+    name = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd"}.get(z.type.count)
+    if name is not None:
+        halves = ir.VectorType(ir.IntType(WORD // 2), 2 * z.type.count)
+        multiply = intrinsic(b.module, name, z.type, [halves, halves], [])
+        return b.add(z, b.call(multiply, [b.bitcast(x, halves), b.bitcast(y, halves)]))
+    half = Literal(z.type, f"splat (i32 {WORD // 2})")
+    for left, right in ((x, y), (b.shl(x, half), b.shl(y, half))):
+        z = b.add(z, b.mul(b.ashr(left, half), b.ashr(right, half)))
+    return z
 
 
 class Words:
