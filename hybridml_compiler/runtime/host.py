@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache as once
@@ -23,12 +24,32 @@ _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 
 @dataclass(frozen=True)
+class Vectors:
+    """Vector registers of an architecture that has these features (LLVM's names)."""
+
+    architecture: str
+    features: tuple[str, ...]
+    bits: int
+    registers: int
+
+
+# The first row that fits. SSE has no fused multiply-add, and the products that need one are left to BLAS there.
+VECTORS = (
+    Vectors("x86_64", ("avx512f", "avx512vl", "avx512bw", "avx512dq"), 512, 32),
+    Vectors("x86_64", ("avx2", "fma"), 256, 16),
+    Vectors("aarch64", ("neon",), 128, 32),
+)
+PLAIN = Vectors("", (), 128, 0)
+
+
+@dataclass(frozen=True)
 class Host:
     """The machine code is generated for: part of the key of every cached object."""
 
     cpu: str
     features: str
     vector_bits: int
+    registers: int  # of so many bits each, for fused multiply-adds; 0 where there are none
     triple: str
     llvm: str  # version of llvmlite and of its LLVM
 
@@ -52,7 +73,6 @@ def host() -> Host:
     return found
 
 
-@once
 def features() -> frozenset[str]:
     """Those of this CPU, by LLVM's names."""
     return frozenset(name[1:] for name in host().features.split(",") if name.startswith("+"))
@@ -84,7 +104,18 @@ def _version() -> str:
 def _ask() -> Host:
     llvm: Any = import_module("llvmlite.binding")
     features = llvm.get_host_cpu_features()
-    wide = all(features.get(name, False) for name in ("avx512f", "avx512vl", "avx512bw", "avx512dq"))
-    bits = 512 if wide else 256 if features.get("avx2", False) and features.get("fma", False) else 128
+    triple = llvm.get_default_triple()
+    found = vectors_of(triple, [name for name, here in features.items() if here])
     version = f"{import_module('llvmlite').__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
-    return Host(llvm.get_host_cpu_name(), features.flatten(), bits, llvm.get_default_triple(), version)
+    return Host(llvm.get_host_cpu_name(), features.flatten(), found.bits, found.registers, triple, version)
+
+
+def vectors_of(triple: str, features: Collection[str]) -> Vectors:
+    """The row of `VECTORS` for a machine.
+
+    >>> vectors_of("x86_64-unknown-linux-gnu", ["avx2", "fma"]).bits
+    256
+    """
+    architecture = {"arm64": "aarch64", "amd64": "x86_64"}.get(name := triple.split("-")[0].lower(), name)
+    fits = (row for row in VECTORS if row.architecture == architecture and set(row.features) <= set(features))
+    return next(fits, PLAIN)

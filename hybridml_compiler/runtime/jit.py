@@ -52,7 +52,7 @@ class _Thread(threading.local):
     """What a thread owns: its target machines, and whether it may skip llvmlite's lock."""
 
     def __init__(self) -> None:
-        self.machines: dict[int, llvm.TargetMachine] = {}
+        self.machines: dict[tuple[Host, int], llvm.TargetMachine] = {}
         self.alone = False
 
 
@@ -60,14 +60,14 @@ _thread = _Thread()
 
 
 def _machine(opt: int) -> llvm.TargetMachine:
-    machine = _thread.machines.get(opt)
+    this = host()
+    machine = _thread.machines.get((this, opt))
     if machine is None:
-        this = host()
         target = _llvm().Target.from_triple(this.triple)
         machine = target.create_target_machine(
             cpu=this.cpu, features=this.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
         )
-        _thread.machines[opt] = machine
+        _thread.machines[this, opt] = machine
     return machine
 
 

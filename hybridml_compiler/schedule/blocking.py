@@ -29,6 +29,9 @@ L2_SETS, L2_WAYS = 2048, 8
 # What reading another line of a transposed A costs in every step, against a multiply-add of vectors: wide tiles read
 # fewer (256x1024x1024: 97 GF/s as tiles of 6x64, 93 as 8x32).
 A_LINE = 2.5
+# Multiply-adds in flight that hide their latency. With 16 registers, two are issued in a cycle, and 8 are just enough
+# where nothing is late (128x512x512: 105 GF/s as tiles of 6x16, 97 as 4x16).
+IN_FLIGHT = {16: 10, 32: 8}
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
 UNIT_BYTES = 1 << 18
@@ -39,6 +42,12 @@ UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
 PACK_ROWS = 512
 PACK_BYTES = 1 << 21
 PACK_ALWAYS_BYTES = 1 << 23
+# Tiles of AVX2 are one line wide, which it takes a panel to read in order (128x512x512: 104 GF/s packed, 79 in place;
+# 1000x256x1024 of a transposed A 98 and 70; 32x512x512 86 and 90; 128^3 100 and 107); sooner where the lines of a
+# block of k share so few sets of L2 that they evict each other (16x1024x1024: 73 and 40).
+PACK_ROWS_LINE = 64
+PACK_ROWS_SHARED = 12
+PACK_BYTES_LINE = 1 << 17
 # Units that share columns pack them twice: each gets at least so many tiles of rows.
 UNIT_TILES = 16
 # Every block of columns reads A once more (1), every block of rows B. Fits two dozen shapes: the weight gradient
@@ -91,8 +100,7 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     tall = product.m >= TALL_ROWS
     deepest = _deepest(product.a.column * size) if product.a.transposed else MAX_DEPTH_TALL if tall else MAX_DEPTH
     depth = _balanced(product.k, deepest)
-    most_in_place = PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
-    pack = product.b.transposed or product.b_bytes > most_in_place
+    pack = product.b.transposed or product.b_bytes > _most_in_place(product, lanes * vectors * size, depth)
     most = max(1, (UNIT_BYTES_TALL if tall else UNIT_BYTES) // (depth * lanes * vectors * size))
     wanted = -(-UNITS_A_CORE * cores // product.matrices)
     if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
@@ -112,6 +120,16 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     )
 
 
+def _most_in_place(product: Product, panel: int, depth: int) -> int:
+    """Bytes of B up to which it is read where it is, in blocks of k and panels of so many bytes a row."""
+    stride = product.b.row * product.dtype.itemsize
+    if panel <= LINE and panel < stride:
+        shared = len({k * stride // LINE % L2_SETS for k in range(depth)}) * L2_WAYS < depth
+        if product.m >= (PACK_ROWS_SHARED if shared else PACK_ROWS_LINE):
+            return PACK_BYTES_LINE
+    return PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
+
+
 def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: int, pack: bool) -> tuple[int, int]:
     """Blocks of columns and of rows that make as many units as wanted, if there are, with the least traffic."""
     a, b = product.m * product.k, product.k * product.n * (PACKED_AGAIN if pack else READ_AGAIN)
@@ -123,16 +141,19 @@ def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: 
 
 
 def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int, transposed: bool = False) -> tuple[int, int]:
-    """(tiles of rows, vectors across a tile): the cheapest whose sums, row of B and element of A fit the registers."""
+    """(tiles of rows, vectors across a tile): the cheapest whose sums, row of B and element of A fit the registers.
+
+    One is left over: 6x16 is faster than 4x24, which fills 16 of them (128x512x512, B packed: 105 and 98 GF/s).
+    """
     best = (math.inf, 0, 0)
-    for vectors in range(1, min(8, -(-n // lanes), (registers - 1) // 2) + 1):
-        fewest = -(-m // min((registers - 1 - vectors) // vectors, most_rows))
+    for vectors in range(1, min(8, -(-n // lanes), (registers - 2) // 2) + 1):
+        fewest = -(-m // min((registers - 2 - vectors) // vectors, most_rows))
         # A number of tiles that divides m needs one micro-kernel, any other two (8 ms of compilation each).
         dividing = [t for t in range(fewest, fewest + fewest * 3 // 4 + 1) if m % t == 0][:1]
         for tiles in (fewest, *dividing):
             rows = -(-m // tiles)
-            # One step in k: multiply-adds (8 hide their latency) or loads; a row of B comes from further away than A.
-            step = max(rows * vectors, rows + vectors, 8) + 0.1 * rows + 0.3 * vectors + 0.5
+            # One step in k: multiply-adds or loads; a row of B comes from further away than A.
+            step = max(rows * vectors, rows + vectors, IN_FLIGHT[registers]) + 0.1 * rows + 0.3 * vectors + 0.5
             step += A_LINE if transposed else 0.0
             masked = 1.0 if n % (lanes * vectors) == 0 else 1.02
             total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03) * masked

@@ -72,15 +72,20 @@ WHOLE_PRODUCT = 1 << 18
 # is short or narrow (128x100x64: 66 against 81; 32x50x512: 108 against 76). One row times a transposed B is a sum along
 # rows of B, which need no transposing: 42 against 13. Lanes beyond the columns are lost: with 4 columns the two are
 # equal, with one BLAS wins (42 against 7). For float64 they are equal (43 and 43).
+# With AVX2 against OpenBLAS' kernels for it: equal where it is large (128x512x512: 102 and 101; 1024^3: 106 and 104),
+# and the same rows of the table win (8x512x512: 83 and 54; 64x64x64: 103 and 77; 1024x8x1024: 76 and 61), but for one
+# row (23 and 38), and for a transposed A, which BLAS packs (1024^3: 50 and 106; 512x784x1024: 81 and 104).
 OWN_PRODUCT_SIZE = 1 << 20
 OWN_PRODUCT_ROWS = 32
 OWN_PRODUCT_DEPTH = 32
 OWN_PRODUCT_FILLED = 0.95
 OWN_PRODUCT_HALF = 0.5
+OWN_PRODUCT_BYTES = 64  # of the vectors of which all of this holds
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.
 MAX_KERNEL_NODES = 192
+
 # Stores of one kernel that puts pieces together: more streams than this and their lines evict each other.
 PIECES_STORES = 8
 # Elements times pieces of a concatenation from which a kernel for each shape of a piece (0.3 us to launch) costs less
@@ -99,8 +104,10 @@ def memory_cost(nbytes: float, far: bool = False) -> float:
     return nbytes * (_FAR_BYTE if far else _BYTE)
 
 
-def use_own_product(product: Product, filled: float) -> bool:
+def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
     """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
+    if vector_bytes < OWN_PRODUCT_BYTES and (product.a.transposed or product.m == 1):
+        return False
     size = product.m * product.n * product.k
     full = filled >= OWN_PRODUCT_FILLED
     deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH

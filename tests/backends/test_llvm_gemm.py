@@ -184,21 +184,25 @@ def test_units_share_a_large_product_and_leave_a_small_one_whole() -> None:
 
 def test_the_cost_decides_between_blas_and_our_own() -> None:
     def uses_own(size: tuple[int, int, int], layout: str = "nn", dtype: np.dtype = dtypes.float32) -> bool:
-        return cost.use_own_product(Case(size, layout, dtype=dtype).product, 1.0)
+        return cost.use_own_product(Case(size, layout, dtype=dtype).product, 1.0, 64)
 
     assert uses_own((128, 512, 512)) and uses_own((512, 512, 128), "tn") and uses_own((64, 64, 64), "nt")
     assert uses_own((8, 512, 512), "nt") and uses_own((1, 1024, 1024)) and uses_own((64, 4095, 512))
     assert not uses_own((64, 64, 64)) and not uses_own((8, 64, 64), "nt") and not uses_own((1, 1024, 1024), "nt")
     assert not uses_own((128, 512, 512), dtype=dtypes.float64)
     batch = Case((16, 16, 16), batch=(256,)).product
-    assert cost.use_own_product(batch, 1.0) and not cost.use_own_product(batch, 0.9)
+    assert cost.use_own_product(batch, 1.0, 64) and not cost.use_own_product(batch, 0.9, 64)
     narrow = Case((1024, 8, 1024)).product
-    assert cost.use_own_product(narrow, 0.5) and not cost.use_own_product(narrow, 0.25)
+    assert cost.use_own_product(narrow, 0.5, 64) and not cost.use_own_product(narrow, 0.25, 64)
+    square, turned = (Case((1024, 1024, 1024), layout).product for layout in ("nn", "tn"))
+    assert cost.use_own_product(square, 1.0, 32) and not cost.use_own_product(turned, 1.0, 32)
 
 
 def test_a_right_operand_that_comes_from_memory_is_packed() -> None:
     small, large = Case((64, 256, 256)).product, Case((64, 1024, 576), batch=(4,)).product
-    assert not blocked(small).pack and blocked(large).pack
+    assert not blocked(small, 64).pack and blocked(large, 64).pack
+    few, more = Case((32, 256, 512)).product, Case((32, 1024, 512)).product  # rows of B 4 KB apart share a set of L2
+    assert blocked(small, 32).pack and not blocked(few, 32).pack and blocked(more, 32).pack
 
 
 @pytest.mark.parametrize("layout", ("nn", "nt", "tn"))
@@ -238,4 +242,6 @@ def test_a_compiled_graph_has_the_same_bits_on_any_number_of_threads() -> None:
                 np.testing.assert_array_equal(got, want)
     finally:
         threads.set_num_threads(count)
-    assert ("hml_sgemm" in executable.llvm) == (jit.host().vector_bits < 512)
+    assert ("hml_sgemm" in executable.llvm) == (
+        jit.host().vector_bits < 512
+    )  # narrower vectors leave a transposed A to it

@@ -25,9 +25,6 @@ from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights
 from .kernel import emit_epilogue
 
-# Vector registers by the bits of one. Narrower ones have no fused multiply-add that we could rely on.
-_REGISTERS = {512: 32, 256: 16}
-
 
 @dataclass(frozen=True)
 class Preparation:
@@ -86,13 +83,16 @@ CHANNELS_FIRST = (  # those of the result
 )
 
 
-@once
 def own_algorithm(convolution: Convolution) -> tuple[Algorithm, Any] | None:
     """How we compute it, with the plan; None where a loop nest must."""
-    bits = jit.host().vector_bits
-    if bits not in _REGISTERS:
+    return _own_algorithm(convolution, jit.host())
+
+
+@once
+def _own_algorithm(convolution: Convolution, host: jit.Host) -> tuple[Algorithm, Any] | None:
+    if not host.registers:
         return None
-    machine = Machine(bits // 8, _REGISTERS[bits], cores())
+    machine = Machine(host.vector_bits // 8, host.registers, cores())
     for algorithm in CHANNELS_FIRST if convolution.channels_first else ALGORITHMS:
         plan = algorithm.accepts(convolution, machine)
         if plan is not None:

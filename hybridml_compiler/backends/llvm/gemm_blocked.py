@@ -115,7 +115,7 @@ class _Product:
             a_at = self.v.element(a, b.mul(k, i64(p.a.column)))
             b_at = self.v.element(right, b.mul(k, i64(p.b.row)))
             if g.pack:
-                repeat(b, *panels, 1, lambda j: self._pack_panel(b_at, b.sub(j, panel), j, depth))
+                self._pack(b_at, panels, depth)
             first, last = b.icmp_signed("==", k, i64(0)), b.icmp_signed(">=", b.add(k, i64(g.depth)), i64(p.k))
 
             def finish(row: Any, rows: int) -> None:
@@ -161,27 +161,39 @@ class _Product:
     def _panel(self, number: Any) -> Any:
         return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))
 
-    def _pack_panel(self, right: Any, number: Any, j: Any, depth: Any) -> None:
-        """Columns of one panel as [depth][columns]; what lies beyond B is never stored by a tile."""
-        b, v, p, g = self.b, self.v, self.product, self.blocking
-        target, column = self._panel(number), b.mul(j, i64(g.columns))
+    def _pack(self, right: Any, panels: Range, depth: Any) -> None:
+        """Columns of panels as [panel][depth][columns]; what lies beyond B is never stored by a tile."""
+        b, p, g = self.b, self.product, self.blocking
         if p.b.transposed:
 
-            def group(first: Any) -> None:
-                self._pack_transposed(right, b.add(column, first), v.element(target, first), depth)
+            def panel(j: Any) -> None:
+                target, column = self._panel(b.sub(j, panels[0])), b.mul(j, i64(g.columns))
 
-            repeat(b, i64(0), i64(g.columns), g.lanes, group)
+                def group(first: Any) -> None:
+                    self._pack_transposed(right, b.add(column, first), self.v.element(target, first), depth)
+
+                repeat(b, i64(0), i64(g.columns), g.lanes, group)
+
+            repeat(b, *panels, 1, panel)
             return
-        source, live = v.element(right, column), b.sub(i64(p.n), column)
-        masks = [v.mask(live, group) if self.partial else None for group in range(g.vectors)]
+        whole = least(b, panels[1], i64(p.n // g.columns))
 
-        def row(k: Any) -> None:
-            here, there = v.element(source, b.mul(k, i64(p.b.row))), v.element(target, b.mul(k, i64(g.columns)))
-            values = [v.load(v.element(here, i64(i * g.lanes)), mask) for i, mask in enumerate(masks)]
-            for i, value in enumerate(values):
-                v.store(value, v.element(there, i64(i * g.lanes)))
+        def row(k: Any) -> None:  # a row at once: panels are narrow, and far apart in memory are their rows
+            repeat(b, panels[0], whole, 1, lambda j: self._pack_row(right, b.sub(j, panels[0]), j, k, None))
+            if self.partial:
+                live = b.sub(i64(p.n), b.mul(whole, i64(g.columns)))
+                repeat(b, whole, panels[1], 1, lambda j: self._pack_row(right, b.sub(j, panels[0]), j, k, live))
 
         repeat(b, i64(0), depth, 1, row)
+
+    def _pack_row(self, right: Any, number: Any, j: Any, k: Any, live: Any) -> None:
+        """Of one panel, which has fewer columns than others where `live` is given."""
+        b, v, p, g = self.b, self.v, self.product, self.blocking
+        here = v.element(right, b.add(b.mul(k, i64(p.b.row)), b.mul(j, i64(g.columns))))
+        there = v.element(self._panel(number), b.mul(k, i64(g.columns)))
+        for i in range(g.vectors):
+            mask = None if live is None else v.mask(live, i)
+            v.store(v.load(v.element(here, i64(i * g.lanes)), mask), v.element(there, i64(i * g.lanes)))
 
     def _pack_transposed(self, right: Any, column: Any, target: Any, depth: Any) -> None:
         """B lies as [column][k]: squares of as many columns as a vector has lanes, through registers."""

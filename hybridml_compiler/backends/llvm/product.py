@@ -19,8 +19,6 @@ from .gemm_blocked import emit_blocked_product, turns
 from .gemm_narrow import emit_narrow_product
 from .kernel import emit_epilogue
 
-# Sums, a row of B and an element of A of a tile must fit; AVX2 was not measured against BLAS.
-_REGISTERS = {512: 32}
 _REGISTERS_NARROW = {512: 32, 256: 16}  # BLAS has no product of narrow operands
 
 
@@ -34,19 +32,23 @@ def format_here(product: Product) -> Format:
     return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())
 
 
-@once
 def own_blocking(product: Product) -> Blocking | None:
     """How our own product is cut; None where BLAS computes it."""
-    bits = jit.host().vector_bits
+    return _own_blocking(product, jit.host())
+
+
+@once
+def _own_blocking(product: Product, host: jit.Host) -> Blocking | None:
+    bits = host.vector_bits
     if product.stored is not None:
         if not reads_narrow():
             return None
         return narrow_blocking(product, format_here(product), bits // 8, _REGISTERS_NARROW[bits], cores())
-    if bits not in _REGISTERS:
+    if not host.registers:
         return None
-    blocking = blocking_of(product, bits // 8, _REGISTERS[bits], cores())
+    blocking = blocking_of(product, bits // 8, host.registers, cores())
     filled = product.n / (blocking.panels * blocking.columns)
-    return blocking if cost.use_own_product(product, filled) else None
+    return blocking if cost.use_own_product(product, filled, bits // 8) else None
 
 
 def range_of_product(product: Product) -> int:
