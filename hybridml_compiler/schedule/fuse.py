@@ -80,7 +80,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
                 chosen.setdefault(base, library.reason)
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], weight[node])
-        if reason is None:
+        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads what is kept, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
                 weighed.add(node)

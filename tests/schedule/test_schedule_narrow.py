@@ -81,6 +81,16 @@ def test_what_is_rounded_before_a_product_lies_in_memory_rounded() -> None:
     assert [b.dtype.name for k in plan.launches[0].kernels for b in k.operands] == ["float32", BF16]
 
 
+def test_what_several_products_read_is_kept_narrow_alone() -> None:
+    """The forward product and the gradient of a weight read one activation, through one cast and a permutation."""
+    x, w, v = array(96, 96), array(96, 96, dtype=BF16), array(96, 96, dtype=BF16)
+    hidden = wide(rounded(op("tanh", x)))
+    program = graph("narrow", [x, w, v], [hidden @ wide(w), turned(hidden) @ wide(v)])
+    plan = planned(program)
+    assert products(plan) == ["bf16 bf16"] * 2
+    assert [b.dtype.name for k in plan.launches[0].kernels for b in k.operands] == ["float32", BF16]
+
+
 def test_float32_beside_bfloat16() -> None:
     x, w = array(64, 96), array(96, 80, dtype=BF16)
     program = graph("narrow", [x, w], [x @ wide(w), op("permute_dims", wide(w), axes=(1, 0)) @ turned(x)])
