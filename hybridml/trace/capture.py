@@ -67,11 +67,12 @@ class ShadowLeaf(Leaf):
     them.
     """
 
-    __slots__ = ("_grad", "changed", "input", "known", "tracer")
+    __slots__ = ("_grad", "changed", "dropped", "input", "known", "tracer")
 
     def __init__(self, tracer: Tracer, source: Input) -> None:
         self.tracer, self.input = tracer, source
         self.known = self.changed = False
+        self.dropped = False  # the real `.grad` is done without, unread, before anything may fail
         self._grad: Tensor | None = None
         self.shape, self.dtype = source.start.shape, source.start.dtype
         self.hooks = getattr(source.real._node, "hooks", None)
@@ -90,6 +91,7 @@ class ShadowLeaf(Leaf):
                 "backward() inside a traced function reached a tensor that was computed outside of it with history; "
                 "trace the whole computation, or pass the tensor through detach()"
             )
+        self.dropped = self.dropped or (value is None and not self.known and not self.tracer.may_fail)
         self.known = self.changed = True
         self._grad = value
 
@@ -106,6 +108,7 @@ class Tracer:
         self.special: dict[int, float] = {}  # leaves whose float value the program has looked at
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
+        self.may_fail = False  # there is an index to check by now
 
     def run(self, fn: Callable[[], Any]) -> Any:
         """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
@@ -128,6 +131,7 @@ class Tracer:
         return self.wrap(ir.constant(t._array, weak=weak))
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
+        self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
         return self.wrap(ir.apply(op, [t._array for t in tensors], params, user_location()))
 
     def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:

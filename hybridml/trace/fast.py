@@ -19,6 +19,7 @@ from ..context import clock, grad_is_off, switches
 from ..tape import KEPT
 from ..tensor import Tensor, wrap
 from .entry import Entry
+from .loans import Loans
 from .order import as_seen, in_memory
 from .program import Interpreted
 
@@ -30,10 +31,10 @@ _TIMED_CALLS = 32
 class Fast:
     """A compiled entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("direct", "entry", "finish", "flat", "grad_off", "left", "native", "switches", "watch")
+    __slots__ = ("direct", "entry", "finish", "flat", "grad_off", "left", "loans", "native", "switches", "watch")
 
-    def __init__(self, entry: Entry, native: Callable[..., Any], finish: Any) -> None:
-        self.entry, self.native, self.finish = entry, native, finish
+    def __init__(self, entry: Entry, native: Callable[..., Any], finish: Any, loans: Loans | None) -> None:
+        self.entry, self.native, self.finish, self.loans = entry, native, finish, loans
         self.flat = False  # its calls have plain positional arguments: no containers, no keywords
         self.watch = entry.watch
         self.grad_off = grad_is_off()
@@ -53,6 +54,8 @@ class Fast:
         """`MISS`, or the result."""
         if self.entry.owners and self.entry.overlaps(args):
             return MISS
+        if self.loans is not None:
+            self.loans.offer()
         if self.left:
             start = time.perf_counter()
             out = self.native(*args)
@@ -71,7 +74,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     executable = program.executable
     if isinstance(executable, Interpreted) or entry.grad_guards or entry.aliased or not _plain(entry, leaves):
         return None
-    from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, build_entry
+    from hybridml_compiler.runtime.entry import RING_MIN, ArraySpec, Constant, EntrySpec, FloatCell, build_entry
 
     specs: list[Any] = []
     by_leaf = {i.index: i for i in entry.inputs if i.kind == "argument"}
@@ -84,6 +87,10 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
             specs.append(ArraySpec(leaf.dtype, leaf.shape))
     if any(isinstance(s, Constant) for s in specs) and entry.special:
         return None
+    place = {k: j for j, k in enumerate(executable.fresh)}
+    large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
+    grads = [(source, large[k]) for source, k in entry.grads if k in large]
+    loans = Loans(grads, len(place), MISS)
     native = build_entry(
         EntrySpec(
             step=executable.step,
@@ -92,16 +99,18 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
             args=tuple(specs),
             outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
             fallback=_miss,
-            on_status=_miss,
+            on_status=loans.lose,
             slot_defaults={"_node": None, "_version": 0},
             require_none_slots=("_node",),
             captured=tuple(i.real if i.kind == "held" else wrap(i.real) for i in entry.inputs if i.kind != "argument"),
-            arena_bytes=executable.arena_bytes,
+            arena=executable.give_arena() if executable.arena_bytes else None,
+            lent=loans.words,
+            used=loans.first(),
             release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
             keep=(executable,),
         )
     )
-    return Fast(entry, native, _finisher(entry, executable))
+    return Fast(entry, native, _finisher(entry, executable), loans if loans.grads else None)
 
 
 def _miss(*args: Any) -> Any:

@@ -18,17 +18,25 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache as once
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hybridml_compiler.runtime import entry_block, entry_ir, jit, layout
 from hybridml_compiler.runtime.entry_block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
+from hybridml_compiler.runtime.entry_places import Place
 
 # Outputs in this range are used again: a fresh 16 MB array costs 4096 page faults, which is more than filling it.
 RING_MIN, RING_MAX = 64 << 10, 256 << 20
 RING_SIZE = 2  # `y = f(x)` in a loop still holds the last y when the next is made
 ARENA_ALIGNMENT = 64
+
+
+class Arena(NamedTuple):
+    """Memory for the intermediate values of a step."""
+
+    address: int
+    owner: np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class FloatCell:
 
 
 Argument = ArraySpec | Constant | FloatCell
+Counter = ctypes.c_int64
 
 
 @dataclass
@@ -59,7 +68,7 @@ class EntrySpec:
     """What an entry checks, what it gives the step, and what it makes of the result.
 
     `step` is the address of `i64 step(ptr table)`. The table holds pointers, in this order: the data of each argument
-    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, and the arena (if it has bytes).
+    that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, and the arena (if there is one).
     Outputs are uninitialised when the step starts. A status other than 0 drops the outputs and returns (or raises)
     `on_status(status, *args)`.
     """
@@ -74,9 +83,13 @@ class EntrySpec:
     slot_defaults: Mapping[str, object] = field(default_factory=dict)  # of the other slots of an output tensor
     require_none_slots: tuple[str, ...] = ()  # of argument tensors
     captured: Sequence[Any] = ()  # tensors whose array must still be the one they hold now
-    epochs: tuple[tuple[int, int], ...] = ()  # (address of an int64, the value it must have)
+    epochs: tuple[tuple[Counter, Counter], ...] = ()  # pairs that must be equal: a counter, where it was seen last
     contexts: tuple[tuple[ContextVar[Any], object], ...] = ()  # (variable, the object it must hold unless unset)
-    arena_bytes: int = 0
+    places: Sequence[Place] = ()
+    arena: Arena | None = None
+    # An output may take over an array that one reference besides the entry's own holds: the one whose id is word k.
+    lent: ctypes.Array[ctypes.c_int64] | None = None
+    used: Mapping[int, np.ndarray[Any, Any]] = field(default_factory=dict)  # output -> an array that it may use again
     release_gil: bool = False  # costs 0.07 us: for steps of 50 us and more
     keep: tuple[object, ...] = ()  # owners of the step's code and of what else it points to
 
@@ -101,13 +114,13 @@ def build_entry(spec: EntrySpec) -> Callable[..., object]:
         from hybridml_compiler.runtime.entry_portable import portable_entry
 
         return portable_entry(spec)
-    return _native_entry(spec, slots)
+    return _native_entry(spec, slots, measured)
 
 
-def arena(size: int) -> tuple[int, np.ndarray[Any, Any]]:
-    """(address, owner) of uninitialised memory on a cache line; pages are touched by their first use only."""
+def arena(size: int) -> Arena:
+    """Uninitialised memory on a cache line; pages are touched by their first use only."""
     owner = np.empty(size + ARENA_ALIGNMENT, np.uint8)
-    return -(-owner.ctypes.data // ARENA_ALIGNMENT) * ARENA_ALIGNMENT, owner
+    return Arena(-(-owner.ctypes.data // ARENA_ALIGNMENT) * ARENA_ALIGNMENT, owner)
 
 
 def call_step(step: int, pointers: Sequence[int]) -> int:
@@ -120,6 +133,7 @@ def _step_function(step: int) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(step)
 
 
+_retain = jit.python_api(None, "Py_IncRef", ctypes.c_void_p)
 _release = jit.python_api(None, "Py_DecRef", ctypes.c_void_p)
 
 
@@ -161,29 +175,36 @@ class _Tables:
         self.owners.append(memory)
         return int(memory.ctypes.data)
 
+    def keep[T](self, value: T) -> T:
+        self.owners.append(value)
+        return value
+
     def object(self, value: object) -> int:
         """The address of an object, kept alive."""
-        self.owners.append(value)
-        return id(value)
+        return id(self.keep(value))
 
     def rows(self, columns: tuple[str, ...], rows: Sequence[Mapping[str, int]]) -> int:
         return self.words([row.get(column, 0) for row in rows for column in columns])
 
 
-def _native_entry(spec: EntrySpec, slots: Mapping[str, int]) -> Callable[..., object]:
+def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.Layout) -> Callable[..., object]:
     tables, block = _Tables(), Block()
     arrays = spec.arrays
     n_data = sum(not isinstance(arg, Constant) for arg in spec.args)
-    memory, owner = arena(spec.arena_bytes) if spec.arena_bytes else (0, None)
     first_output = n_data + len(arrays)
     pointers = tables.words(
         [0] * n_data
         + [array.ctypes.data for array in arrays]
         + [0] * len(spec.outputs)
-        + [memory] * (owner is not None)
+        + ([spec.arena.address] if spec.arena else [])
     )
     kept = [RING_MIN <= _bytes(output) <= RING_MAX for output in spec.outputs]
     rings = np.zeros(max(1, RING_SIZE * len(kept)), np.int64)
+    for k, array in spec.used.items():
+        if kept[k]:
+            _retain(id(array))
+            rings[RING_SIZE * k] = id(array)
+    nothing_lent = tables.words([0])
 
     def array_columns(given: ArraySpec) -> dict[str, int]:
         return {"nd": len(given.shape), "dims": tables.words(given.shape)}
@@ -208,10 +229,12 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int]) -> Callable[..., ob
             "target": pointers + WORD * (first_output + i),
             "ring_size": RING_SIZE if kept[i] else 0,
             "ring": int(rings.ctypes.data) + WORD * RING_SIZE * i,
+            "lent": nothing_lent if spec.lent is None else ctypes.addressof(spec.lent) + WORD * i,
             **array_columns(output),
         }
         for i, output in enumerate(spec.outputs)
     ]
+    places = [row for place in spec.places for row in tables.keep(place).rows(measured, tables.words)]
     header = {
         "n_args": len(spec.args),
         "args": tables.rows(entry_block.ARG, rows),
@@ -221,12 +244,20 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int]) -> Callable[..., ob
         "release_gil": int(spec.release_gil),
         "pointers": pointers,
         "n_epochs": len(spec.epochs),
-        "epochs": tables.rows(entry_block.EPOCH, [{"address": a, "value": v} for a, v in spec.epochs]),
+        "epochs": tables.rows(
+            entry_block.EPOCH,
+            [
+                {"address": ctypes.addressof(tables.keep(counter)), "seen": ctypes.addressof(tables.keep(seen))}
+                for counter, seen in spec.epochs
+            ],
+        ),
         "n_contexts": len(spec.contexts),
         "contexts": tables.rows(
             entry_block.CONTEXT,
             [{"variable": tables.object(var), "expected": tables.object(value)} for var, value in spec.contexts],
         ),
+        "n_places": len(places),
+        "places": tables.rows(entry_block.PLACE, places),
         "tensor_type": tables.object(spec.tensor_type),
         "array_slot": slots[spec.array_slot],
         "n_nones": len(spec.require_none_slots),
@@ -253,7 +284,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int]) -> Callable[..., ob
     for name, value in header.items():
         setattr(block, name, value)
     block.rings = rings
-    block.owners = (tables.owners, owner, spec.keep, _code())
+    block.owners = (tables.owners, spec.arena, spec.lent, spec.keep, _code())
     _blocks[id(block)] = block
     return _builtin(block)
 

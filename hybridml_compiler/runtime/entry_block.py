@@ -17,6 +17,8 @@ HEADER = (
     "epochs",
     "n_contexts",
     "contexts",
+    "n_places",
+    "places",
     "args",
     "tensor_type",
     "array_slot",
@@ -32,11 +34,12 @@ HEADER = (
     "float_type",
     "array_type",
 )
-EPOCH = ("address", "value")
+EPOCH = ("address", "seen")  # of two numbers that must be equal
 CONTEXT = ("variable", "expected")
 ARG = ("kind", "expected", "nd", "dims", "target")  # target: the word of the pointer table, or of the float's cell
+PLACE = ("kind", "owner", "key", "expected")  # see `entry_places`
 CAPTURED = ("tensor", "array")
-OUTPUT = ("descr", "nd", "dims", "target", "current", "ring_size", "ring", "next")
+OUTPUT = ("descr", "nd", "dims", "target", "current", "ring_size", "ring", "next", "lent")
 DEFAULT = ("offset", "value")
 TENSOR, CONSTANT, FLOAT = 0, 1, 2
 

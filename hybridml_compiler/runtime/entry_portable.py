@@ -1,4 +1,7 @@
-"""An entry in Python: the meaning of `entry_ir`, for interpreters whose structs could not be measured (4 us a call)."""
+"""An entry in Python: the meaning of `entry_ir`, for interpreters whose structs could not be measured (4 us a call).
+
+Its outputs are always fresh: nobody's memory is used again.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, arena, call_step
+from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, call_step
 
 
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
     """`entry.build_entry` without native code round the step."""
     arrays = spec.arrays
-    scratch = [arena(spec.arena_bytes)] if spec.arena_bytes else []
-    cells = [(ctypes.c_int64.from_address(address), value) for address, value in spec.epochs]
     lock = threading.Lock()
     unset = object()
 
@@ -47,8 +48,9 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
     def holds(args: tuple[object, ...]) -> bool:
         return (
             len(args) == len(spec.args)
-            and all(cell.value == value for cell, value in cells)
+            and all(counter.value == seen.value for counter, seen in spec.epochs)
             and all(held(variable, value) is value for variable, value in spec.contexts)
+            and all(place.holds() for place in spec.places)
             and all(fits(given, wanted) for given, wanted in zip(args, spec.args, strict=True))
             and all(
                 getattr(tensor, spec.array_slot, None) is array
@@ -72,7 +74,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
                 data.append(np.array(given, np.float64))
         outputs = [np.empty(output.shape, output.dtype) for output in spec.outputs]
         pointers = [array.ctypes.data for array in [*data, *arrays, *outputs]]
-        return call_step(spec.step, pointers + [address for address, _ in scratch]), outputs
+        return call_step(spec.step, pointers + ([spec.arena.address] if spec.arena else [])), outputs
 
     def entry(*args: object, **names: object) -> object:
         if names or not holds(args) or not lock.acquire(blocking=False):

@@ -23,8 +23,8 @@ define internal ptr @fresh(ptr %block, ptr %row) {{
 }}
 
 ; A new reference to an array for this output, or null with an exception set. An array is used again only if the ring's
-; reference is the last one (a view holds its base, a buffer its exporter), no weak reference knows it, and nobody
-; changed its shape, type or flags in place.
+; reference is the last one (a view holds its base, a buffer its exporter), or one of two and the array is lent; if no
+; weak reference knows it; and if nobody changed its shape, type or flags in place.
 define internal ptr @output(ptr %block, ptr %row) {{
 entry:
 {column("size", "%row", OUTPUT, "ring_size")}
@@ -39,6 +39,8 @@ search:
 {column("descr", "%row", OUTPUT, "descr", "ptr")}
 {column("nd", "%row", OUTPUT, "nd")}
 {column("dims", "%row", OUTPUT, "dims", "ptr")}
+{column("lent.word", "%row", OUTPUT, "lent", "ptr")}
+  %lent = load ptr, ptr %lent.word
   br label %loop
 loop:
   %i = phi i64 [0, %search], [%i.next, %next]
@@ -52,7 +54,9 @@ look:
 count:
 {field("references", "%array", layout.refcount, "i32")}
 {field("weak", "%array", layout.array_weakrefs)}
-  %one = icmp eq i32 %references, 1
+  %given = icmp eq ptr %array, %lent
+  %most = select i1 %given, i32 2, i32 1
+  %one = icmp ule i32 %references, %most
   %unknown = icmp eq ptr %weak, null
   %free = and i1 %one, %unknown
   br i1 %free, label %shape, label %next

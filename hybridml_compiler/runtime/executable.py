@@ -12,6 +12,7 @@ import numpy as np
 from ..aval import Aval
 from ..errors import CompileError
 from . import entry
+from .entry import Arena
 
 
 class Stages(Protocol):
@@ -46,7 +47,7 @@ class Executable:
     keep: tuple[object, ...]  # owners of the code
 
     def __post_init__(self) -> None:
-        self._arena = entry.arena(self.arena_bytes)
+        self._arena: Arena | None = entry.arena(self.arena_bytes)
         self._busy = threading.Lock()
 
     @property
@@ -67,20 +68,24 @@ class Executable:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check(arrays)
         results = [np.empty(aval.shape, aval.dtype) for aval in self.outputs]
-        if self._busy.acquire(blocking=False):
+        if self._arena is not None and self._busy.acquire(blocking=False):
             try:
-                status = self._run(arrays, results, self._arena[0])
+                status = self._run(arrays, results, self._arena)
             finally:
                 self._busy.release()
         else:  # a second thread gets an arena of its own
-            address, owner = entry.arena(self.arena_bytes)
-            status = self._run(arrays, results, address)
-            del owner
+            status = self._run(arrays, results, entry.arena(self.arena_bytes))
         if status:
             raise self.explain_failure(arrays)
         new = dict(zip(self.fresh, results, strict=True))
         count = len(new) + len(self.donate)
         return [new[k] if k in new else arrays[self.donate[k]] for k in range(count)]
+
+    def give_arena(self) -> Arena:
+        """Its arena, which now belongs to the caller. A later call of this object makes one for its own time."""
+        with self._busy:
+            given, self._arena = self._arena, None
+        return given or entry.arena(self.arena_bytes)
 
     def _check(self, arrays: Sequence[np.ndarray]) -> None:
         if len(arrays) != len(self.inputs):
@@ -90,5 +95,5 @@ class Executable:
                 got = f"{array.dtype}{list(array.shape)}" + ("" if array.flags.c_contiguous else " with strides")
                 raise CompileError(f"{self.name}: input {k} must be a C-contiguous {aval}, got {got}")
 
-    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: int) -> int:
-        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena])
+    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: Arena) -> int:
+        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hybridml_compiler.runtime import entry, layout
-from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, build_entry, call_step
+from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, arena, build_entry, call_step
 from hybridml_compiler.runtime.entry_portable import portable_entry
 
 F4, F8, I8 = np.dtype("f4"), np.dtype("f8"), np.dtype("i8")
@@ -138,7 +138,7 @@ def test_the_table_is_arguments_captured_outputs_arena(build: Build) -> None:
         return 0
 
     two = ArraySpec(F4, (2,))
-    call = build(spec(step, (two, Constant(None), FloatCell()), (two,), captured=state, arena_bytes=1000))
+    call = build(spec(step, (two, Constant(None), FloatCell()), (two,), captured=state, arena=arena(1000)))
     assert call(tensor([1, 2]), None, 0.5)._array.tolist() == [15.5, 26]
     assert call(tensor([1, 2]), None, -2.0)._array.tolist() == [13, 21]
     state[0]._array[0] = 0
@@ -388,3 +388,20 @@ def test_without_measured_structs_the_portable_entry_is_built(monkeypatch: pytes
     call = build_entry(spec(plus_one(), (VEC,), (VEC,)))
     assert not isinstance(call, type(len))
     assert call(tensor([1, 2, 3, 4]))._array.tolist() == [2, 3, 4, 5]
+
+
+def test_a_lent_output_is_used_again_although_one_other_holds_it() -> None:
+    lent = (ctypes.c_int64 * 1)()
+    holder = [np.zeros(BIG.shape, F4)]
+    call = build_entry(spec(fill, (), (BIG,), lent=lent, used={0: holder[0]}))
+
+    def taken() -> bool:
+        return id(call()._array) == id(holder[0])
+
+    assert not taken() and not holder[0].any()
+    lent[0] = id(holder[0])
+    assert taken() and holder[0].all()
+    view = holder[0][1:]
+    assert not taken()  # two others
+    del view
+    assert taken()
