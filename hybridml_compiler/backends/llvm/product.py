@@ -19,12 +19,10 @@ from .gemm_blocked import emit_blocked_product, turns
 from .gemm_narrow import emit_narrow_product
 from .kernel import emit_epilogue
 
-_REGISTERS_NARROW = {512: 32, 256: 16}  # BLAS has no product of narrow operands
-
 
 def reads_narrow() -> bool:
-    """Are there products of narrow operands here?"""
-    return jit.host().vector_bits in _REGISTERS_NARROW
+    """Are there products of narrow operands here? BLAS has none."""
+    return jit.host().registers > 0
 
 
 def format_here(product: Product) -> Format:
@@ -40,12 +38,10 @@ def own_blocking(product: Product) -> Blocking | None:
 @once
 def _own_blocking(product: Product, host: jit.Host) -> Blocking | None:
     bits = host.vector_bits
-    if product.stored is not None:
-        if not reads_narrow():
-            return None
-        return narrow_blocking(product, format_here(product), bits // 8, _REGISTERS_NARROW[bits], cores())
     if not host.registers:
         return None
+    if product.stored is not None:
+        return narrow_blocking(product, format_here(product), bits // 8, host.registers, cores())
     blocking = blocking_of(product, bits // 8, host.registers, cores())
     filled = product.n / (blocking.panels * blocking.columns)
     return blocking if cost.use_own_product(product, filled, bits // 8) else None
