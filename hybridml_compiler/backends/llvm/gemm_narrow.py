@@ -7,6 +7,7 @@ is shifted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -132,7 +133,7 @@ class _Product:
         first, last = b.icmp_signed("==", k, i64(0)), b.icmp_signed(">=", b.add(k, i64(full)), i64(p.k))
         a = self.left.element(a, b.mul(k, i64(p.a.column)))
         right = self.right.element(right, b.mul(k, i64(p.b.row)))
-        repeat(b, *panels, 1, lambda j: self._pack_panel(right, b.sub(j, panels[0]), j, depth, words))
+        self._pack(right, panels, depth, words)
 
         def tile(rows: int, t: Any) -> None:
             row = b.add(b.mul(t, i64(rows)), i64(0 if rows == g.rows else g.large))
@@ -164,45 +165,69 @@ class _Product:
     # ---- packing
 
     def _pack_rows(self, source: Any, rows: int, depth: Any) -> None:
-        p, g = self.product, self.blocking
+        p, g, v = self.product, self.blocking, self.v
         if not p.a.transposed:
             self._lines(self.left, source, i64(p.a.row), i64(rows), self.rows, g.depth, depth)
             return
         masks = [self._first(rows - at) for at in range(0, self.pitch, g.lanes)]
-        self._steps(self.left, source, p.a.column, self.rows, self.pitch, depth, masks)
 
-    def _pack_panel(self, right: Any, number: Any, j: Any, depth: Any, words: Any) -> None:
-        """Columns of one panel as [words][columns]; what lies beyond B is never stored by a tile."""
-        b, v, p, g = self.b, self.v, self.product, self.blocking
-        start, column = self._panel(number), b.mul(j, i64(g.columns))
-        target = v.element(start, i64(self.shifted * g.columns))
-        live = b.sub(i64(p.n), column)
+        def word(lines: list[Any], number: Any) -> None:
+            self._across(self.left, lines, v.element(self.rows, self.b.mul(number, i64(self.pitch))), masks)
+
+        self._words(self.left, source, p.a.column, depth, word)
+
+    def _pack(self, right: Any, panels: Range, depth: Any, words: Any) -> None:
+        """Columns of panels as [panel][word][column]; what lies beyond B is never stored by a tile."""
+        b, p, g = self.b, self.product, self.blocking
         if p.b.transposed:
-
-            def group(first: Any) -> None:
-                lines = least(b, i64(g.lanes), b.sub(live, first))
-                source = self.right.element(right, b.mul(b.add(column, first), i64(p.b.column)))
-                self._turned(source, lines, v.element(target, first), depth)
-
-            repeat(b, i64(0), i64(g.columns), g.lanes, group)
+            repeat(b, *panels, 1, lambda j: self._pack_columns(right, b.sub(j, panels[0]), j, depth))
         else:
-            masks = [v.mask(live, k) if self.partial else None for k in range(g.vectors)]
-            self._steps(self.right, self.right.element(right, column), p.b.row, target, g.columns, depth, masks)
-        if self.shifted:
-            self._start(start, target, words)
+            whole = least(b, panels[1], i64(p.n // g.columns))
+            live = b.sub(i64(p.n), b.mul(whole, i64(g.columns)))
+            some = [self.v.mask(live, k) for k in range(g.vectors)] if self.partial else []
 
-    def _start(self, start: Any, target: Any, words: Any) -> None:
-        """What the shift of A adds too much, less than nothing."""
+            def word(lines: list[Any], number: Any) -> None:  # to all panels: each has few bytes of a line
+                def panel(j: Any, masks: list[Any]) -> None:
+                    parts = [self.right.element(line, b.mul(j, i64(g.columns))) for line in lines]
+                    self._across(self.right, parts, self._row(b.sub(j, panels[0]), number), masks)
+
+                repeat(b, panels[0], whole, 1, lambda j: panel(j, [None] * g.vectors))
+                if self.partial:
+                    repeat(b, whole, panels[1], 1, lambda j: panel(j, some))
+
+            self._words(self.right, right, p.b.row, depth, word)
+        if self.shifted:
+            repeat(b, i64(0), b.sub(panels[1], panels[0]), 1, lambda number: self._start(number, words))
+
+    def _pack_columns(self, right: Any, number: Any, j: Any, depth: Any) -> None:
+        """Of one panel, whose columns are lines of memory."""
+        b, g = self.b, self.blocking
+
+        def group(first: Any) -> None:
+            column = b.add(b.mul(j, i64(g.columns)), first)
+            lines = least(b, i64(g.lanes), b.sub(i64(self.product.n), column))
+            source = self.right.element(right, b.mul(column, i64(self.product.b.column)))
+            self._turned(source, lines, self.v.element(self._row(number, i64(0)), first), depth)
+
+        repeat(b, i64(0), i64(g.columns), g.lanes, group)
+
+    def _row(self, number: Any, word: Any) -> Any:
+        """Of a panel."""
+        row = self.b.mul(self.b.add(word, i64(int(self.shifted))), i64(self.blocking.columns))
+        return self.v.element(self._panel(number), row)
+
+    def _start(self, number: Any, words: Any) -> None:
+        """What the shift of A adds too much to the columns of a panel, less than nothing."""
         b, v, g = self.b, self.v, self.blocking
         shift = Literal(self.right.type, SIGNS)
 
         def add(k: Any, sums: list[Any]) -> list[Any]:
-            row = v.element(target, b.mul(k, i64(g.columns)))
+            row = self._row(number, k)
             across = [v.load(v.element(row, i64(j * g.lanes))) for j in range(g.vectors)]
             return [multiply_add(b, self.how, shift, x, total) for x, total in zip(across, sums, strict=True)]
 
         for j, total in enumerate(loop(b, i64(0), words, 1, [v.zero] * g.vectors, add)):
-            v.store(b.neg(total), v.element(start, i64(j * g.lanes)))
+            v.store(b.neg(total), v.element(self._panel(number), i64(j * g.lanes)))
 
     def _lines(self, x: Words, source: Any, step: Any, lines: Any, target: Any, pitch: int, depth: Any) -> None:
         """Lines of k that follow each other, `step` elements apart, to lines of words."""
@@ -245,22 +270,24 @@ class _Product:
     def _word(self, line: Any, x: Words, k: Any) -> Any:
         return self.v.element(line, self.b.udiv(k, i64(x.group)))
 
-    def _steps(self, x: Words, source: Any, step: int, target: Any, pitch: int, depth: Any, masks: list[Any]) -> None:
-        """Lines that follow each other across k, `step` elements apart: as many as a word has, to a line of words."""
+    def _words(self, x: Words, source: Any, step: int, depth: Any, body: Callable[[list[Any], Any], None]) -> None:
+        """`body(lines, number)` for every word along k, with where the lines of its elements are, `step` apart."""
         b, tail = self.b, self.product.k % x.group
 
         def word(k: Any, count: int = x.group) -> None:
-            rows = [x.element(source, b.mul(b.add(k, i64(i)), i64(step))) for i in range(count)]
-            there = self.v.element(target, b.mul(b.udiv(k, i64(x.group)), i64(pitch)))
-            for j, mask in enumerate(masks):
-                at = i64(j * x.lanes)
-                self._store(x.across([x.element(row, at) for row in rows], mask), self.v.element(there, at))
+            lines = [x.element(source, b.mul(b.add(k, i64(i)), i64(step))) for i in range(count)]
+            body(lines, b.udiv(k, i64(x.group)))
 
         whole = b.sub(depth, b.urem(depth, i64(x.group)))
         repeat(b, i64(0), whole, x.group, word)
         if tail:
             with b.if_then(b.icmp_signed("<", whole, depth)):
                 word(whole, tail)
+
+    def _across(self, x: Words, lines: list[Any], target: Any, masks: list[Any]) -> None:
+        for j, mask in enumerate(masks):
+            at = i64(j * x.lanes)
+            self._store(x.across([x.element(line, at) for line in lines], mask), self.v.element(target, at))
 
     def _first(self, count: int) -> Any:
         """The mask of so many lanes."""
