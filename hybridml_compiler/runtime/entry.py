@@ -175,13 +175,15 @@ class _Tables:
         self.owners.append(memory)
         return int(memory.ctypes.data)
 
-    def keep[T](self, value: T) -> T:
-        self.owners.append(value)
-        return value
-
     def object(self, value: object) -> int:
         """The address of an object, kept alive."""
-        return id(self.keep(value))
+        self.owners.append(value)
+        return id(value)
+
+    def counter(self, value: Counter) -> int:
+        """The address of a counter, kept alive."""
+        self.owners.append(value)
+        return ctypes.addressof(value)
 
     def rows(self, columns: tuple[str, ...], rows: Sequence[Mapping[str, int]]) -> int:
         return self.words([row.get(column, 0) for row in rows for column in columns])
@@ -234,7 +236,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
         }
         for i, output in enumerate(spec.outputs)
     ]
-    places = [row for place in spec.places for row in tables.keep(place).rows(measured, tables.words)]
+    places = [row for place in spec.places for row in place.rows(measured, tables.words)]
     header = {
         "n_args": len(spec.args),
         "args": tables.rows(entry_block.ARG, rows),
@@ -246,10 +248,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
         "n_epochs": len(spec.epochs),
         "epochs": tables.rows(
             entry_block.EPOCH,
-            [
-                {"address": ctypes.addressof(tables.keep(counter)), "seen": ctypes.addressof(tables.keep(seen))}
-                for counter, seen in spec.epochs
-            ],
+            [{"address": tables.counter(now), "seen": tables.counter(seen)} for now, seen in spec.epochs],
         ),
         "n_contexts": len(spec.contexts),
         "contexts": tables.rows(
@@ -284,7 +283,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
     for name, value in header.items():
         setattr(block, name, value)
     block.rings = rings
-    block.owners = (tables.owners, spec.arena, spec.lent, spec.keep, _code())
+    block.owners = (tables.owners, spec.arena, spec.lent, spec.places, spec.keep, _code())
     _blocks[id(block)] = block
     return _builtin(block)
 

@@ -72,8 +72,9 @@ loop:
 next:
 {row("%epochs", EPOCH, "%i", "row")}
 {column("address", "%row", EPOCH, "address", "ptr")}
-{column("value", "%row", EPOCH, "value")}
+{column("seen", "%row", EPOCH, "seen", "ptr")}
   %now = load i64, ptr %address
+  %value = load i64, ptr %seen
   %i.next = add i64 %i, 1
   %same = icmp eq i64 %now, %value
   br i1 %same, label %loop, label %no

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from hybridml_compiler.runtime.entry_block import HEADER, WORD, field, word
 from hybridml_compiler.runtime.entry_guards import fits, guards
+from hybridml_compiler.runtime.entry_places import places
 from hybridml_compiler.runtime.entry_results import results
 from hybridml_compiler.runtime.layout import Layout
 
@@ -26,6 +27,9 @@ API = (
     "PyTuple_New",
     "PyTuple_SetItem",
     "PyLong_FromLongLong",
+    "PyDict_GetItemWithError",
+    "PyErr_Clear",
+    "PyErr_Occurred",
 )
 
 DECLARATIONS = """
@@ -39,6 +43,9 @@ declare i32 @PyContextVar_Get(ptr, ptr, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
 declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 """
 
@@ -101,12 +108,15 @@ entry:
   %positional = icmp eq ptr %names, null
   %shape = and i1 %count, %positional
   br i1 %shape, label %contexts, label %slow
-contexts:                                          ; before the lock is looked at: only this guard may run other code
+contexts:                              ; before the lock is looked at: only this guard and the next may run other code
   %hold = call i32 @contexts_hold(ptr %block)
   switch i32 %hold, label %error [
-    i32 1, label %free
+    i32 1, label %places
     i32 0, label %slow
   ]
+places:
+  %places.hold = call i1 @places_hold(ptr %block)
+  br i1 %places.hold, label %free, label %slow
 free:
   %lock = {lock}
   %held = load i64, ptr %lock
@@ -156,4 +166,4 @@ error:
 
 def text(layout: Layout) -> str:
     """The whole module, for an interpreter with this layout."""
-    return DECLARATIONS + fits(layout) + guards(layout) + results(layout) + _entry(layout)
+    return DECLARATIONS + fits(layout) + guards(layout) + places() + results(layout) + _entry(layout)

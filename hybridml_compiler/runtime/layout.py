@@ -11,6 +11,7 @@ import ctypes
 import struct
 import sys
 import sysconfig
+import types
 import weakref
 from dataclasses import dataclass
 from functools import cache as once
@@ -39,6 +40,10 @@ class Layout:
     array_weakrefs: int
     float_value: int
     ctypes_buffer: int
+    list_size: int
+    list_items: int
+    dict_size: int
+    cell_contents: int
 
 
 @once
@@ -50,6 +55,7 @@ def measured() -> Layout | None:
         return None
     try:
         data, dims, descr, weakrefs = _array_fields()
+        size, items = _list_fields()
         array = np.zeros((3, 5))
         if _int32(array, data + WORD) != 2 or _int32(array, descr + WORD) != array.flags.num:
             return None
@@ -64,6 +70,10 @@ def measured() -> Layout | None:
             array_weakrefs=weakrefs,
             float_value=_float_value(),
             ctypes_buffer=_ctypes_buffer(),
+            list_size=size,
+            list_items=items,
+            dict_size=_find(dict.fromkeys(range(77)), 77),
+            cell_contents=_cell_contents(),
         )
     except _NotFound:
         return None
@@ -116,6 +126,26 @@ def _array_fields() -> tuple[int, int, int, int]:
         raise _NotFound
     reference = weakref.ref(array)
     return data, dims[0], descr, _find(array, id(reference))
+
+
+def _list_fields() -> tuple[int, int]:
+    """(length, pointer to the items); a list that has grown has room for more than its length."""
+    value = [object() for _ in range(20)]
+    value.append(object())
+    size, kind = _find(value, len(value)), _find(value, id(list))
+    words = _words(value)
+    pointers = [i * WORD for i in range(2, len(words)) if i * WORD != kind and words[i] >= 1 << 16]
+    if len(pointers) != 1:
+        raise _NotFound
+    items = (ctypes.c_void_p * len(value)).from_address(words[pointers[0] // WORD])
+    if list(items) != [id(item) for item in value]:
+        raise _NotFound
+    return size, pointers[0]
+
+
+def _cell_contents() -> int:
+    mark = object()
+    return _find(types.CellType(mark), id(mark))
 
 
 def _refcount() -> int:

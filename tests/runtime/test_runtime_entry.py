@@ -7,6 +7,7 @@ import ctypes
 import gc
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from hybridml_compiler.runtime import entry, layout
 from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, arena, build_entry, call_step
+from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, ListHolds
 from hybridml_compiler.runtime.entry_portable import portable_entry
 
 F4, F8, I8 = np.dtype("f4"), np.dtype("f8"), np.dtype("i8")
@@ -202,14 +204,60 @@ def test_guard_on_captured_arrays(build: Build) -> None:
 
 
 def test_guard_on_epochs(build: Build) -> None:
-    cells = np.array([3, 5], np.int64)
-    epochs = tuple((int(cells.ctypes.data) + 8 * k, int(cells[k])) for k in range(2))
+    epochs = tuple((ctypes.c_int64(k), ctypes.c_int64(k)) for k in (3, 5))
     call = build(spec(lambda table: 0, (), (), epochs=epochs))
     assert call() is None
-    cells[1] += 1
+    epochs[1][0].value += 1
     assert missed(call())
-    cells[1] -= 1
+    epochs[1][1].value += 1
     assert call() is None
+
+
+def test_guard_on_places(build: Build) -> None:
+    items: list[object] = [object() for _ in range(9)]
+    first, spare, table = items[0], object(), {"a": 1.5}
+    cell = types.CellType(first)
+    places = (
+        CellHolds(cell, first), ListHolds(items, tuple(items)), DictSize(table, 1),
+        EntryHolds(table, "a", table["a"]), EntryHolds(table, "b", ABSENT),
+    )  # fmt: skip
+    call = build(spec(lambda table: 0, (), (), places=places))
+    assert call() is None
+
+    def changed(change: Callable[[], object], back: Callable[[], object]) -> bool:
+        change()
+        found = missed(call())
+        back()
+        return found and call() is None
+
+    def empty() -> None:
+        del cell.cell_contents
+
+    assert changed(lambda: setattr(cell, "cell_contents", spare), lambda: setattr(cell, "cell_contents", first))
+    assert changed(empty, lambda: setattr(cell, "cell_contents", first))
+    assert changed(lambda: items.append(first), items.pop)
+    assert changed(lambda: items.reverse(), items.reverse)
+    assert changed(lambda: items.__setitem__(8, spare), lambda: items.__setitem__(8, places[1].items[8]))
+    assert changed(items.clear, lambda: items.extend(places[1].items))
+    value = table["a"]
+    assert changed(lambda: table.__setitem__("a", 2.5), lambda: table.__setitem__("a", value))
+    assert changed(lambda: table.__setitem__("b", 2.5), lambda: table.pop("b"))
+    assert changed(lambda: table.__setitem__("c", 2.5), lambda: table.pop("c"))
+
+
+def test_keys_that_cannot_be_compared_are_no_error(build: Build) -> None:
+    class Odd:
+        def __hash__(self) -> int:
+            return hash("b")
+
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError
+
+    table: dict[Any, Any] = {}
+    call = build(spec(lambda table: 0, (), (), places=(EntryHolds(table, "b", ABSENT),)))
+    assert call() is None
+    table[Odd()] = 1
+    assert missed(call())
 
 
 def test_guard_on_context_variables(build: Build) -> None:
