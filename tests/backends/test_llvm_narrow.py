@@ -181,3 +181,12 @@ def test_the_format_follows_from_the_operands_and_the_machine() -> None:
         assert format_of(product, ()) is how, name
         narrow = next((f for _, (a, b, f) in NATIVE.values() if (a, b) == (left, right)), how)
         assert format_of(product, native) is narrow, name
+
+
+def test_code_for_other_machines_has_no_instructions_of_this_one() -> None:
+    for kind in CONVERTED.values():
+        case = Case(kind, (9, 20, 33), "nt")
+        blocking = narrow_blocking(case.product, case.how, 16, 32, 2)
+        module = ir.Module("product")
+        emit_narrow_product(module, "product", case.product, case.how, blocking, turn="turn")
+        assert "x86" not in str(module)
