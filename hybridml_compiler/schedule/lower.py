@@ -15,7 +15,7 @@ from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
 from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions, statements
-from ..loops.nest import Body, Fill, build_kernel, build_scan, plain_store
+from ..loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, plain_store
 from . import cost
 from .group import Group, form_of, reduced_axes
 
@@ -103,7 +103,7 @@ class GroupLowering:
         if kind == "scan":
             return [self._scan(lanes)]
         if kind == "scatter":
-            return self._scatter()
+            return self._scatter(lanes)
         if kind == "random":
             return self._tiles()
         return [self._map(lanes)]
@@ -197,28 +197,26 @@ class GroupLowering:
         scan = Scan(out, flat, node.op.combine, index[axis], value, reverse)
         return self.finish(build_scan(scan, vars_, lanes=lanes(expressions([scan]))))
 
-    def _scatter(self) -> list[Kernel]:
+    def _scatter(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
         """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
         (node,) = self.group.roots
         assert node.op is not None
         base, _, updates = node.inputs
         index, vars_ = self.loop_vars(node.shape)
         out = self.buffer(node, "out")
-        copy = _serial(plain_store(self.s, Store(out, self.flat(index, node.shape), self.at(base, index)), {}), vars_)
+        old = Store(out, self.flat(index, node.shape), self.at(base, index))
+        copy = build_kernel(self.s, (), Body(vars_, (), (old,)), lanes=lanes(expressions([old])))
         if updates.aval.size == 0:
             return [self.finish(copy)]
         at, update_vars = self.loop_vars(updates.shape)
         loads = [Load(self, operand) for operand in node.inputs]
         target, value = node.op.lower(self.s, at, *loads, **node.params)
         position = self.flat(tuple(target), node.shape)
-        old = self.s.load(out, position)
-        combined = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])(
-            old, value
-        )
-        # Axes that the loaded indices do not depend on run outermost: threads may share them without a conflict.
+        combine = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])
+        update = plain_store(self.s, Store(out, position, combine(self.s.load(out, position), value)), {})
         free = [v for v in update_vars if not _moves_data(position, v)]
         bound = [v for v in update_vars if v not in free]
-        apply = _serial(plain_store(self.s, Store(out, position, combined), {}), (*free, *bound), parallel=bool(free))
+        apply = build_scatter(self.s, update, free, bound, lanes=lanes(expressions([update])))
         first = self.finish(copy)
         self.operands = {n: replace(b, role="inout") if b.name == out.name else b for n, b in self.operands.items()}
         return [first, self.finish(apply)]
@@ -301,13 +299,12 @@ class Load:
         return self.lowering.at(self.node, tuple(index))
 
 
-def _serial(inner: Stmt, vars_: tuple[Expr, ...], *, parallel: bool = True) -> Kernel:
+def _serial(inner: Stmt, vars_: tuple[Expr, ...]) -> Kernel:
     """A plain loop nest, no lanes."""
     body: tuple[Stmt, ...] = (inner,)
     for var in reversed(vars_):
         body = (For(var, body),)
-    outer = vars_[0] if vars_ and parallel else None
-    return Kernel((), body, outer)
+    return Kernel((), body, vars_[0] if vars_ else None)
 
 
 def _moves_data(position: Expr, var: Expr) -> bool:
