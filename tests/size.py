@@ -16,7 +16,7 @@ BUDGETS = {
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 5200,
     "hybridml_compiler/runtime": 3700,
-    "hybridml_compiler": 24000,
+    "hybridml_compiler": 24800,  # of its folders together
     "tests": 13900,
     "examples": 1000,
     "benchmarks": 2600,  # four libraries, sixteen workloads, a report

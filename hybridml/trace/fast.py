@@ -8,6 +8,7 @@ need more (recording a gradient, NumPy or non-contiguous arguments, updated argu
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,56 +16,69 @@ from typing import Any
 import numpy as np
 
 from .. import aliasing, tree
-from ..context import clock, grad_is_off, switches
+from ..context import _no_grad, clock, grad_is_off, interpreter_var, switches
 from ..tape import KEPT
 from ..tensor import Tensor, wrap
 from .entry import Entry
+from .guards import Entry as Guard
+from .guards import hold
 from .loans import Loans
 from .order import as_seen, in_memory
+from .places import split
 from .program import Interpreted
+from .state import epoch
 
 MISS = object()  # a guard did not hold
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
-_TIMED_CALLS = 32
+TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
 
 
 class Fast:
     """A compiled entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("direct", "entry", "finish", "flat", "grad_off", "left", "loans", "native", "switches", "watch")
+    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "rest")
 
-    def __init__(self, entry: Entry, native: Callable[..., Any], finish: Any, loans: Loans | None) -> None:
-        self.entry, self.native, self.finish, self.loans = entry, native, finish, loans
-        self.flat = False  # its calls have plain positional arguments: no containers, no keywords
-        self.watch = entry.watch
-        self.grad_off = grad_is_off()
-        self.switches = switches.value
-        self.left = _TIMED_CALLS
-        self.direct: Callable[..., Any] | None = None  # what `call` comes down to, once it is no more than that
+    def __init__(self, entry: Entry, loans: Loans, rest: list[Guard]) -> None:
+        self.entry, self.rest = entry, rest
+        self.finish = _finisher(entry, entry.program.executable)
+        self.loans = loans if loans.grads else None
+        # What every guard was checked at; native code compares these in place.
+        self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
+        self.left = TIMED_CALLS
+        self.native: Callable[..., Any] = _miss
+        self.direct: Callable[..., Any] = self.call
 
-    def holds(self) -> bool:
-        """The guards that do not look at the arguments."""
-        return switches.value == self.switches and grad_is_off() is self.grad_off and self.watch.holds()
+    def enter(self, native: Callable[..., Any]) -> None:
+        """What is called, and what a call comes down to if it is no more than that."""
+        self.native = native
+        if self.finish is None and self.loans is None and not self.rest and not self.entry.owners:
+            self.direct = native
 
     def refresh(self) -> None:
         """All guards have been checked: remember where the counters stand."""
-        self.switches = switches.value
+        for counter, seen in self.epochs:
+            seen.value = counter.value
 
-    def call(self, args: Sequence[Any]) -> Any:
+    def moved(self) -> bool:
+        """Whether native code, which compares by identity, has seen a change where the guards hold."""
+        return len(self.rest) < len(split(self.entry.watch.free)[1])
+
+    def timed(self, args: Sequence[Any]) -> Any:
+        """A call, and what the first of them take."""
+        start = time.perf_counter()
+        out = self.direct(*args)
+        if self.left and out is not MISS:
+            self.entry.steady_ms.append((time.perf_counter() - start) * 1e3)
+            self.left -= 1
+        return out
+
+    def call(self, *args: Any, **names: Any) -> Any:
         """`MISS`, or the result."""
-        if self.entry.owners and self.entry.overlaps(args):
+        if names or (self.rest and not hold(self.rest)) or (self.entry.owners and self.entry.overlaps(args)):
             return MISS
         if self.loans is not None:
             self.loans.offer()
-        if self.left:
-            start = time.perf_counter()
-            out = self.native(*args)
-            self.entry.steady_ms.append((time.perf_counter() - start) * 1e3)
-            self.left -= 1
-            if not self.left and self.finish is None and not self.entry.owners:
-                self.direct = self.native
-        else:
-            out = self.native(*args)
+        out = self.native(*args)
         return out if out is MISS or self.finish is None else self.finish(out)
 
 
@@ -91,6 +105,8 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
     grads = [(source, large[k]) for source, k in entry.grads if k in large]
     loans = Loans(grads, len(place), MISS)
+    places, rest = split(entry.watch.free)
+    fast = Fast(entry, loans, rest)
     native = build_entry(
         EntrySpec(
             step=executable.step,
@@ -104,16 +120,20 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
             require_none_slots=("_node",),
             captured=tuple(i.real if i.kind == "held" else wrap(i.real) for i in entry.inputs if i.kind != "argument"),
             arena=executable.give_arena() if executable.arena_bytes else None,
+            epochs=fast.epochs,
+            contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
+            places=places,
             lent=loans.words,
             used=loans.first(),
             release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
             keep=(executable,),
         )
     )
-    return Fast(entry, native, _finisher(entry, executable), loans if loans.grads else None)
+    fast.enter(native)
+    return fast
 
 
-def _miss(*args: Any) -> Any:
+def _miss(*args: Any, **names: Any) -> Any:
     return MISS
 
 

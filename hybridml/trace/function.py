@@ -75,21 +75,20 @@ class TracedFunction:
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Entry | None = None
-        self._fast: Fast | None = None  # of the entry that a call with plain arguments used last
+        self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._lock = threading.RLock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current_interpreter() is not None:
-            return self._fn(*args, **kwargs)  # a traced function inside another is part of it
-        fast = self._fast
-        if fast is not None and not kwargs and fast.holds():
-            direct = fast.direct
-            out = fast.call(args) if direct is None else direct(*args)
+        direct = self._direct
+        if direct is not None:
+            out = direct(*args, **kwargs)
             if out is not MISS:
                 self._hits += 1
                 return out
+        if current_interpreter() is not None:
+            return self._fn(*args, **kwargs)  # a traced function inside another is part of it
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -102,16 +101,18 @@ class TracedFunction:
                 self._last = entry
                 if entry.fast is None and entry.calls == 1:
                     entry.fast = build(entry, leaves)
-                    if entry.fast is not None:
-                        entry.fast.flat = not kwargs and len(leaves) == len(args)
-                fast = entry.fast
+                fast: Fast | None = entry.fast
                 if fast is None:
                     return entry.run(leaves)
                 fast.refresh()
-                if fast.flat:
-                    self._fast = fast
-                out = fast.call(leaves)
-                return entry.run(leaves) if out is MISS else out
+                out = fast.timed(leaves)
+                if out is MISS:
+                    if fast.moved():  # places that hold other objects, equal to the ones seen
+                        entry.fast = build(entry, leaves)
+                    return entry.run(leaves)
+                if not kwargs and len(leaves) == len(args) and not fast.left:
+                    self._direct = fast.direct
+                return out
         return self._compile(key, structure, leaves, objects).run(leaves)
 
     def _compile(self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]) -> Entry:
@@ -153,7 +154,7 @@ class TracedFunction:
         """Forget every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
-            self._last = self._fast = None
+            self._last = self._direct = None
 
     def _shown(self) -> Entry:
         if self._last is None:

@@ -38,7 +38,7 @@ _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
 }
 
 Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
-_cell_contents = attrgetter("cell_contents")
+cell_contents = attrgetter("cell_contents")
 
 
 class Watch:
@@ -58,10 +58,10 @@ class Watch:
         self.epoch = state.epoch.value
 
     def holds(self) -> bool:
-        if not _hold(self.free):
+        if not hold(self.free):
             return False
         if state.epoch.value != self.epoch:
-            if not _hold(self.quiet):
+            if not hold(self.quiet):
                 return False
             self.epoch = state.epoch.value
         return True
@@ -70,7 +70,7 @@ class Watch:
         """Stop watching what the function itself has changed while it was traced; the names, for a warning."""
         changed = []
         for entries in (self.free, self.quiet):
-            same = [_hold((entry,)) for entry in entries]
+            same = [hold((entry,)) for entry in entries]
             changed += [_describe(entry) for entry, kept in zip(entries, same, strict=True) if not kept]
             entries[:] = [entry for entry, kept in zip(entries, same, strict=True) if kept]
         self.epoch = state.epoch.value
@@ -135,7 +135,7 @@ class Watch:
         self._spaces.append((vars(fn),))
         for cell in fn.__closure__ or ():
             try:
-                self._add(_cell_contents, cell, cell.cell_contents)
+                self._add(cell_contents, cell, cell.cell_contents)
             except ValueError:  # not assigned yet
                 continue
         for name in names:
@@ -210,7 +210,7 @@ class Watch:
 _CONSTRUCTION = frozenset(("__init__", "__new__", "__init_subclass__", "__repr__", "__class__", "__weakref__"))
 
 
-def _hold(entries: Iterable[Entry]) -> bool:
+def hold(entries: Iterable[Entry]) -> bool:
     try:
         for read, key, value in entries:
             now = read(key)

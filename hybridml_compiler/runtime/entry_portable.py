@@ -5,7 +5,6 @@ Its outputs are always fresh: nobody's memory is used again.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar

@@ -115,6 +115,34 @@ def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], l
         some, queue = {2.0}, collections.deque([2.0])
         return lambda x: x * sum(some) + sum(queue), [lambda: some.add(3.0), lambda: queue.append(5.0), queue.popleft]
 
+    def list_of_tensors() -> Any:
+        held = [hm.tensor([float(k), 1.0]) for k in range(30)]
+        more = [hm.tensor([5.0, 7.0])]
+        changes = [
+            _put(held, 3, more[0]), lambda: held.append(more[0]), held.pop, held.reverse,
+            lambda: held.append(held.pop(0)), lambda: held[4].add_(1.0),
+            lambda: held.extend(more * 100), held.clear, lambda: held.extend(more),
+        ]  # fmt: skip
+        return lambda x: sum([(k + 1) * t for k, t in enumerate(held)], x), changes
+
+    def list_in_a_variable() -> Any:
+        held = [hm.tensor([2.0])]
+
+        def swap() -> None:
+            nonlocal held
+            held = [hm.tensor([3.0])]
+
+        return lambda x: x * held[0], [swap, lambda: held.insert(0, hm.tensor([5.0]))]
+
+    def equal_objects() -> Any:
+        table = {"a": 1.5, "b": [100.5]}
+        same = [_put(table, "c", 0.0), _put(table, "a", float("2.5")), _put(table["b"], 0, float("200.25"))]
+        return lambda x: x * table["a"] + table["b"][0] + len(table), same
+
+    def absent_keys() -> Any:
+        table: dict[str, float] = {}
+        return lambda x: x * table.get("a", 2.0), [_put(table, "a", 3.0), table.clear, _put(table, "a", 5.0)]
+
     def long_list() -> Any:
         long, layers = [1.0] * 200, [nn.Dropout(1.0) for _ in range(150)]
         return lambda x: layers[-1](x) + sum(long), [_put(long, 150, 3.0), layers[-1].eval]
@@ -144,15 +172,45 @@ def test_never_stale(name: str, trace: Any) -> None:
         f, x, seen = style(fn), hm.tensor([1.0, 2.0]), []
         for change in (lambda: None, *changes):
             change()
-            seen += [f(x).tolist(), f(x).tolist()]
+            seen += [f(x).tolist() for _ in range(4)]
         return seen
 
     try:
         eager = values(lambda fn: fn)
-        assert all(a != b for a, b in zip(eager[::2], eager[2::2], strict=False))  # each change can be seen
+        assert all(a != b for a, b in zip(eager[::4], eager[4::4], strict=False))  # each change can be seen
         assert values(trace) == eager
     finally:
         globals()["FACTOR"] = 2.0
+
+
+def test_equal_objects_of_another_identity_are_no_change(trace: Any) -> None:
+    table, held = {"a": 1.5}, [1e20, "".join(["a", "b"])]
+    f, x = trace(lambda x: x * table["a"] + held[0] + len(held[1])), hm.tensor([1.0])
+    for k in range(12):
+        assert f(x).tolist() == hm.tensor([1.5 + 1e20 + 2]).tolist()
+        if k % 4 == 3:
+            table["a"], held[0], held[1] = float("1.5"), float("1e20"), "".join(["a", "b"])
+    assert f.cache_info().compiles == 1
+    table["a"] = 2.5
+    assert f(x).tolist() == hm.tensor([2.5 + 1e20 + 2]).tolist() and f.cache_info().compiles == 2
+
+
+def test_modes_and_gradients_are_switched_between_direct_calls(trace: Any) -> None:
+    w = hm.tensor([2.0])
+    f, x = trace(lambda x: x * w), hm.tensor([3.0])
+    for _ in range(4):
+        assert not f(x).requires_grad
+    w.requires_grad_()
+    for _ in range(4):
+        assert f(x).requires_grad
+        with hm.no_grad():
+            assert not f(x).requires_grad
+    w.requires_grad_(False)
+    for _ in range(4):
+        assert not f(x).requires_grad
+    outer = trace(lambda x: f(x) + 1)
+    assert outer(x).tolist() == [7] and f(x).tolist() == [6]
+    assert f(x=x).tolist() == [6] and f(hm.tensor([1.0, 2.0])).tolist() == [2, 4] and f(x).tolist() == [6]
 
 
 def test_function_argument(trace: Any) -> None:
