@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 
 from . import tree
 from .comparison import Comparison, Difference, KernelLine, Style
+from .context import current_interpreter
 from .snapshot import Snapshot
 from .tensor import Tensor
 from .trace import TracedFunction
@@ -162,7 +163,8 @@ def _take_turns(runs: list[_Run], repeats: int) -> None:
 def _operations(run: _Run) -> tuple[int, int]:
     """(operations that an eager call runs, bytes that they read and write), by watching the functions of the rows.
 
-    Views move nothing. A profile hook and not a counter in the functions: those are the product's hot path.
+    Views move nothing; a library function that eager runs compiled counts as its kernels. A profile hook and not a
+    counter in the functions: those are the product's hot path.
     """
     count = moved = 0
     last: Any = None
@@ -170,7 +172,13 @@ def _operations(run: _Run) -> tuple[int, int]:
     def watch(frame: FrameType, event: str, result: Any) -> None:
         nonlocal count, moved, last
         code = frame.f_code
-        if event != "return" or not code.co_filename.startswith("<dispatch ") or not isinstance(result, Tensor):
+        if event != "return" or current_interpreter() is not None:  # what is captured does not run
+            return
+        called = frame.f_locals["self"] if code is TracedFunction.__call__.__code__ else None
+        if called is not None and called._last is not None:  # a composite, or an optimizer's step, that runs compiled
+            stats = called.stats
+            count, moved = count + stats.kernels, moved + stats.bytes
+        if not code.co_filename.startswith("<dispatch ") or not isinstance(result, Tensor):
             return
         op = OPS.get(code.co_name)
         if op is None or result is last:  # a pull function; or the general path, which has called the row again

@@ -40,6 +40,7 @@ class Optimizer:
             raise ArgumentError(f"{type(self).__name__}: got no parameters; pass model.parameters()")
         for group in found if isinstance(found[0], Mapping) else [{"params": found}]:
             self.add_param_group(group)
+        self._compiled_step()  # made now: an attribute that came later would be one that `hm.compare` takes back
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml import optim
 from hybridml.comparison import Comparison, Difference, Style, duration, size
 
 ROOT = Path(__file__).parent.parent.parent
@@ -237,3 +238,24 @@ def test_distance_of_integers_and_bools() -> None:
 
     assert distance(np.array([2, 250], np.uint8), np.array([2, 0], np.uint8)) == (250.0, 1.0, 250)
     assert distance(np.array([True, False]), np.array([True, True])) == (1.0, 1.0, 1)
+
+
+def test_what_eager_runs_compiled_counts_as_its_kernels() -> None:
+    """A large composite, and an optimizer's step, whose capture is not an operation of the call."""
+    x = hm.ones((256, 256))
+    found = hm.compare(lambda: hm.functional.softmax(x), repeats=2)
+    assert (found.eager.kernels, found.eager.bytes) == (found.traced.kernels, found.traced.bytes) == (1, 2 * x.nbytes)
+
+    model = hm.nn.Linear(128, 128)
+    optimizer = hm.optim.Adam(model.parameters())
+    assert optimizer._size >= optim.optimizer._COMPILED_SIZE
+
+    def step() -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = (model(x[:, :128]) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    found = hm.compare(step, repeats=2)
+    assert found.results.relative < 1e-5 and found.eager.kernels < 40
