@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """A tensor over the memory of any DLPack object (PyTorch, JAX, CuPy on the CPU, ...)."""
     if device is not None:
         Device(device)
-    return asarray(np.from_dlpack(x), copy=copy)
+    return asarray(_bits_of_bfloat16(x) if "bfloat16" in str(getattr(x, "dtype", "")) else np.from_dlpack(x), copy=copy)
+
+
+def _bits_of_bfloat16(x: Any) -> np.ndarray:
+    """NumPy's DLPack knows no bfloat16: its owner shows it as 16-bit integers (PyTorch asks for a dtype of its own)."""
+    library = sys.modules.get(type(x).__module__.partition(".")[0])
+    integers = x.view(getattr(library, "int16", "int16"))
+    return np.from_dlpack(integers).view(dtypes.canonical("bfloat16"))
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

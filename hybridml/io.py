@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import HybridmlError
 
 from .nn.module import Module
@@ -27,8 +28,9 @@ FORMAT = {
     **{f"uint{n}": f"U{n}" for n in (8, 16, 32, 64)},
     "float32": "F32",
     "float64": "F64",
+    "bfloat16": "BF16",
 }
-DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in FORMAT.items()}
+NAMES = {code: name for name, code in FORMAT.items()}
 # Formats that the framework has no dtype for, read as the next larger one that holds every value.
 WIDENED = {"F16": np.dtype("<f2")}
 TREE = "hybridml.tree"  # metadata key of the structure of a nested object
@@ -108,15 +110,15 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise _broken(path, str(error)) from None
     arrays = {}
     for name, entry in entries:
-        dtype = DTYPES.get(entry["dtype"], WIDENED.get(entry["dtype"]))
-        if dtype is None:
+        code = entry["dtype"]
+        if code not in NAMES and code not in WIDENED:
             raise CheckpointError(
-                f"load: {os.fspath(path)}: tensor {name!r} has dtype {entry['dtype']}, which hybridml does not have; "
-                f"convert it to one of {sorted(DTYPES)}"
+                f"load: {os.fspath(path)}: tensor {name!r} has dtype {code}, which hybridml does not have; "
+                f"convert it to one of {sorted(NAMES)}"
             )
-        array = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
-        # Own, writable memory: a parameter may be trained in it.
-        arrays[name] = array.astype(np.float32 if entry["dtype"] in WIDENED else dtype.newbyteorder("="), copy=True)
+        wanted = np.dtype(np.float32) if code in WIDENED else dtypes.canonical(NAMES[code])
+        array = np.frombuffer(entry["data"], WIDENED.get(code, wanted.newbyteorder("<"))).reshape(entry["shape"])
+        arrays[name] = array.astype(wanted, copy=True)  # own, writable memory: a parameter may be trained in it
     return arrays
 
 

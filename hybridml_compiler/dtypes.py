@@ -76,11 +76,15 @@ def canonical(dtype: Any) -> np.dtype:
     try:
         wanted = _load_bfloat16() if _names_bfloat16(dtype) else np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a data type; use one of {', '.join(d.name for d in ALL)}") from None
+        raise DTypeError(f"{dtype!r} is not a data type; use one of {_names()}") from None
     native = wanted.newbyteorder("=")
     if native not in _CANONICAL:
-        raise DTypeError(f"dtype {wanted} is not supported; use one of {', '.join(d.name for d in ALL)}")
+        raise DTypeError(f"dtype {wanted} is not supported; use one of {_names()}")
     return _CANONICAL[native]
+
+
+def _names() -> str:
+    return ", ".join((*(d.name for d in ALL), _BFLOAT16))
 
 
 def _names_bfloat16(dtype: Any) -> bool:

@@ -12,9 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+import numpy as np
 
+import hybridml as hm
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, TraceError
+
+from ..aliasing import stamp
+from ..context import current_interpreter
+from ..tape import Leaf
 from ..tensor import Device, Tensor
 from ..trace.state import attributes_changed
 from .commit import commit
@@ -249,15 +255,18 @@ class Module:
         drop_gradients(self.parameters(), set_to_none)
 
     def to(self, dtype: Any) -> Self:
-        """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted."""
+        """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted.
+
+        They stay the same tensors: optimizers keep them, and a weight that two modules share stays shared.
+        """
         if isinstance(dtype, Device) or (isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda")):
             Device(str(dtype))
             return self
+        wanted = dtypes.canonical(dtype)
         for module in self.modules():
-            for name, tensor in module._own("parameter", "buffer", "transient"):
-                if hm.isdtype(tensor.dtype, "real floating") and tensor.dtype != dtype:
-                    converted = hm.astype(tensor.detach(), dtype).requires_grad_(tensor.requires_grad)
-                    object.__setattr__(module, name, converted)
+            for _, tensor in module._own("parameter", "buffer", "transient"):
+                if dtypes.is_float(tensor.dtype) and tensor.dtype != wanted:
+                    _convert(tensor, wanted)
         attributes_changed()
         return self
 
@@ -372,6 +381,21 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
             parameter.grad = None
         elif parameter.grad is not None:
             parameter.grad = hm.zeros_like(parameter.grad)
+
+
+def _convert(tensor: Tensor, dtype: np.dtype) -> None:
+    """Other memory for the same tensor, and for its gradient. What was recorded with the old values is stale."""
+    if current_interpreter() is not None and isinstance(tensor._array, np.ndarray):
+        raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
+    converted = hm.astype(tensor.detach(), dtype)
+    tensor._array, tensor._version = converted._array, converted._version
+    stamp(tensor)
+    if hasattr(tensor, "_view"):
+        del tensor._view
+    node = tensor._node
+    if type(node) is Leaf:
+        node.dtype = dtype
+        node.grad = None if node.grad is None else hm.astype(node.grad, dtype)
 
 
 def _join(prefix: str, name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -102,3 +104,58 @@ def test_importing_the_library_does_not_need_ml_dtypes() -> None:
     loaded = "'ml_dtypes' in sys.modules"
     code = f"import sys, hybridml; assert not {loaded}; hybridml.bfloat16; assert {loaded}"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    model = nn.Linear(4, 3).to(hm.bfloat16)
+    hm.save(model.state_dict(), tmp_path / "model.safetensors")
+    hm.save({"model": model.state_dict(), "epoch": 3}, tmp_path / "run.safetensors")
+    assert (tmp_path / "model.safetensors").read_bytes().count(b"BF16") == 2
+    for found in (hm.load(tmp_path / "model.safetensors"), hm.load(tmp_path / "run.safetensors")["model"]):
+        assert found["weight"].dtype is hm.bfloat16
+        assert found["weight"].tolist() == model.weight.tolist()
+
+
+def test_other_libraries_give_their_bits() -> None:
+    class Theirs:
+        """What PyTorch and JAX have: DLPack of a kind that NumPy does not read, and a view as integers."""
+
+        dtype = "torch.bfloat16"
+        values = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+
+        def __dlpack__(self) -> None:
+            raise AssertionError("NumPy would raise: Unsupported dtype in DLTensor")
+
+        def view(self, dtype: str) -> np.ndarray:
+            return self.values.view(dtype)
+
+    for found in (hm.asarray(Theirs()), hm.tensor(Theirs()), hm.from_dlpack(Theirs())):
+        assert found.dtype is hm.bfloat16 and found.tolist() == [1.5, -2.0]
+    with pytest.raises(BufferError, match="exports no bfloat16"):
+        np.from_dlpack(hm.ones((2,), dtype="bfloat16"))
+
+
+def test_a_module_keeps_its_tensors() -> None:
+    """An optimizer that was made before, and a weight that two layers share, go on."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    optimizer = hm.optim.SGD(model.parameters(), lr=1.0)
+    step = hm.trace(lambda x: model(x).sum())
+    step(hm.ones((2, 3))).backward()
+    first = model[0].weight
+    model.to(hm.bfloat16)
+    assert model[0].weight is first and model[1].weight is first
+    assert first.grad is not None and first.grad.dtype is hm.bfloat16
+    optimizer.zero_grad()
+    out = step(hm.ones((2, 3), dtype="bfloat16"))
+    out.backward()
+    before = first.tolist()
+    optimizer.step()
+    assert out.dtype is hm.bfloat16 and first.grad.dtype is hm.bfloat16 and first.tolist() != before
+    with pytest.raises(hm.TraceError, match="cannot change the dtype of a captured module"):
+        hm.trace(lambda x: model.to(hm.float32)(x))(hm.ones((2, 3)))
+
+
+def test_messages_name_it() -> None:
+    with pytest.raises(hm.DTypeError, match="float64, bfloat16"):
+        hm.ones((2,), dtype="bf16")
