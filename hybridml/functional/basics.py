@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, DTypeError
 
 from ..autograd import Function
 from ..tensor import Tensor
@@ -60,6 +60,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     >>> embedding(hm.asarray([[0, 2]]), hm.ones((3, 5))).shape
     (1, 2, 5)
     """
+    if input.dtype.kind not in "iu":
+        raise DTypeError(f"embedding: input must be integers, got {input.dtype.name}; cast it with .astype(hm.int64)")
     rows = hm.take(weight, from_zero(input, weight.shape[0]), axis=0)
     if padding_idx is None:
         return rows

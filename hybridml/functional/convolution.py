@@ -6,7 +6,8 @@ out of a traced network, all but those of its inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Literal
 
 import hybridml as hm
@@ -163,8 +164,11 @@ def _finished(result: Tensor, bias: Tensor | None, single: bool) -> Tensor:
 
 def numbers(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
     """`n` integers; one number stands for all."""
-    found = (value,) * n if isinstance(value, int) else tuple(value)
-    if len(found) != n or not all(isinstance(k, int) for k in found):
+    try:
+        found = tuple(map(index, value if isinstance(value, Iterable) else (value,) * n))
+    except TypeError:
+        found = ()
+    if len(found) != n:
         several = "a pair of integers" if n == 2 else f"{n} of them"
         raise ArgumentError(f"{what}: {name} must be an integer or {several}, got {value!r}")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -73,9 +74,7 @@ class _Recurrent(Module):
         shape = (count, self.hidden_size) if single else (count, x.shape[1], self.hidden_size)
         if states is None:
             states = (hm.zeros(shape, dtype=x.dtype),) * self.states
-        for state in states:
-            if state.shape != shape:
-                raise ShapeError(f"{name}: a first state must have shape {shape}, got {state.shape}")
+        _check(name, states, self.states, shape)
         states = tuple(state[:, None] for state in states) if single else states
         last: list[State] = []
         for layer in range(self.num_layers):
@@ -180,9 +179,7 @@ class _Cell(Module):
             )
         shape = (*input.shape[:-1], self.hidden_size)
         states = (hm.zeros(shape, dtype=input.dtype),) * count if states is None else states
-        for state in states:
-            if state.shape != shape:
-                raise ShapeError(f"{type(self).__name__}: a state must have shape {shape}, got {state.shape}")
+        _check(type(self).__name__, states, count, shape)
         return tuple(state[None] for state in states) if input.ndim == 1 else states
 
     def extra_repr(self) -> str:
@@ -221,6 +218,16 @@ class GRUCell(_Cell):
         w_in, w_h, b_in, b_h = _parameters(self, "")
         h = gru_sequence(F.linear(input.reshape((1, -1, self.input_size)), w_in, b_in), h, w_h, b_h)
         return h[0, 0] if input.ndim == 1 else h[0]
+
+
+def _check(name: str, states: Any, count: int, shape: tuple[int, ...]) -> None:
+    """Are these the states that a layer goes on from?"""
+    if not isinstance(states, tuple | list) or len(states) != count or not all(hasattr(s, "shape") for s in states):
+        wanted = "one tensor h" if count == 1 else "a tuple (h, c) of tensors"
+        raise ArgumentError(f"{name}: hx must be {wanted} of shape {shape}")
+    for state in states:
+        if state.shape != shape:
+            raise ShapeError(f"{name}: a first state must have shape {shape}, got {state.shape}")
 
 
 def _suffix(layer: int, direction: int) -> str:

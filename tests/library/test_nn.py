@@ -260,6 +260,10 @@ def test_mistakes_are_named() -> None:
         nn.MultiheadAttention(10, 3)
     with pytest.raises(ValueError, match="channels on axis 1"):
         nn.BatchNorm2d(3)(hm.ones((1, 2, 4, 4)))
+    with pytest.raises(ValueError, match=r"Conv2d: kernel_size must be an integer or a pair of integers, got 3\.0"):
+        nn.Conv2d(3, 4, 3.0)
+    with pytest.raises(TypeError, match="embedding: input must be integers, got float32"):
+        nn.Embedding(4, 2)(hm.ones((3,)))
 
 
 @pytest.mark.parametrize(

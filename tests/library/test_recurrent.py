@@ -122,6 +122,8 @@ def test_how_it_looks() -> None:
         (lambda: nn.GRU(3, 4)(hm.ones((5, 2, 3)), hm.ones((1, 3, 4))), ShapeError, r"\(1, 2, 4\), got \(1, 3, 4\)"),
         (lambda: nn.GRUCell(3, 4)(hm.ones((2, 2))), ShapeError, r"input_size=3, got shape \(2, 2\)"),
         (lambda: nn.LSTMCell(3, 4)(hm.ones((2, 3)), (hm.ones((2, 3)),) * 2), ShapeError, r"\(2, 4\), got \(2, 3\)"),
+        (lambda: nn.LSTM(3, 4)(hm.ones((5, 2, 3)), hm.ones((1, 2, 4))), ArgumentError, r"\(h, c\) of tensors of shape"),
+        (lambda: nn.GRU(3, 4)(hm.ones((5, 2, 3)), (hm.ones((1, 2, 4)),)), ArgumentError, "one tensor h of shape"),
     ],
 )  # fmt: skip
 def test_errors(make: Callable[[], object], error: type[Exception], words: str) -> None:
