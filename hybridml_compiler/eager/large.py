@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache as once
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import dtypes
 from ..aval import Aval
+from ..ops.conversion import convert
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
 from .pointwise import ANY_LENGTH, Pointwise, compile_pointwise
+
+if TYPE_CHECKING:
+    from ..graph.ir import Node
 
 # Elements of the first operand from which a kernel on two cores, called in 5 us, is faster than NumPy.
 LARGE = 1 << 16
@@ -64,11 +69,13 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 @once
 def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
     op = OPS[name]
-    result = op.infer(*(Aval((), kind) for kind in kinds)).dtype
+    wide = tuple(dtypes.float32 if kind.kind == "V" else kind for kind in kinds)
+    computed = op.infer(*(Aval((), kind) for kind in wide)).dtype
+    result = _rounded(computed, kinds)
 
     def value(s: Any, i: Any, buffers: Sequence[Any]) -> Any:
-        loads = [_Load(s, *operand) for operand in zip(buffers, kinds, single, strict=True)]
-        return op.lower(s, (i,), *loads)
+        loads = [_Load(s, *operand) for operand in zip(buffers, wide, single, strict=True)]
+        return convert(s, op.lower(s, (i,), *loads), computed, result)
 
     spelled = "_".join(kind.name for kind in kinds)
     return compile_pointwise(f"{name}_{spelled}", kinds, result, value), result
@@ -82,7 +89,24 @@ class _Load:
         self.shape = (1,) if single else (ANY_LENGTH,)
 
     def __call__(self, index: Index) -> Any:
-        return self.s.load(self.buffer, index[0])
+        return convert(self.s, self.s.load(self.buffer, index[0]), self.buffer.dtype, self.dtype)
+
+
+def _rounded(computed: np.dtype, operands: Sequence[np.dtype]) -> np.dtype:
+    """Rows compute on bfloat16 in float32, and round that."""
+    narrow = next((kind for kind in operands if kind.kind == "V"), None)
+    return narrow if narrow is not None and computed is dtypes.float32 else computed
+
+
+def _stores(op: Op) -> bool:
+    """Does it move elements of any dtype as they are?"""
+    return op.kind == "gather" or op.name == "astype"
+
+
+def _cast(x: Node, dtype: np.dtype) -> Node:
+    from ..graph.ir import apply
+
+    return x if x.dtype is dtype else apply(OPS["astype"], [x], {"dtype": dtype})
 
 
 _compiled: dict[Op, dict[Any, Any]] = {}
@@ -99,6 +123,11 @@ def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any
         from ..pipeline import compile
 
         inputs = tuple(input_node(Aval(a.shape, a.dtype)) for a in arrays)
-        run = known[key] = compile(Graph(inputs, (apply(op, inputs, params),), op.name))
+        if _stores(op):
+            out = apply(op, inputs, params)
+        else:
+            out = apply(op, [_cast(x, dtypes.float32) if x.dtype.kind == "V" else x for x in inputs], params)
+            out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
+        run = known[key] = compile(Graph(inputs, (out,), op.name))
     found: np.ndarray = run(arrays)[0]
     return found

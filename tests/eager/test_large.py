@@ -63,3 +63,16 @@ def test_division_by_zero_is_a_value() -> None:
     assert bool(hm.isinf(x).all())
     with pytest.raises(Exception, match="do not broadcast"):
         hm.ones(LARGE) + hm.ones(LARGE + 1)
+
+
+@pytest.mark.parametrize("name", ["multiply", "maximum", "less", "divide", "logical_and"])
+def test_large_bfloat16_is_computed_in_float32(name: str) -> None:
+    """Of one shape, broadcast, and not large: the same bits."""
+    rng = np.random.default_rng(0)
+    row, *whole = (hm.asarray(rng.standard_normal(shape), dtype=hm.bfloat16) for shape in (300, (256, 300), (256, 300)))
+    f = getattr(hm, name)
+    for x, y in (whole, (whole[0], row)):
+        got = f(x, y)
+        small = [f(x[k : k + 32], y[k : k + 32] if y is not row else y).numpy() for k in range(0, 256, 32)]
+        assert got.dtype == (hm.bfloat16 if name in ("multiply", "maximum", "divide") else hm.bool)
+        np.testing.assert_array_equal(got.numpy(), np.concatenate(small))
