@@ -28,6 +28,7 @@ _EMITTERS = (
     "schedule/cost.py",
     "schedule/contract.py",
     "schedule/convolve.py",
+    "schedule/dots.py",
     "schedule/narrow.py",
     "schedule/tiling.py",
     "schedule/winograd.py",

@@ -13,9 +13,11 @@ from ...schedule import cost
 from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
 from ...schedule.convolve import Turn
+from ...schedule.dots import Dots, dot_units, dots_of
 from ...schedule.narrow import Format, format_of, narrow_blocking
 from . import gemm, ir
 from .gemm_blocked import emit_blocked_product, turns
+from .gemm_dots import emit_dots
 from .gemm_narrow import emit_narrow_product
 from .kernel import emit_epilogue
 
@@ -30,18 +32,21 @@ def format_here(product: Product) -> Format:
     return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())
 
 
-def own_blocking(product: Product) -> Blocking | None:
+def own_blocking(product: Product) -> Blocking | Dots | None:
     """How our own product is cut; None where BLAS computes it."""
     return _own_blocking(product, jit.host())
 
 
 @once
-def _own_blocking(product: Product, host: jit.Host) -> Blocking | None:
+def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     bits = host.vector_bits
     if not host.registers:
         return None
     if product.stored is not None:
         return narrow_blocking(product, format_here(product), bits // 8, host.registers, cores())
+    dots = dots_of(product, bits // 8, host.registers, cores())
+    if dots is not None:
+        return dots
     blocking = blocking_of(product, bits // 8, host.registers, cores())
     filled = product.n / (blocking.panels * blocking.columns)
     return blocking if cost.use_own_product(product, filled, bits // 8) else None
@@ -50,6 +55,8 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | None:
 def range_of_product(product: Product) -> int:
     """Extent of the range that threads share."""
     blocking = own_blocking(product)
+    if isinstance(blocking, Dots):
+        return dot_units(product, blocking)
     return gemm.slabs(product) if blocking is None else units(product, blocking)
 
 
@@ -61,7 +68,7 @@ def takes_epilogue(product: Product) -> bool:
 def parts_of_product(product: Product) -> list[Turn]:
     """The code that it calls."""
     blocking = own_blocking(product)
-    if blocking is None or not turns(product, blocking):
+    if not isinstance(blocking, Blocking) or not turns(product, blocking):
         return []
     return [Turn(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
 
@@ -74,6 +81,8 @@ def emit_product(
     finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
     if blocking is None:
         return gemm.emit_product(module, name, product, finish)
+    if isinstance(blocking, Dots):
+        return emit_dots(module, name, product, blocking, finish)
     if product.stored is not None:
         return emit_narrow_product(module, name, product, format_here(product), blocking, finish, *parts)
     return emit_blocked_product(module, name, product, blocking, finish, *parts)
