@@ -40,7 +40,7 @@ _known: dict[Any, Run] = {}
 
 def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     """None where there is no compiler or no BLAS, or nothing to multiply."""
-    if x.shape[-1] != y.shape[-2] or x.dtype is not y.dtype or 0 in (*x.shape, *y.shape):
+    if x.shape[-1] != y.shape[-2] or x.dtype is not y.dtype or 0 in (*x.shape, *y.shape) or not x.dtype.isnative:
         return None
     try:
         from ..backends.llvm import modules, works
@@ -70,9 +70,9 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         x, y = take_x(x), take_y(y)
         out = np.empty(shape, x.dtype)
         pointers = table(x.ctypes.data, y.ctypes.data, out.ctypes.data)
-        if holds:
-            hold()
-        try:
+        try:  # an interrupt comes after a call: not between `hold` and `try`
+            if holds:
+                hold()
             threads.run(address, ctypes.addressof(pointers), total, granule)
         finally:
             if holds:
@@ -84,9 +84,13 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
 
 def _regular(*arrays: np.ndarray) -> list[tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]]:
     """Each with what makes it readable: nothing, or a copy where neither its rows nor its columns lie together."""
-    return [
-        (np.asarray if matrix_of(*_strided(a), a.shape[:-2]) is not None else np.ascontiguousarray, a) for a in arrays
-    ]
+    return [(np.asarray if _is_regular(a) else np.ascontiguousarray, a) for a in arrays]
+
+
+def _is_regular(x: np.ndarray) -> bool:
+    """A field of a structured array has strides that are no whole number of elements."""
+    whole = all(step % x.itemsize == 0 for step in x.strides)
+    return whole and matrix_of(*_strided(x), x.shape[:-2]) is not None
 
 
 def _strided(x: np.ndarray) -> tuple[int, tuple[int, ...], tuple[int, ...]]:

@@ -52,6 +52,14 @@ def test_eager_and_traced_products_have_the_same_bits(name: str) -> None:
     np.testing.assert_array_equal((x @ y).numpy(), hm.trace(hm.matmul)(x, y).numpy())
 
 
+@pytest.mark.parametrize("kind", [[("tag", "u1"), ("x", "f4")], [("x", ">f4")]], ids=["odd strides", "byte order"])
+def test_arrays_that_kernels_do_not_read_are_not_read_by_them(kind: list[tuple[str, str]]) -> None:
+    records = np.zeros((80, 80), kind)
+    records["x"] = made(80, 80)
+    x = records["x"]
+    np.testing.assert_allclose(matmul(x, x.T), np.matmul(x.astype("f8"), x.T.astype("f8")), rtol=1e-5, atol=1e-4)
+
+
 def test_more_signatures_than_are_kept_go_on_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "MOST", 0)
     monkeypatch.setattr(products, "_known", {})
