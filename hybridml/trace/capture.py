@@ -51,7 +51,7 @@ class Input:
 
     kind: str  # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad"
     index: int
-    real: Any  # the tensor or array at trace time; for "grad" the tensor whose gradient it is
+    real: Any  # the tensor or array at trace time; None once the trace is done where each call brings its own
     node: ir.Node  # the array as it lies in memory
     shadow: Traced
     start: ir.Node  # the value of the shadow before the program updates it

@@ -86,6 +86,10 @@ class Entry:
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
         self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        for source in self.inputs:  # a call brings its own; the first call's must not stay in memory
+            if source.kind in ("argument", "grad") and id(source.real) not in tracer.reached:
+                tracer.shadows.pop(id(source.real), None)
+                source.real = None
         self.fast: Any = None  # set by `fast.build` at the second call
         self.calls = 0
         self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone

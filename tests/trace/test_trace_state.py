@@ -342,3 +342,22 @@ def test_captured_tensors_passed_as_arguments(trace: Any) -> None:
     assert f.cache_info().compiles == 2
     with pytest.raises(hm.TraceError, match="shares memory"):
         f(w.detach())
+
+
+def test_a_program_does_not_keep_what_its_first_call_was_given(trace: Any) -> None:
+    import weakref
+
+    w = hm.tensor([1.0, 2.0], requires_grad=True)
+
+    def f(x: hm.Tensor) -> hm.Tensor:
+        return (x * w.grad).sum()
+
+    f = trace(f)
+    w.grad = hm.tensor([3.0, 4.0])
+    x = hm.tensor([1.0, 1.0])
+    assert f(x).item() == 7
+    given = [weakref.ref(x), weakref.ref(w.grad)]
+    del x
+    w.grad = hm.tensor([5.0, 6.0])
+    assert [ref() for ref in given] == [None, None]
+    assert f(hm.tensor([1.0, 1.0])).item() == 11 and f.cache_info().compiles == 1
