@@ -83,7 +83,8 @@ class Optimizer:
                 steps = counts + (1 if all(has_grad) else hm.asarray(has_grad))
                 writes.append((counts, steps))
                 writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
-        commit(writes)
+        # State that is wider than its parameter (`Module.to` came later) computes wide and is rounded here.
+        commit([(t, new if new.dtype == t.dtype else hm.astype(new, t.dtype)) for t, new in writes])
 
     def _compiled_step(self) -> Any:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""

@@ -139,7 +139,7 @@ def test_a_module_keeps_its_tensors() -> None:
     """An optimizer that was made before, and a weight that two layers share, go on."""
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight
-    optimizer = hm.optim.SGD(model.parameters(), lr=1.0)
+    optimizer = hm.optim.Adam(model.parameters(), lr=1.0)
     step = hm.trace(lambda x: model(x).sum())
     step(hm.ones((2, 3))).backward()
     first = model[0].weight
@@ -152,6 +152,7 @@ def test_a_module_keeps_its_tensors() -> None:
     before = first.tolist()
     optimizer.step()
     assert out.dtype is hm.bfloat16 and first.grad.dtype is hm.bfloat16 and first.tolist() != before
+    assert optimizer.state[first]["exp_avg_sq"].dtype == hm.float32
     with pytest.raises(hm.TraceError, match="cannot change the dtype of a captured module"):
         hm.trace(lambda x: model.to(hm.float32)(x))(hm.ones((2, 3)))
 
