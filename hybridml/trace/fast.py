@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from .. import aliasing, tree
+from ..autograd import part
 from ..context import _no_grad, clock, grad_is_off, interpreter_var, switches
-from ..tape import KEPT
+from ..tape import KEPT, Node
 from ..tensor import Tensor, wrap
 from .entry import Entry
 from .guards import Entry as Guard
@@ -79,7 +80,7 @@ class Fast:
         if self.loans is not None:
             self.loans.offer()
         out = self.native(*args)
-        return out if out is MISS or self.finish is None else self.finish(out)
+        return out if out is MISS or self.finish is None else self.finish(out, args)
 
 
 def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
@@ -139,9 +140,8 @@ def _miss(*args: Any, **names: Any) -> Any:
 
 def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
     """Whether the native entry can do this call; see the module."""
-    if not grad_is_off() and any(k < entry.n_own for k in entry.program.differentiable()):
-        if any(i.leaf is not None for i in entry.inputs):
-            return False
+    if entry.copies or any(entry.n_results <= k < entry.n_own for k in entry.program.differentiable()):
+        return False
     if any(o._node is not None and type(o._node) is not list for o in entry.program.outputs[: entry.n_results]):
         return False
     arguments = [i.index for i in entry.inputs if i.kind == "argument"]
@@ -169,7 +169,7 @@ def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
     return True
 
 
-def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
+def _finisher(entry: Entry, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
     """What is left to do in Python after the native call; None when its result is the result."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
@@ -181,12 +181,14 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
         place[k] for k, o in enumerate(entry.program.outputs[: entry.n_results])
         if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
     ]  # fmt: skip
+    history = _historian(entry)
+    recorded = [] if history is None else [k for k in entry.program.differentiable() if k in place]
     structure = entry.structure
     single = structure.kind is None and len(results) == 1
-    if single and results[0][0] == 0 and count == 1 and not (stamped or grads or freed):
+    if single and results[0][0] == 0 and count == 1 and not (stamped or grads or freed or recorded):
         return None
 
-    def finish(out: Any) -> Any:
+    def finish(out: Any, args: Sequence[Any]) -> Any:
         tensors = (out,) if count == 1 else out or ()
         for t in stamped:
             aliasing.stamp(t)
@@ -194,9 +196,34 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any], Any] | None:
             tensors[j]._array = as_seen(tensors[j]._array, order)
         for j in freed:
             tensors[j]._node = [clock(), None, tensors[j]._array.shape]
+        if history is not None:
+            joint = history(args)
+            for k in recorded:
+                tensor = tensors[place[k]]
+                tensor._node = part(joint, k, tensor._array.shape)
         for real, at in grads:
             real._node.grad = None if at is None else tensors[at]
         values = [value if at < 0 else tensors[at] for at, value in results]
         return values[0] if single else tree.unflatten(structure, values)
 
     return finish
+
+
+def _historian(entry: Entry) -> Callable[[Sequence[Any]], Node] | None:
+    """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
+    program = entry.program
+    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and entry.inputs[k].kind == "held"]
+    if grad_is_off() or not wanting or not any(k < entry.n_results for k in program.differentiable()):
+        return None
+    needed = program.needed()
+    parents = [entry.inputs[k].real for k in wanting]
+    given = [(k, entry.inputs[k].index) for k in needed if entry.inputs[k].kind == "argument"]
+    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(entry.inputs)]
+
+    def history(args: Sequence[Any]) -> Node:
+        kept = fixed.copy()
+        for k, index in given:
+            kept[k] = args[index]
+        return program.history(parents, wanting, kept)
+
+    return history

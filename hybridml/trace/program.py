@@ -169,7 +169,11 @@ class Program:
     def _joint(self, tensors: Sequence[Any], wanting: list[int]) -> Node:
         needed = set(self.needed())
         kept = [t if k in needed else None for k, t in enumerate(tensors)]
-        return [clock(), _pull_program, None, *(tensors[k]._node for k in wanting), self, wanting, kept]
+        return self.history([tensors[k] for k in wanting], wanting, kept)
+
+    def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
+        """The node of all results of a call: what its gradient goes to (their positions), and what that reads."""
+        return [clock(), _pull_program, None, *[t._node for t in parents], self, wanting, kept]
 
     def needed(self) -> list[int]:
         """Inputs whose values a backward of this program reads."""

@@ -213,6 +213,35 @@ def test_modes_and_gradients_are_switched_between_direct_calls(trace: Any) -> No
     assert f(x=x).tolist() == [6] and f(hm.tensor([1.0, 2.0])).tolist() == [2, 4] and f(x).tolist() == [6]
 
 
+def test_recorded_calls_straight_to_the_native_entry(trace: Any) -> None:
+    """Captured tensors want gradients, arguments do not: every call has a history of its own."""
+    params = [hm.tensor([float(k), 1.0], requires_grad=True) for k in range(1, 5)]
+
+    def forward(x: hm.Tensor, scale: float) -> tuple[hm.Tensor, hm.Tensor]:
+        for p in params:
+            x = x * p * scale
+        return x, (params[0] + 1).detach()
+
+    def gradients(f: Any) -> list[Any]:
+        found: list[Any] = []
+        calls = [f(hm.tensor([k, 2.0]), 0.5 + k) for k in range(5)]
+        for (y, plain), weight in zip(calls, (1.0, 2.0, 3.0, 4.0, 5.0), strict=True):
+            for p in params:
+                p.grad = None
+            (y * weight).sum().backward()
+            found.append(([p.grad.tolist() for p in params], y.tolist(), plain.tolist(), plain.requires_grad))
+        return found
+
+    assert gradients(trace(forward)) == gradients(forward)
+    f, x = trace(forward), hm.tensor([1.0, 2.0])
+    for _ in range(4):
+        y, _ = f(x, 1.0)
+    with hm.no_grad():
+        params[1] += 1
+    with pytest.raises(hm.GradientError, match=r"modified|in place|changed"):
+        y.sum().backward()
+
+
 def test_function_argument(trace: Any) -> None:
     factor = 2.0
 
