@@ -134,6 +134,20 @@ def test_the_reader_sees_each_form_of_import(tmp_path: Path, path: str, line: st
     assert bool(upward(tmp_path)) == wrong
 
 
+def test_cached_kernels_go_out_of_date_with_all_that_emits_them() -> None:
+    """An emitter that imports a module whose edit is not seen would be handed what the module's former self made."""
+    from hybridml_compiler.backends.llvm.modules import EMITTERS
+
+    seen = {path for pattern in EMITTERS for path in (ROOT / COMPILER).glob(pattern)}
+    files = dict(modules(ROOT, COMPILER))
+    used = {
+        files.get(target) or files[target.rpartition(".")[0]]
+        for source, target, _ in arrows(ROOT, COMPILER)
+        if room(source) == "backends" and room(target) in ("loops", "schedule", "dtypes") and "." in target
+    }
+    assert not used - seen, f"add to EMITTERS: {sorted(str(path) for path in used - seen)}"
+
+
 def test_llvmlite_is_for_the_runtime() -> None:
     """Code is emitted as text (backends/llvm/ir.py): what is compiled in another process needs no LLVM in this one."""
     allowed = {"hybridml_compiler.runtime.host", "hybridml_compiler.runtime.jit", "hybridml_compiler.eager.large"}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
+from ...runtime import cache
 from ...runtime.jit import OPT
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
@@ -21,19 +22,9 @@ from . import ir
 from .step import emit_step, runs_parallel
 from .works import kind_of
 
-# Whatever decides what is emitted for a source, relative to the package.
-_EMITTERS = (
-    "backends/llvm/*.py",
-    "loops/*.py",
-    "schedule/cost.py",
-    "schedule/contract.py",
-    "schedule/convolve.py",
-    "schedule/dots.py",
-    "schedule/narrow.py",
-    "schedule/tiling.py",
-    "schedule/winograd.py",
-    "dtypes.py",
-)
+# Whatever decides what is emitted for a source and how it is compiled, relative to the package. All of the schedule:
+# sources hold the fields of a blocking, emitters also call what it computes from them.
+EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/*.py", "runtime/jit.py", "dtypes.py")
 
 
 @dataclass(frozen=True)
@@ -102,8 +93,4 @@ def _source(text: str) -> str:
 def _fingerprint() -> str:
     """Of the emitting code: an edit of it must not find objects that its former self compiled."""
     root = Path(__file__).parent.parent.parent
-    digest = hashlib.sha256()
-    for pattern in _EMITTERS:
-        for path in sorted(root.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return cache.fingerprint(*(path for pattern in EMITTERS for path in root.glob(pattern)))
