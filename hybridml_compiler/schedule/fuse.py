@@ -20,7 +20,7 @@ from . import cost
 from .epilogue import splits
 from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
-from .lower import moved
+from .lower import moved, widens
 from .recompute import computed_again
 
 
@@ -68,7 +68,10 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
         )
         size[node] = 1 + sum(size[i] for i in inline_inputs)
         if size[node] > cost.MAX_INLINE_NODES and node.op is not None:
-            chosen.setdefault(node, "the expression is long enough")
+            kept = _narrowest(node)
+            chosen.setdefault(kept, "the expression is long enough")
+            if kept is not node:
+                weight[node], leaves[node], size[node] = cost.element_cost(node), _bytes_an_element(kept, node), 1
     for node in reversed(order):
         if node.op is None:
             continue
@@ -83,10 +86,15 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
         if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads what is kept, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
-                weighed.add(node)
-        if reason:
-            chosen[node] = reason
+                weighed.add(_narrowest(node))
+        if reason and node not in chosen:
+            chosen.setdefault(_narrowest(node), reason)
     return {node: chosen[node] for node in order if node in chosen}, weighed
+
+
+def _narrowest(node: Node) -> Node:
+    """What is kept for a node: what it only widens, in fewer bytes."""
+    return node.inputs[0] if widens(node) and node.inputs[0].op is not None else node
 
 
 def _elements_a_row(operand: Node, node: Node) -> int:
