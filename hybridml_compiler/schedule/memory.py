@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,23 +39,21 @@ def plan_arena(intervals: Sequence[Interval], heirs: Mapping[int, int] | None = 
         place = dict(zip(lives, places, strict=True))
         return [place[first[k]] for k in range(len(intervals))], total
     offsets = [0] * len(intervals)
-    placed: list[int] = []
+    placed: list[tuple[int, int, int, int]] = []  # (offset, end of it, first step, last step), lowest first
     total = 0
     for k in sorted(range(len(intervals)), key=lambda k: (-intervals[k].nbytes, k)):
         mine = intervals[k]
         size = _aligned(mine.nbytes)
-        busy = sorted(
-            (offsets[p], offsets[p] + _aligned(intervals[p].nbytes))
-            for p in placed
-            if intervals[p].start <= mine.end and mine.start <= intervals[p].end
-        )
+        born, dies = mine.start, mine.end
         offset = 0
-        for low, high in busy:
-            if low - offset >= size:
-                break
-            offset = max(offset, high)
+        for low, high, first, last in placed:
+            if first <= dies and born <= last:
+                if low - offset >= size:
+                    break
+                if high > offset:
+                    offset = high
         offsets[k] = offset
-        placed.append(k)
+        insort(placed, (offset, offset + size, born, dies))
         total = max(total, offset + size)
     return offsets, total
 
