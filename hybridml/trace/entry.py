@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ class Entry:
         for _, i in self.writes:
             if i.kind != "argument":
                 self.owners.setdefault(id(_owner(_array(i.real))), []).append(_array(i.real))
+        self.updated = {id(i): i for _, i in self.writes if i.kind == "argument"}
         self.grad_guards = [(i, none) for i, none in tracer.grad_guards]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
@@ -123,6 +125,8 @@ class Entry:
                 return False
         if self.owners and self.overlaps(leaves):
             return False
+        if self.updated and self._clashes(leaves):
+            return False
         for t, array, wants, recorded in self.held:
             if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
                 return False
@@ -151,6 +155,22 @@ class Entry:
                     if np.may_share_memory(array, other):
                         return True
         return False
+
+    def _clashes(self, leaves: Sequence[Any]) -> bool:
+        """Whether an argument that is updated is read-only, or lies where another input does: capturing says which."""
+        owners: dict[int, list[tuple[Any, bool]]] = {}
+        for source in self.inputs:
+            real = self._real(source, leaves)
+            if isinstance(real, Tensor | _ndarray):
+                updated = id(source) in self.updated
+                if updated and not _array(real).flags.writeable:
+                    return True
+                owners.setdefault(id(_owner(_array(real))), []).append((real, updated))
+        return any(
+            (p or q) and x is not y and np.shares_memory(_array(x), _array(y))
+            for same in owners.values()
+            for (x, p), (y, q) in itertools.combinations(same, 2)
+        )
 
     def _grad(self, source: Input, leaves: Sequence[Any]) -> Tensor | None:
         node = self._real(source, leaves)._node

@@ -325,6 +325,34 @@ def test_aliased_arguments(trace: Any) -> None:
         hm.trace(f)(base[:3], base[1:])
 
 
+def test_each_call_looks_at_the_memory_that_it_updates(trace: Any) -> None:
+    w = hm.ones((4,))
+
+    @trace
+    def f(x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
+        x += y
+        return y * w
+
+    for _ in range(3):
+        f(hm.ones((4,)), hm.ones((4,)))
+    base, fixed = hm.ones((5,)), np.ones(4, np.float32)
+    fixed.flags.writeable = False
+    for x, y, message in [
+        (base[:4], base[1:], "shares memory"),
+        (base[1:], base[:4], "shares memory"),
+        (w[:], base[1:], "shares memory"),
+        (hm.asarray(fixed), base[1:], "read-only"),
+    ]:
+        with pytest.raises(hm.TraceError, match=message):
+            f(x, y)
+    assert base.tolist() == [1.0] * 5 and w.tolist() == [1.0] * 4 and fixed.tolist() == [1.0] * 4
+    apart = hm.ones((8,))
+    compiled = f.cache_info().compiles
+    f(apart[::2], apart[1::2])
+    f(apart[::2], apart[1::2])
+    assert apart.tolist() == [3.0, 1.0] * 4 and f.cache_info().compiles <= compiled + 1
+
+
 def test_captured_tensors_passed_as_arguments(trace: Any) -> None:
     w = hm.tensor([1.0, 2.0])
 
