@@ -110,28 +110,28 @@ def _forward(op: Op) -> list[str]:
         if len(_accepted(op)) < len(dtypes.ALL) or differ:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", f"        return {again}"]
-        lines += [
-            "    try:",
-            f"        _o = {kernel}",
-            "    except Exception as _error:",
-            f"        _o = _recover(_op, _error, {_tuple(inputs)}, {{}})",
-        ]
-    else:
-        key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
-        found = "".join(f"{p}, " for p in params)
-        lines += [
-            "    try:",
-            f"        {f'{found}= ' if params else ''}_checked[{key}]",
-            "    except (KeyError, TypeError):",
-            f"        return {again}",
-        ]
-        lines += [
-            "    try:",
-            f"        _o = {kernel}",
-            "    except Exception as _error:",
-            f"        _o = _recover(_op, _error, {_tuple(inputs)}, {_dict(params)})",
-        ]
-    lines += [
+        return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
+    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
+    found = "".join(f"{p}, " for p in params)
+    # Outside of the handler: an error of the slow path is no consequence of the key that was not found.
+    missed = [
+        "    try:",
+        f"        {f'{found}= ' if params else ''}_checked[{key}]",
+        "    except (KeyError, TypeError):",
+        "        pass",
+        "    else:",
+    ]
+    run = _run(op, kernel, _tuple(inputs), _dict(params))
+    return [*lines, *missed, *(f"    {line}" for line in run), f"    return {again}"]
+
+
+def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
+    """Source that computes, wraps the result, records it and returns it."""
+    lines = [
+        "    try:",
+        f"        _o = {kernel}",
+        "    except Exception as _error:",
+        f"        _o = _recover(_op, _error, {inputs}, {params})",
         "    if type(_o) is not _ndarray:",
         "        _o = _asarray(_o)",
         "    _t = _Tensor()",
@@ -140,7 +140,7 @@ def _forward(op: Op) -> list[str]:
     ]
     lines += _recording(op)
     if op.kind == "movement":
-        lines += [f"    _link({inputs[0]}, _t, _op, {_dict(params)})"]
+        lines += [f"    _link({op.inputs[0]}, _t, _op, {params})"]
     return [*lines, "    return _t"]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.eager.large import LARGE, compute
-from hybridml_compiler.errors import ArgumentError, DTypeError, OutOfBoundsError
+from hybridml_compiler.errors import ArgumentError, DTypeError, HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
@@ -260,11 +260,14 @@ def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[st
         with np.errstate(all="ignore"):
             return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
     avals = [_aval(t) for t in tensors]
-    canonical = op.canonical_params(avals, params)
-    if op.variadic:
-        op.infer(avals, **canonical)
-    else:
-        op.infer(*avals, **canonical)
+    try:
+        canonical = op.canonical_params(avals, params)
+        if op.variadic:
+            op.infer(avals, **canonical)
+        else:
+            op.infer(*avals, **canonical)
+    except HybridmlError as clear:
+        raise clear from None  # NumPy's own words would stand above these
     if isinstance(error, IndexError) and not isinstance(error, OutOfBoundsError):
         raise OutOfBoundsError(f"{op.name}: {error}") from None
     raise error

@@ -7,7 +7,9 @@ import math
 import operator
 import pickle
 import threading
+import traceback
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -312,3 +314,20 @@ def test_the_names_that_completion_offers() -> None:
     assert {"compare", "nn", "exp", "zeros", "trace", "float32", "set_num_threads", "__version__"} <= offered
     assert not {"Any", "TYPE_CHECKING", "annotations", "importlib", "codegen"} & offered
     assert all(hasattr(hm, name) for name in offered)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x + hm.ones((4,)),
+        lambda x: x.reshape((5,)),
+        lambda x: x @ x,
+        lambda x: x.sum(axis=3),
+        lambda x: hm.concat([x, hm.ones((2,))]),
+    ],
+)
+def test_an_error_is_the_only_one_in_its_traceback(wrong: Callable[[hm.Tensor], object]) -> None:
+    """Neither NumPy's own words nor a key that was not found stand above it."""
+    with pytest.raises(hm.ShapeError) as found:
+        wrong(hm.ones((2, 3)))
+    assert "another exception" not in "".join(traceback.format_exception(found.value))
