@@ -68,13 +68,13 @@ class Executable:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check(arrays)
         results = [np.empty(aval.shape, aval.dtype) for aval in self.outputs]
-        if self._arena is not None and self._busy.acquire(blocking=False):
-            try:
-                status = self._run(arrays, results, self._arena)
-            finally:
+        alone = self._busy.acquire(blocking=False)
+        try:  # a second thread gets an arena of its own
+            arena = (self._arena if alone else None) or entry.arena(self.arena_bytes)
+            status = self._run(arrays, results, arena)
+        finally:
+            if alone:
                 self._busy.release()
-        else:  # a second thread gets an arena of its own
-            status = self._run(arrays, results, entry.arena(self.arena_bytes))
         if status:
             raise self.explain_failure(arrays)
         new = dict(zip(self.fresh, results, strict=True))

@@ -105,3 +105,21 @@ def test_programs_of_one_graph_have_their_own_code_and_stats() -> None:
     stages = dict(other.stats.milliseconds)
     assert other.ir == one.ir and len(other.launches) == len(one.launches)
     assert other.stats.milliseconds == stages
+
+
+def test_an_arena_may_be_given_away_while_a_call_begins() -> None:
+    program, arrays = graph()
+    executable = pipeline.compile(program)
+    expected = executable(arrays)[0].tobytes()
+
+    class Meanwhile:
+        """Before this call has the lock, another thread builds the native entry."""
+
+        def acquire(self, blocking: bool) -> bool:
+            executable._arena = None
+            return not blocking
+
+        def release(self) -> None: ...
+
+    executable._busy = Meanwhile()  # type: ignore[assignment]
+    assert executable(arrays)[0].tobytes() == expected
