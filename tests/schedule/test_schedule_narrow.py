@@ -91,6 +91,15 @@ def test_what_several_products_read_is_kept_narrow_alone() -> None:
     assert [b.dtype.name for k in plan.launches[0].kernels for b in k.operands] == ["float32", BF16]
 
 
+def test_what_a_product_cannot_read_in_place_is_moved_narrow() -> None:
+    x, w = array(64, 3, 96, dtype=BF16), array(96, 80, dtype=BF16)
+    odd = op("reshape", op("slice", x, starts=(0, 1, 0), stops=(64, 3, 96)), shape=(96, 128))
+    program = graph("narrow", [x, w], [wide(turned(op("slice", odd, starts=(0, 0), stops=(96, 80)))) @ wide(w)])
+    plan = planned(program)
+    assert products(plan) == ["bf16 bf16"] and len(plan.launches) == 2
+    check(program, plan)
+
+
 def test_float32_beside_bfloat16() -> None:
     x, w = array(64, 96), array(96, 80, dtype=BF16)
     program = graph("narrow", [x, w], [x @ wide(w), op("permute_dims", wide(w), axes=(1, 0)) @ turned(x)])
