@@ -46,8 +46,8 @@ def plan_arena(intervals: Sequence[Interval], heirs: Mapping[int, int] | None = 
         size = _aligned(mine.nbytes)
         born, dies = mine.start, mine.end
         offset = 0
-        for low, high, first, last in placed:
-            if first <= dies and born <= last:
+        for low, high, start, end in placed:
+            if start <= dies and born <= end:
                 if low - offset >= size:
                     break
                 if high > offset:
