@@ -25,7 +25,7 @@ _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vector registers of an architecture that has these features (LLVM's names)."""
+    """Vector registers of an architecture that has these features (LLVM's names), and how many a tile may fill."""
 
     architecture: str
     features: tuple[str, ...]
@@ -33,11 +33,12 @@ class Vectors:
     registers: int
 
 
-# The first row that fits. SSE has no fused multiply-add, and the products that need one are left to BLAS there.
+# The first row that fits. SSE has no fused multiply-add, and the products that need one are left to BLAS there. NEON
+# has 32, of which elements on their way take some: its multiply-adds read no memory.
 VECTORS = (
     Vectors("x86_64", ("avx512f", "avx512vl", "avx512bw", "avx512dq"), 512, 32),
     Vectors("x86_64", ("avx2", "fma"), 256, 16),
-    Vectors("aarch64", ("neon",), 128, 32),
+    Vectors("aarch64", ("neon",), 128, 30),
 )
 PLAIN = Vectors("", (), 128, 0)
 
@@ -49,7 +50,7 @@ class Host:
     cpu: str
     features: str
     vector_bits: int
-    registers: int  # of so many bits each, for fused multiply-adds; 0 where there are none
+    registers: int  # of so many bits each, for tiles of multiply-adds; 0 where there are none
     triple: str
     llvm: str  # version of llvmlite and of its LLVM
 

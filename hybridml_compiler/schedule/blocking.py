@@ -31,7 +31,8 @@ L2_SETS, L2_WAYS = 2048, 8
 A_LINE = 2.5
 # Multiply-adds in flight that hide their latency. With 16 registers, two are issued in a cycle, and 8 are just enough
 # where nothing is late (128x512x512: 105 GF/s as tiles of 6x16, 97 as 4x16).
-IN_FLIGHT = {16: 10, 32: 8}
+IN_FLIGHT = 8
+IN_FLIGHT_FEW = 10
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
 UNIT_BYTES = 1 << 18
@@ -146,6 +147,7 @@ def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int, trans
     One is left over: 6x16 is faster than 4x24, which fills 16 of them (128x512x512, B packed: 105 and 98 GF/s).
     """
     best = (math.inf, 0, 0)
+    in_flight = IN_FLIGHT_FEW if registers <= 16 else IN_FLIGHT
     for vectors in range(1, min(8, -(-n // lanes), (registers - 2) // 2) + 1):
         fewest = -(-m // min((registers - 2 - vectors) // vectors, most_rows))
         # A number of tiles that divides m needs one micro-kernel, any other two (8 ms of compilation each).
@@ -153,7 +155,7 @@ def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int, trans
         for tiles in (fewest, *dividing):
             rows = -(-m // tiles)
             # One step in k: multiply-adds or loads; a row of B comes from further away than A.
-            step = max(rows * vectors, rows + vectors, IN_FLIGHT[registers]) + 0.1 * rows + 0.3 * vectors + 0.5
+            step = max(rows * vectors, rows + vectors, in_flight) + 0.1 * rows + 0.3 * vectors + 0.5
             step += A_LINE if transposed else 0.0
             masked = 1.0 if n % (lanes * vectors) == 0 else 1.02
             total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03) * masked

@@ -19,6 +19,7 @@ from ...loops.builder import scan_start
 from ...loops.index import coefficient
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
 from . import ir
+from .interleave import interleave, interleaved
 from .reductions import reduce
 from .scalars import LaneBuilder, Lanes
 from .transpose import emit_transposing, transposing
@@ -108,6 +109,9 @@ class KernelEmitter:
                     # every value before any store: a store may overwrite what another one still reads
                     stores = [s for s in step if isinstance(s, Store)]
                     values = [self.value(s.value) for s in stores]
+                    if interleaved(stores, self.vector):
+                        self._store_interleaved(stores[0], values)
+                        continue
                     for store, value in zip(stores, values, strict=True):
                         self.store(store.buffer, store.index, value)
                 case Reduce():
@@ -150,9 +154,9 @@ class KernelEmitter:
             self.vector, self.width = None, 1
 
     @contextmanager
-    def tail_mask(self, var: Expr, size: int, hi: Any) -> Any:
-        """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width."""
-        if size % self.width or (var in self.bounds and self.kernel.granule % self.width):
+    def tail_mask(self, var: Expr, size: int, hi: Any, step: int = 1) -> Any:
+        """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width and the step."""
+        if size % max(self.width, step) or (var in self.bounds and self.kernel.granule % self.width):
             left = self.b.sub(hi, self.scalar_var[var])
             enough = self.b.icmp_signed("<", left, constant(self.width, dtypes.int64))
             few = self.b.select(enough, left, constant(self.width, dtypes.int64))
@@ -413,19 +417,29 @@ class KernelEmitter:
         value = self.s.splat(value, self.width)
         data = self.s.to_memory(value)
         if coefficient(index, self.vector) == 1:
-            pointer = self.element_pointer(buffer, index)
-            if self.mask is None:
-                self.b.store(data, pointer, align=buffer.dtype.itemsize)
-                return
-            name, target, overloads = "masked.store", pointer, [data.type, pointer.type]
-        else:
-            at = self.emit_expr(index, True)
-            target = self.s.addresses(self.pointers[buffer.name], at, buffer.dtype.itemsize)
-            name, overloads = "masked.scatter", [data.type, target.type]
+            self._store_run(buffer, index, data, None if self.mask is None else self.mask.value)
+            return
+        target = self.s.addresses(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype.itemsize)
         on = self.mask.value if self.mask is not None else constant(True, dtypes.bool_, self.width)
+        self._masked("masked.scatter", buffer, data, target, on)
+
+    def _store_interleaved(self, first: Store, values: Sequence[Lanes]) -> None:
+        data = [self.s.to_memory(self.s.splat(value, self.width)) for value in values]
+        on = None if self.mask is None else interleave(self.b, [self.mask.value] * len(data), self.width)
+        self._store_run(first.buffer, first.index, interleave(self.b, data, self.width), on)
+
+    def _store_run(self, buffer: Buffer, index: Expr, data: Any, on: Any) -> None:
+        """A vector to where its first element lies."""
+        pointer = self.element_pointer(buffer, index)
+        if on is None:
+            self.b.store(data, pointer, align=buffer.dtype.itemsize)
+        else:
+            self._masked("masked.store", buffer, data, pointer, on)
+
+    def _masked(self, name: str, buffer: Buffer, data: Any, target: Any, on: Any) -> None:
         arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]
-        fn = intrinsic(self.function.module, name, VOID, [a.type for a in arguments], overloads)
-        self.b.call(fn, arguments)
+        kinds = [a.type for a in arguments]
+        self.b.call(intrinsic(self.function.module, name, VOID, kinds, [data.type, target.type]), arguments)
 
 
 def _plain_division(expr: Expr) -> bool:
