@@ -5,14 +5,17 @@ A node never changes, so it is checked once in its life: after a pass only what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 from .. import dtypes
+from ..aval import Aval
 from ..errors import CompileError, HybridmlError
+from ..ops.op import Op
 from .ir import Graph, Node
 from .text import graph_lines
 
@@ -51,27 +54,41 @@ def _faults(node: Node) -> Iterator[str]:
     if node.op is None:
         yield from _constant_faults(node)
         return
-    op, in_avals = node.op, [n.aval for n in node.inputs]
+    for key, value in node.params.items():
+        if not _is_plain(value):
+            yield f"parameter {key}={value!r} is not a plain immutable value"
+            return
+    params = tuple(sorted(node.params.items()))
+    yield from _faults_of_kind(node.op, tuple([n.aval for n in node.inputs]), params, repr(params), node.aval)
+
+
+@lru_cache(maxsize=1 << 13)
+def _faults_of_kind(
+    op: Op, in_avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...], text: str, aval: Aval
+) -> tuple[str, ...]:
+    """The faults of all nodes like this one; `text` tells apart parameters that are equal and not the same, as 1 and
+    True. Most nodes are like another one: checked node by node, a step of ResNet-18 took 90 ms and not 40.
+    """
+    return tuple(_type_faults(op, in_avals, dict(params), text, aval))
+
+
+def _type_faults(op: Op, in_avals: Sequence[Aval], params: dict[str, Any], text: str, aval: Aval) -> Iterator[str]:
     if not op.variadic and len(in_avals) != len(op.inputs):
         yield f"{op.name} takes {len(op.inputs)} inputs, got {len(in_avals)}"
         return
     unified = in_avals if op.variadic and op.unify else [in_avals[k] for k in op.unify]
     if len({aval.dtype for aval in unified}) > 1:
         yield f"{op.name} needs inputs of one dtype, got {', '.join(map(str, unified))}"
-    for key, value in node.params.items():
-        if not _is_plain(value):
-            yield f"parameter {key}={value!r} is not a plain immutable value"
-            return
     try:
-        canonical = op.canonical_params(in_avals, node.params)
-        if repr(sorted(canonical.items())) != repr(sorted(node.params.items())):
-            yield f"parameters are {dict(node.params)}, canonical is {canonical}"
+        canonical = op.canonical_params(in_avals, params)
+        if repr(tuple(sorted(canonical.items()))) != text:
+            yield f"parameters are {params}, canonical is {canonical}"
         expected = op.infer(in_avals, **canonical) if op.variadic else op.infer(*in_avals, **canonical)
     except (HybridmlError, TypeError) as error:
         yield f"{op.name} refuses its inputs: {error}"
         return
-    if expected != node.aval:
-        yield f"the node is {node.aval}, {op.name} makes {expected}"
+    if expected != aval:
+        yield f"the node is {aval}, {op.name} makes {expected}"
 
 
 def _constant_faults(node: Node) -> Iterator[str]:
