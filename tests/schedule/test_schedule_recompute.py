@@ -52,3 +52,30 @@ def test_a_value_is_kept_where_what_it_comes_from_is_not_at_hand() -> None:
     far = op("tanh", s @ w) @ g
     agrees(graph("far", [x, y, w, g], [far * s * s]))
     assert written(graph("far", [x, y, w, g], [far * s * s])) == 3
+
+
+def test_one_more_load_instead_of_writing_and_reading_back() -> None:
+    """The second kernel loads a, b and c anyway; d is in memory."""
+    a, b, c, x = (array(64, 32) for _ in range(4))
+    d = op("cumulative_sum", x, axis=1)
+    p = a * b + c * d
+    program = graph("more", [a, b, c, x], [op("exp", p), op("sum", p * a * b * c, axis=0)])
+    assert written(program) == 3  # d and the results
+    agrees(program)
+
+
+def test_two_more_loads_are_not_less() -> None:
+    a, b, c, x = (array(64, 32) for _ in range(4))
+    d, e = op("cumulative_sum", x, axis=1), op("cumulative_sum", x, axis=0)
+    p = a * b + d * e
+    program = graph("most", [a, b, c, x], [op("exp", p), op("sum", p * a * b * c, axis=0)])
+    assert written(program) == 5
+    agrees(program)
+
+
+def test_a_product_that_only_its_own_kernel_sees_is_not_written_for_it() -> None:
+    a, b, c, x, w = array(64, 32), array(64, 32), array(64, 32), array(64, 16), array(16, 32)
+    p = a * b + c * (x @ w)
+    program = graph("local", [a, b, c, x, w], [op("exp", p), op("sum", p * a * b * c, axis=0)])
+    assert written(program) == 3  # p and the results
+    agrees(program)
