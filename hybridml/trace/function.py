@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import statistics
 import sys
 import threading
@@ -65,13 +66,14 @@ class TracedFunction:
 
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], backend: str = "llvm") -> None:
+    def __init__(self, fn: Callable[..., Any], backend: str = "llvm", most: float = math.inf) -> None:
+        """`most`: signatures that are compiled; calls with further ones run the function itself."""
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
             raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
         functools.update_wrapper(self, fn)
-        self._fn, self._backend = fn, backend
+        self._fn, self._backend, self._most = fn, backend, most
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Entry | None = None
@@ -113,6 +115,8 @@ class TracedFunction:
                 if not kwargs and len(leaves) == len(args) and not fast.left:
                     self._direct = fast.direct
                 return out
+        if self.cache_info().entries >= self._most:
+            return self._fn(*args, **kwargs)
         return self._compile(key, structure, leaves, objects).run(leaves)
 
     def _compile(self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]) -> Entry:

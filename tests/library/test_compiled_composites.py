@@ -88,13 +88,18 @@ def test_large_arrays_are_compiled_and_errors_stay(monkeypatch: pytest.MonkeyPat
 def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "LARGE", 0)
     monkeypatch.setattr(compiled, "MOST", 2)
-    made: list[Any] = []
-    trace = hm.trace
-    monkeypatch.setattr(sys.modules["hybridml.trace"], "trace", lambda fn: made.append(trace(fn)) or made[0])
+    made: list[hm.TracedFunction] = []
+
+    def traced(fn: Callable[..., Any], most: int) -> hm.TracedFunction:
+        made.append(hm.TracedFunction(fn, most=most))
+        return made[0]
+
+    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
     double = compiled.compiled(lambda x: x * 2)
-    for n in (3, 4, 5, 6, 6):
+    for n in (3, 4, 5, 6, 6, 3, 4):
         assert double(hm.ones(n)).tolist() == [2.0] * n
     assert made[0].cache_info().compiles == 2
+    assert made[0].cache_info().hits == 2, "what has been compiled is used, however many came after it"
 
 
 def test_the_gradient_of_a_traced_function_of_a_float() -> None:
