@@ -152,7 +152,7 @@ class Entry:
             if isinstance(leaf, Tensor | _ndarray):
                 array = _array(leaf)
                 for other in self.owners.get(id(_owner(array)), ()):
-                    if np.may_share_memory(array, other):
+                    if np.shares_memory(array, other):
                         return True
         return False
 

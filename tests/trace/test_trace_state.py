@@ -353,6 +353,15 @@ def test_each_call_looks_at_the_memory_that_it_updates(trace: Any) -> None:
     assert apart.tolist() == [3.0, 1.0] * 4 and f.cache_info().compiles <= compiled + 1
 
 
+def test_views_between_each_other_do_not_share_memory(trace: Any) -> None:
+    base = hm.ones((8,))
+    even, odd = base[::2], base[1::2]
+    f = trace(lambda x: even.add_(x))
+    for _ in range(4):
+        f(odd)
+    assert base.tolist() == [5.0, 1.0] * 4 and f.cache_info().compiles == 1
+
+
 def test_captured_tensors_passed_as_arguments(trace: Any) -> None:
     w = hm.tensor([1.0, 2.0])
 
