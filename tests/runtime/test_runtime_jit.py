@@ -41,6 +41,24 @@ def test_compile_and_call(passes: bool, opt: int) -> None:
     assert as_function(library.address("add5"))(37) == 42
 
 
+def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that we leave out is left out once for all threads, and is there again, also after an error."""
+    llvm, said = jit._llvm(), []
+    monkeypatch.setattr(jit, "_TRIED", llvm.llvm_version_info[0])
+    monkeypatch.setattr(llvm, "set_option", lambda _, option: said.append(option))
+    with jit._leaner():
+        threads = [threading.Thread(target=jit.compile_ir, args=(adder(k),)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with pytest.raises(CompileError):
+        jit.compile_ir("define i64 @broken(")
+    with pytest.raises(ZeroDivisionError), jit._leaner():
+        raise ZeroDivisionError
+    assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 2
+
+
 def test_objects_link_to_each_other_and_to_imports(linker: str) -> None:
     callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 10)
     text = """
