@@ -145,9 +145,10 @@ def test_bits_depend_neither_on_threads_nor_on_tiles_nor_on_the_width(kind: str,
     rng = np.random.default_rng(0)
     if case.dtype.kind == "f":
         case.a[...], case.b[...] = rng.standard_normal(case.a.shape), rng.standard_normal(case.b.shape)
-    count = units(case.product, narrow_blocking(case.product, case.how, widths(case.how)[0], 32, 3))
+    widest = widths(case.how)[0]
+    count = units(case.product, narrow_blocking(case.product, case.how, widest, WIDTHS[widest], 3))
     results = [case.run(width, cores) for width, cores in zip(widths(case.how), (1, 2), strict=False)]
-    results.append(case.run(widths(case.how)[0], 3, [(k, k + 1) for k in reversed(range(count))]))
+    results.append(case.run(widest, 3, [(k, k + 1) for k in reversed(range(count))]))
     for other in results[1:]:
         np.testing.assert_array_equal(other, results[0])
     exact = case.a.astype(np.float64) @ case.b.astype(np.float64)
