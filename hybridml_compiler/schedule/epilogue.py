@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from .. import dtypes
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.ir import Expr, For, Kernel, Store, expressions
@@ -25,7 +24,7 @@ from ..loops.nest import plain_store, side_by_side
 from . import cost
 from .group import Group
 from .library import Call
-from .lower import GroupLowering, Index
+from .lower import GroupLowering, Index, unravel
 
 
 @dataclass(frozen=True)
@@ -104,14 +103,4 @@ def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:
 
 def _index(s: LoopBuilder, shape: tuple[int, ...], at: int, row: Expr, column: Expr) -> Index:
     """Index into an array of this shape, whose first `at` axes are the rows, at a row and a column of the matrix."""
-    return _unravel(s, row, shape[:at]) + _unravel(s, column, shape[at:])
-
-
-def _unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
-    """Inner axes first, each the rest of what those before leave over: so the builder sees that it is one position."""
-    index: list[Expr] = []
-    for k, n in reversed(list(enumerate(shape))):
-        outermost = math.prod(shape[:k]) == 1
-        index.insert(0, s.const(0, dtypes.int64) if n == 1 else position if outermost else s.mod(position, n))
-        position = position if outermost else s.floordiv(position, n)
-    return tuple(index)
+    return unravel(s, row, shape[:at]) + unravel(s, column, shape[at:])

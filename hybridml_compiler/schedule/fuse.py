@@ -12,7 +12,7 @@ The decisions look at the kind of an operation and its cost, never at its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, users
@@ -233,7 +233,7 @@ def _find_group(
             call = group.call[0]
             fits = group in needs and machine.takes_epilogue(call) and _is_epilogue(node, inlined, call)
         else:
-            fits = group.kind in ("map", "reduction")
+            fits = group.kind in ("map", "reduction") or (group in needs and _follows_tiles(node, inlined, group))
         if not fits:
             continue
         if not (group in needs or _share_data(node, group.reads & reads) or _share_data(node, group.inlined & inlined)):
@@ -253,8 +253,13 @@ def _find_group(
 def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:
     """Elementwise over the elements of the result, in a loop that cannot fail."""
     assert node.op is not None
-    may_fail = any(n.op is not None and n.op.kind in ("gather", "scatter") for n in inlined)
-    return node.op.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not may_fail
+    return node.op.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not _any_fails(inlined)
+
+
+def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
+    """Elementwise on random bits, in a loop that cannot fail."""
+    assert node.op is not None
+    return group.kind == "random" and node.op.kind == "elementwise" and not _any_fails(inlined)
 
 
 def _share_data(node: Node, common: set[Node]) -> bool:
@@ -340,7 +345,11 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
 
 def _may_fail(group: Group) -> bool:
     """Does the kernel check indices? State that it had overwritten by then would be lost."""
-    return any(n.op is not None and n.op.kind in ("gather", "scatter") for n in (*group.roots, *group.inlined))
+    return _any_fails((*group.roots, *group.inlined))
+
+
+def _any_fails(nodes: Iterable[Node]) -> bool:
+    return any(n.op is not None and n.op.kind in ("gather", "scatter") for n in nodes)
 
 
 def _depend(groups: Sequence[Group], on: Group) -> bool:

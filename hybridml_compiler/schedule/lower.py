@@ -20,6 +20,7 @@ from . import cost
 from .group import Group, form_of, reduced_axes
 
 Index = tuple[Any, ...]
+TURN = 256  # elements of some tiles before what reads them (see _tiles_in_turns); 128 to 1024 are within 8 %
 TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 
 
@@ -223,7 +224,9 @@ class GroupLowering:
 
     def _tiles(self) -> list[Kernel]:
         """Random bits a block at a time: a loop over whole tiles, then the rest element by element."""
-        (node,) = self.group.roots
+        node, *readers = self.group.roots
+        if readers:
+            return self._tiles_in_turns(node, readers)
         op = node.op
         assert op is not None and op.lower_tile is not None
         loads = [Load(self, operand) for operand in node.inputs]
@@ -245,6 +248,45 @@ class GroupLowering:
             kernels.append(
                 self.finish(_serial(Store(out, position, op.lower(self.s, (position,), *loads, **flat)), (k,)))
             )
+        return kernels
+
+    def _tiles_in_turns(self, node: Node, readers: Sequence[Node]) -> list[Kernel]:
+        """Some tiles, then what reads their elements, in turns: bits that nothing else reads never leave L1.
+
+        Memory works on the operands of the readers while the bits are computed: a dropout of 4M elements takes 2.4 ms,
+        of which the bits alone are 2.0, and 3.6 with one loop after the other in parts of any size.
+        """
+        op = node.op
+        assert op is not None and op.lower_tile is not None
+        loads = [Load(self, operand) for operand in node.inputs]
+        turns, rest = divmod(node.aval.size, TURN)
+        kernels = []
+        for start, count, size in ((0, turns, TURN), (turns * TURN, 1, rest)):
+            if not count * size:
+                continue
+            turn, i = self.s.var("turn", count), self.s.var("i", size)
+            position = self.s.add(self.s.add(self.s.mul(turn, size), start), i)
+            index = unravel(self.s, position, node.shape)
+            body: list[Stmt] = []
+            stores: list[Store] = []
+            if size == TURN:
+                bits = Buffer("bits", node.dtype, TURN, "scratch")
+                t = self.s.var("t", TURN // op.tile)
+                tile = self.s.add(self.s.mul(turn, TURN // op.tile), t)
+                first = self.s.mul(t, op.tile)
+                words = op.lower_tile(self.s, tile, *loads, **node.params)
+                tiles = tuple(Store(bits, self.s.add(first, k), word) for k, word in enumerate(words))
+                body.append(For(t, tiles, vector=True))
+                self._memo[(node, index, None)] = value = self.s.load(bits, i)
+                if node not in self.group.local:
+                    stores.append(Store(self.buffer(node, "out"), position, value))
+            else:
+                self.root(node, index, stores)
+            for reader in readers:
+                self.root(reader, index, stores)
+            memo: dict[Expr, Expr] = {}
+            body.append(For(i, tuple(plain_store(self.s, store, memo) for store in stores), vector=True))
+            kernels.append(self.finish(Kernel((), (For(turn, tuple(body)),), turn, TILE_LANES)))
         return kernels
 
     def finish(self, kernel: Kernel) -> Kernel:
@@ -283,6 +325,16 @@ def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
                 seen.add(operand)
                 stack.append(operand)
     return total
+
+
+def unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
+    """Inner axes first, each the rest of what those before leave over: so the builder sees that it is one position."""
+    index: list[Expr] = []
+    for k, n in reversed(list(enumerate(shape))):
+        outermost = math.prod(shape[:k]) == 1
+        index.insert(0, s.const(0, dtypes.int64) if n == 1 else position if outermost else s.mod(position, n))
+        position = position if outermost else s.floordiv(position, n)
+    return tuple(index)
 
 
 class Load:
