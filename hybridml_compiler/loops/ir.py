@@ -42,10 +42,6 @@ class Buffer:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
 
 class Expr:
     """`op` is "const", "var", "load", "result" or an instruction; `attr` holds what is not an expression."""

@@ -12,7 +12,9 @@ from hybridml import random
 
 
 @pytest.mark.parametrize("draw", [random.normal, random.uniform], ids=["normal", "uniform"])
-def test_bits_and_state_are_those_of_operations(draw: Callable[..., hm.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_and_state_are_those_of_operations(
+    draw: Callable[..., hm.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run() -> tuple[list[np.ndarray], list[int]]:
         hm.manual_seed(5)
         own = random.Generator(7)
