@@ -136,7 +136,8 @@ WORKLOADS: dict[str, Workload] = {w.name: w for w in [
              reach=1.6),
     Workload("resnet_step", "ResNet-18, 8x3x64x64, SGD momentum step", "steady", None, 1e-2, IMAGES, training.resnet18,
              reach=1.3),
-    Workload("alexnet_step", "AlexNet, 16x3x224x224, SGD momentum step", "steady", None, 1e-3, IMAGES,
+    # Its first loss is the same everywhere; by the fourth, PyTorch's two memory formats are 6e-3 apart.
+    Workload("alexnet_step", "AlexNet, 16x3x224x224, SGD momentum step", "steady", None, 2e-2, IMAGES,
              training.alexnet, reach=1.1),
     Workload("ncf_step", "NCF 60000/3700 x 64, batch 1024, Adam step", "steady", None, 1e-3, training=training.ncf,
              reach=1.5),
