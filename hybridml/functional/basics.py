@@ -52,6 +52,7 @@ class _Linear(Function):
         return hm.matmul(g, weight) if wants_input else None, hm.matmul(rows.mT, sources) if wants_weight else None
 
 
+@compiled
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` (count, width) named by integer `input` (...) -> (..., width).
 
