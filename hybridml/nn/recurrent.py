@@ -58,7 +58,7 @@ class _Recurrent(Module):
 
     def _sequence(self, x: Tensor, first: State, parameters: Parameters) -> State:
         """The states after every step, each (steps, n, hidden)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no _sequence method")
 
     def _run(self, input: Tensor, states: State | None) -> tuple[Tensor, State]:
         name = type(self).__name__

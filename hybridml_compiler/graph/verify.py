@@ -67,7 +67,7 @@ def _faults_of_kind(
     op: Op, in_avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...], text: str, aval: Aval
 ) -> tuple[str, ...]:
     """The faults of all nodes like this one; `text` tells apart parameters that are equal and not the same, as 1 and
-    True. Most nodes are like another one: checked node by node, a step of ResNet-18 took 90 ms and not 40.
+    True. Most nodes are like another one: in a step of ResNet-18, 8357 of 9133.
     """
     return tuple(_type_faults(op, in_avals, dict(params), text, aval))
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache as once
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hybridml_compiler.errors import CompileError
@@ -149,11 +148,6 @@ class Source(NamedTuple):
     text: str
     emit: Callable[[], str]
     opt: int = OPT
-
-
-def compile_many(texts: Sequence[str], *, passes: bool = True, opt: int = OPT) -> list[bytes]:
-    """`compile_cached` of each text; those not in the cache are compiled in parallel where llvmlite lets us."""
-    return compile_sources([Source(text, partial(str, text), opt) for text in texts], passes=passes)
 
 
 def compile_sources(sources: Iterable[Source], *, passes: bool = True) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import partial
 
 import pytest
 
@@ -127,24 +128,28 @@ def test_same_names_in_different_libraries(linker: str) -> None:
     assert as_function(other.address("add1"))(1) == 101
 
 
+def compile_many(texts: list[str]) -> list[bytes]:
+    return jit.compile_sources([jit.Source(text, partial(str, text)) for text in texts])
+
+
 def test_compile_many_in_threads_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_cores", lambda: 4)
     texts = [adder(k) for k in range(100, 120)]
     texts.append(texts[0])
-    many = jit.compile_many(texts)
+    many = compile_many(texts)
     assert many == [jit.compile_ir(text) for text in texts]
-    assert jit.compile_many(texts) == many
+    assert compile_many(texts) == many
 
 
 def test_compile_many_without_the_lock_trick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_let_threads_skip_the_lock", lambda: False)
-    assert jit.compile_many([adder(200), adder(201)]) == [jit.compile_ir(adder(200)), jit.compile_ir(adder(201))]
+    assert compile_many([adder(200), adder(201)]) == [jit.compile_ir(adder(200)), jit.compile_ir(adder(201))]
 
 
 def test_compile_many_reports_a_bad_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_cores", lambda: 2)
     with pytest.raises(CompileError, match="parsing error"):
-        jit.compile_many([adder(300), "not IR"])
+        compile_many([adder(300), "not IR"])
 
 
 def test_threads_may_compile_at_once() -> None:
