@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -150,9 +151,13 @@ class Graph:
     outputs: tuple[Node, ...]
     name: str = "graph"
 
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return topological(self.outputs, self.inputs)
+
     def nodes(self) -> list[Node]:
         """Every node that an output needs, operands first, in a deterministic order (inputs first)."""
-        return topological(self.outputs, self.inputs)
+        return self._nodes.copy()  # a graph never changes, so it is walked once
 
 
 def topological(roots: Iterable[Node], first: Iterable[Node] = ()) -> list[Node]:

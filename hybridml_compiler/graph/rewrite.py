@@ -8,10 +8,11 @@ and compares the value before and after, bit by bit.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 from ..errors import CompileError
 from ..ops.table import OPS
@@ -31,16 +32,17 @@ class Rule:
     samples: Callable[[], Iterable[Node]]  # values that the rule changes
 
 
-Rules = Mapping[str, tuple[Rule, ...]]
-
-
-def by_op(rules: Iterable[Rule]) -> Rules:
+class Rules:
     """The rules of each operation, in the order given."""
-    table: defaultdict[str, list[Rule]] = defaultdict(list)
-    for rule in rules:
-        for name in rule.ops:
-            table[name].append(rule)
-    return {name: tuple(found) for name, found in table.items()}
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.by_op: dict[str, tuple[Rule, ...]] = {}
+        for rule in rules:
+            for name in rule.ops:
+                self.by_op[name] = (*self.by_op.get(name, ()), rule)
+        # Nodes that none of them fits, nor any under them. A node never changes, so it is looked at once; that is most
+        # of what a second round over a graph would look at.
+        self.final: WeakSet[Node] = WeakSet()
 
 
 def make(op: str, *inputs: Node, **params: Any) -> Node:
@@ -55,8 +57,14 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
     """
     counts: Counter[str] = Counter() if stats is None else stats
     final: dict[Node, Node] = {}
-    for output in graph.outputs:
-        _settle(output, rules, final, counts)
+    for node in graph.nodes():
+        if node.op is None or node in rules.final:
+            final[node] = node
+        elif node.op.name in rules.by_op or any([final[n] is not n for n in node.inputs]):
+            _settle(node, rules, final, counts)
+        else:
+            final[node] = node
+            rules.final.add(node)
     outputs = tuple(final[node] for node in graph.outputs)
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
 
@@ -80,9 +88,10 @@ def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[s
                         _inherit(operand, node, length, 0)
                 stack += reversed(waiting)
                 continue
-            target, rule = _step(node, rules, final)
+            target, rule = _step(node, rules.by_op, final)
             if target is node:
                 final[node] = node
+                rules.final.add(node)
                 stack.pop()
                 continue
             if rule is not None:
@@ -104,7 +113,7 @@ def _inherit(new: Node, old: Node, length: dict[Node, int], step: int) -> None:
         new.where = new.where or old.where
 
 
-def _step(node: Node, rules: Rules, final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
+def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node, Node]) -> tuple[Node, Rule | None]:
     """One step towards the final form: final operands first, then the first rule that fits."""
     if node.op is None:
         return node, None

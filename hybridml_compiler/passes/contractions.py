@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..graph.ir import Graph, Node, users
-from ..graph.rewrite import Rule, by_op, make, rewrite
+from ..graph.rewrite import Rule, Rules, make, rewrite
 from .patterns import is_op, sample
 
 
@@ -114,19 +114,22 @@ CONVOLUTION_RULE = Rule(
         _gradient_of_pixels(),
 ])  # fmt: skip
 CONTRACTION_RULES = (PRODUCT_RULE, CONVOLUTION_RULE)
-_PRODUCTS_OF_CONVOLUTIONS = by_op([CONVOLUTION_RULE])
+_PRODUCTS_OF_CONVOLUTIONS = Rules([CONVOLUTION_RULE])
 
 
 def transpose_products(graph: Graph) -> Graph:
     """Let products write their transpose, where nothing else reads the product itself."""
-    readers = users(graph.nodes())
+    nodes = graph.nodes()
+    if not any([is_op(node, "permute_dims") and is_op(node.inputs[0], "matmul") for node in nodes]):
+        return graph
+    readers = users(nodes)
     outputs = set(graph.outputs)
 
     def alone(node: Node) -> Node | None:
         product = node.inputs[0]
         return None if product in outputs or len(readers.get(product, ())) > 1 else _transposed_product(node)
 
-    return rewrite(graph, by_op([replace(PRODUCT_RULE, match=alone)]))
+    return rewrite(graph, Rules([replace(PRODUCT_RULE, match=alone)]))
 
 
 def convolutions_as_products(graph: Graph) -> Graph:

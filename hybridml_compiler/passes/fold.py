@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import HybridmlError
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, by_op, make, rewrite
+from ..graph.rewrite import Rule, Rules, make, rewrite
 from ..ops.table import OPS
 from .patterns import scalar
 
@@ -50,7 +50,7 @@ def _samples() -> list[Node]:
 
 
 FOLD_RULES = (Rule("op(constants) -> constant", tuple(OPS), fold_constant, _samples),)
-_TABLE = by_op(FOLD_RULES)
+_TABLE = Rules(FOLD_RULES)
 
 
 def fold_constants(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..graph.ir import Graph, Node, constant
-from ..graph.rewrite import Rule, by_op, make, rewrite
+from ..graph.rewrite import Rule, Rules, make, rewrite
 from .canonical_views import VIEW_RULES
 from .concatenations import CONCAT_RULES
 from .patterns import both_ways, filled, is_op, is_value, like, op_name, sample, scalar, splat
@@ -323,7 +323,7 @@ SCATTER_RULES = (
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
 # Views again, for those that meet when what was between them is gone.
-_TABLE = by_op((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
+_TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
 
 
 def simplify(graph: Graph) -> Graph:

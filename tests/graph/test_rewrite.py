@@ -11,7 +11,7 @@ import pytest
 from hybridml_compiler import aval as avals
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.graph.ir import Graph, Node, apply, constant, input_node
-from hybridml_compiler.graph.rewrite import Rule, Rules, by_op, make, rewrite
+from hybridml_compiler.graph.rewrite import Rule, Rules, make, rewrite
 from hybridml_compiler.ops.table import OPS
 
 X = input_node(avals.parse("f32[3]"), "x")
@@ -22,7 +22,7 @@ def rule(op: str, match: Callable[[Node], Node | None], name: str = "rule") -> R
 
 
 def rules(*found: Rule) -> Rules:
-    return by_op(found)
+    return Rules(found)
 
 
 def drop(node: Node) -> Node:

@@ -10,7 +10,7 @@ from random_graphs import data, same_bits
 
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, topological
-from hybridml_compiler.graph.rewrite import Rule, by_op, rewrite
+from hybridml_compiler.graph.rewrite import Rule, Rules, rewrite
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.ops.table import OPS
@@ -31,7 +31,7 @@ def test_a_rule_applies_to_its_samples_and_keeps_every_bit(rule: Rule) -> None:
         inputs = tuple(node for node in topological([sample]) if node.is_input)
         before = Graph(inputs, (sample,))
         stats: Counter[str] = Counter()
-        after = rewrite(before, by_op([rule]), stats)
+        after = rewrite(before, Rules([rule]), stats)
         verify(after)
         assert stats[rule.name], f"does not apply to its sample:\n{print_graph(before)}"
         assert after.outputs[0].aval == sample.aval
