@@ -27,7 +27,7 @@ import numpy as np
 from . import config, dtypes
 from .errors import CompileError
 from .graph.interpret import interpret
-from .graph.ir import Graph
+from .graph.ir import Graph, Node
 from .graph.text import print_graph
 from .graph.verify import verify
 
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from .runtime.executable import Executable
     from .runtime.jit import Library
     from .runtime.stored import Stored
-    from .schedule.convolve import Weights
-    from .schedule.library import Call, Target
+    from .schedule.library import Call, Prepared, Target
     from .schedule.plan import Launch, Plan
 
 
@@ -255,12 +254,12 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 def host() -> Target:
     """What this machine can do."""
-    from .backends.llvm.convolution import has_convolution, prepared_weights
-    from .backends.llvm.product import own_blocking, reads_narrow
+    from .backends.llvm.convolution import has_convolution, prepared_operands, reads_pairs
+    from .backends.llvm.product import own_blocking
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
-    from .schedule.library import Target
+    from .schedule.library import LIBRARY, Target
 
     bits = jit.host().vector_bits
 
@@ -277,10 +276,16 @@ def host() -> Target:
         widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
         return max(bits // (8 * max(widest, 4)), 2)
 
-    def prepared(call: Call) -> Weights | None:
-        return None if isinstance(call, Product) else prepared_weights(call)
+    def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
+        return (None, None) if isinstance(call, Product) else prepared_operands(call)
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow())
+    def reads_narrow(node: Node) -> bool:
+        assert node.op is not None
+        if not jit.host().registers or not LIBRARY[node.op.kind].reads_narrow(node):
+            return False
+        return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
+
+    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow)
 
 
 def _counts(expr: Expr) -> bool:

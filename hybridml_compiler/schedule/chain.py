@@ -25,14 +25,14 @@ from ..graph.ir import Node
 from ..loops.ir import Kernel
 from . import cost
 from .contract import Matrix, Product
-from .convolve import Turn, Weights
+from .convolve import Pixels, Turn, Weights
 from .epilogue import Fused
 from .group import Group
 from .library import Call, Target
 from .memory import Interval, plan_arena
 from .reach import may_overwrite, splits_evenly
 
-Work = Kernel | Call | Weights | Turn | Fused
+Work = Kernel | Call | Weights | Pixels | Turn | Fused
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import dtypes
 from ..graph.ir import Node
-from .lower import strides_of
+from . import cost
+from .lower import moved, strides_of
 
 Pair = tuple[int, int]
 
@@ -44,6 +45,7 @@ class Convolution:
     a: Strided  # n, h, w, g, c
     w: Strided  # kh, kw, g, c, o
     channels_first: bool = False  # the result is out[n,g,o,y,x]
+    stored: tuple[np.dtype, np.dtype] | None = None  # dtypes of a and w in memory, where they are narrower (narrow.py)
 
     @property
     def result(self) -> tuple[int, int]:
@@ -59,7 +61,8 @@ class Convolution:
     def __str__(self) -> str:
         (kh, kw), (h, w), (oh, ow) = self.kernel, self.size, self.out_size
         shape = f"{self.batch}x{h}x{w}x{self.groups}x{self.channels} by {kh}x{kw} -> {oh}x{ow}x{self.features}"
-        return f"convolution {dtypes.short(self.dtype)} {shape}"
+        stored = "" if self.stored is None else " of " + " by ".join(map(dtypes.short, self.stored))
+        return f"convolution {dtypes.short(self.dtype)} {shape}{stored}"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,17 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Pixels:
+    """The same in the place of its image: words of channels, where those in memory are none."""
+
+    convolution: Convolution
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"pixels of {self.convolution}"
+
+
+@dataclass(frozen=True)
 class Turn:
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 
@@ -81,12 +95,23 @@ class Turn:
     lanes: int
 
 
-def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convolution, Node, Node] | None:
-    """The library call that computes a convolution, with the nodes in memory that it reads; None if it has none."""
-    if node.dtype.kind != "f" or node.aval.size == 0:
+def convolution_of(
+    node: Node, in_memory: Callable[[Node], bool], narrow: bool = False
+) -> tuple[Convolution, Node, Node] | None:
+    """The library call that computes a convolution, with the nodes in memory that it reads; None if it has none.
+
+    If `narrow` (see `reads_narrow`) it is the one that reads its operands as they are stored.
+    """
+    if not (node.dtype.kind == "f" or node.dtype is dtypes.int32) or node.aval.size == 0:
         return None
+
+    def placed(operand: Node) -> tuple[Node, int, tuple[int, ...]] | None:
+        if narrow:
+            return strides_of(operand, lambda n: in_memory(n) and n.dtype is not node.dtype, casts=True)
+        return strides_of(operand, in_memory)
+
     left, right = node.inputs
-    a, w = strides_of(left, in_memory), strides_of(right, in_memory)
+    a, w = placed(left), placed(right)
     if a is None or w is None or 0 in (*left.shape, *right.shape):
         return None
     n, *size, groups, channels = left.shape
@@ -108,11 +133,45 @@ def convolution_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Convo
         Strided(a[1], a[2]),
         Strided(w[1], w[2]),
         first,
+        (a[0].dtype, w[0].dtype) if narrow else None,
     )
     return convolution, a[0], w[0]
 
 
+# Features of a group that make it worth a vector; convolutions of smaller groups are those of wide operands.
+MIN_FEATURES = 8
+
+
+def reads_narrow(node: Node) -> bool:
+    """Are its operands read as they are stored, through casts? Whether they are depends on the convolution alone.
+
+    One of bfloat16 whose kernel is larger than its result is the gradient of a weight: a sum over pixels, of which no
+    two lie next to each other in memory. That is computed in float32, and so are small groups.
+    """
+    stored = [_unmoved(x).dtype for x in node.inputs]
+    kinds = [x.kind for x in stored if x.itemsize < node.dtype.itemsize]
+    kh, kw, groups, channels, features = node.inputs[1].shape
+    if node.dtype is dtypes.int32:
+        narrow = len(kinds) == 2 and all(x.itemsize == 1 and x.kind in "iu" for x in stored)
+    else:
+        gradient = kh * kw * node.shape[0] * groups * features > node.aval.size
+        narrow = node.dtype is dtypes.float32 and kinds == ["V", "V"] and not gradient
+    if not narrow or node.aval.size * kh * kw * channels <= cost.WHOLE_PRODUCT:
+        return False
+    affine = [strides_of(x, lambda n: moved(n, casts=True) is None, casts=True) is not None for x in node.inputs]
+    return all(affine) and (groups == 1 or features >= MIN_FEATURES)
+
+
+def _unmoved(node: Node) -> Node:
+    while (below := moved(node, casts=True)) is not None:
+        node = below
+    return node
+
+
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Can a convolution read this operand where it is? Some axis must lie next to each other, as vectors do."""
-    found = strides_of(node, in_memory)
-    return found is not None and any(s == 1 and n > 1 for s, n in zip(found[2], node.shape, strict=True))
+    """Can a convolution read this operand where it is? Some axis must lie next to each other, as vectors do; what is
+    narrow there is packed into words, whatever lies next to each other."""
+    found = strides_of(node, in_memory, casts=True)
+    if found is None:
+        return False
+    return found[0].dtype is not node.dtype or any(s == 1 and n > 1 for s, n in zip(found[2], node.shape, strict=True))

@@ -78,7 +78,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
         for reader in (r for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
             assert reader.op is not None
             library = LIBRARY[reader.op.kind]
-            base = _memory_for(library, node, casts=target.reads_narrow and library.reads_narrow(reader))
+            base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
@@ -210,7 +210,11 @@ def _library_call(node: Node, materialised: dict[Node, str], machine: Target) ->
     library = LIBRARY.get(node.op.kind)
     if library is None:
         return None
-    found = library.match(node, lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised)
+    found = library.match(
+        node,
+        lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised,
+        machine.reads_narrow(node),
+    )
     return found if found is not None and machine.has_library(found[0]) else None
 
 

@@ -13,19 +13,20 @@ from ..graph.ir import Node
 from ..loops.ir import Expr
 from . import contract, convolve
 from .contract import Product
-from .convolve import Convolution, Weights
+from .convolve import Convolution, Pixels, Weights
 
 InMemory = Callable[[Node], bool]
 Call = Product | Convolution
 Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
+Prepared = Weights | Pixels
 
 
 @dataclass(frozen=True)
 class Library:
-    match: Callable[[Node, InMemory], Matched | None]
+    match: Callable[[Node, InMemory, bool], Matched | None]  # the last: may it widen operands by itself?
     readable: Callable[[Node, InMemory], bool]
     reason: str
-    reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call widen operands of this node by itself?
+    reads_narrow: Callable[[Node], bool]  # is there a call that widens operands of this node by itself?
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,19 @@ class Target:
     has_library: Callable[[Call], bool]  # can it compute the call?
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
     cores: int  # that threads may use
-    prepared: Callable[[Call], Weights | None] = lambda _: None  # what it makes of the right operand first
-    reads_narrow: bool = False  # are there products of narrow operands?
+    # what it makes of the left and the right operand first
+    prepared: Callable[[Call], tuple[Prepared | None, Prepared | None]] = lambda _: (None, None)
+    reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?
 
 
 LIBRARY: dict[str, Library] = {
     "contraction": Library(
-        contract.product_of, contract.readable, "operand of a matrix product", contract.reads_narrow
+        lambda node, in_memory, _: contract.product_of(node, in_memory),
+        contract.readable,
+        "operand of a matrix product",
+        contract.reads_narrow,
     ),
-    "convolution": Library(convolve.convolution_of, convolve.readable, "operand of a convolution"),
+    "convolution": Library(
+        convolve.convolution_of, convolve.readable, "operand of a convolution", convolve.reads_narrow
+    ),
 }

@@ -22,6 +22,7 @@ import numpy as np
 
 from .blocking import Blocking, blocking_of
 from .contract import Matrix, Product
+from .convolve import Convolution
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ PAIRS = Format("bfloat16 pairs", 2)
 BYTES = Format("int8 fours", 4)  # bytes of A without a sign, of B with one
 
 
-def format_of(product: Product, features: Container[str]) -> Format:
+def format_of(product: Product | Convolution, features: Container[str]) -> Format:
     """The fastest on a machine with these features (LLVM's names); what it stores otherwise is converted in packing."""
     a, b = _stored(product)
     if product.dtype.kind == "f":
@@ -46,7 +47,7 @@ def format_of(product: Product, features: Container[str]) -> Format:
     return BYTES if b.kind == "i" and "avx512vnni" in features else SHORTS
 
 
-def shifted(product: Product, how: Format) -> bool:
+def shifted(product: Product | Convolution, how: Format) -> bool:
     """Is A read as a + 128, and 128 times the sum of each column of B taken off? Exact: integers wrap."""
     return how is BYTES and _stored(product)[0].kind == "i"
 
@@ -71,6 +72,6 @@ def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers:
     return blocking_of(words_of(product, how), vector_bytes, registers, cores)
 
 
-def _stored(product: Product) -> tuple[np.dtype, np.dtype]:
+def _stored(product: Product | Convolution) -> tuple[np.dtype, np.dtype]:
     assert product.stored is not None
     return product.stored

@@ -185,16 +185,19 @@ class _Planner:
             return []
         if group.call is not None:
             call, left, right = group.call
-            before, weights = [], self.target.prepared(call)
-            if weights is not None:
-                memory = input_node(Aval((weights.nbytes,), dtypes.uint8))  # of no graph: its place is in the arena
-                before, right = [self._task(weights, (right, memory), group)], memory
+            before, operands = [], [left, right]
+            for k, prepared in enumerate(self.target.prepared(call)):
+                if prepared is not None:
+                    memory = input_node(Aval((prepared.nbytes,), dtypes.uint8))  # of no graph: it is in the arena
+                    before.append(self._task(prepared, (operands[k], memory), group))
+                    operands[k] = memory
+            left, right = operands
             if len(group.roots) == 1:
                 return [*before, self._task(call, (left, right, group.roots[0]), group)]
-            ((epilogue, operands),) = self.alike.lowered(
+            ((epilogue, others),) = self.alike.lowered(
                 group, lambda: [lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)]
             )
-            return [*before, self._task(Fused(call, epilogue), (left, right, *operands), group)]
+            return [*before, self._task(Fused(call, epilogue), (left, right, *others), group)]
         kernels = self.alike.lowered(group, lambda: lower_group(group, self.in_memory, self.donated, self.target.lanes))
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 

@@ -8,10 +8,12 @@ A unit computes some rows of some images in some panels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
 
 from . import cost
-from .convolve import Convolution
+from .convolve import Convolution, Strided
+from .narrow import BYTES, FLOATS, PAIRS, Format, format_of, shifted
 
 # Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
 UNIT_BYTES = 1 << 19
@@ -26,6 +28,7 @@ class Machine:
     vector_bytes: int
     registers: int
     cores: int
+    features: Container[str] = field(default=(), repr=False)  # LLVM's names
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Tiling:
     unit_panels: int
     unit_blocks: int  # of images
     unit_rows: int
+    how: Format = FLOATS  # what is in a word of the image and of the weights; a step of the sum is a tap and a word
 
     @property
     def columns(self) -> int:
@@ -72,13 +76,53 @@ def packed_bytes(convolution: Convolution, tiling: Tiling) -> int:
 
 def panel_size(convolution: Convolution, tiling: Tiling) -> int:
     """Elements from one panel to the next."""
+    return convolution.kernel[0] * word_rows(convolution, tiling) * tiling.columns
+
+
+def word_rows(convolution: Convolution, tiling: Tiling) -> int:
+    """Of a panel, for a row of taps; the first holds sums to start from if the image is shifted (see narrow.py)."""
+    starts = convolution.stored is not None and shifted(convolution, tiling.how)
+    return int(starts) + convolution.kernel[1] * -(-convolution.channels // tiling.how.group)
+
+
+def words_in_place(convolution: Convolution, how: Format) -> bool:
+    """Are there words of the image in memory, just as the instruction wants them?"""
     c = convolution
-    return c.kernel[0] * c.kernel[1] * c.channels * tiling.columns
+    steps = (c.channels, c.a.offset, *c.a.strides[:4])
+    return how in (PAIRS, BYTES) and c.a.strides[4] == 1 and all(step % how.group == 0 for step in steps)
+
+
+def words_of(convolution: Convolution, how: Format) -> Convolution:
+    """The convolution as one of words of channels, of an image that is packed unless it lies in words."""
+    c = convolution
+    if c.stored is None:
+        return c
+    words = -(-c.channels // how.group)
+    if words_in_place(c, how):
+        n, h, w, g, _ = (step // how.group for step in c.a.strides)
+        return replace(c, channels=words, a=Strided(c.a.offset // how.group, (n, h, w, g, 1)))
+    steps = [math.prod(sizes) for sizes in ((*c.size, c.groups), (c.size[1], c.groups), (c.groups,), ())]
+    return replace(c, channels=words, a=Strided(0, (*(step * words for step in steps), 1)))
+
+
+def pixel_bytes(convolution: Convolution, tiling: Tiling) -> int:
+    """Memory of the image in words; 0 if it is read where it lies."""
+    c = convolution
+    if c.stored is None or words_in_place(c, tiling.how):
+        return 0
+    return c.batch * math.prod(c.size) * c.groups * -(-c.channels // tiling.how.group) * c.dtype.itemsize
+
+
+def pixel_units(convolution: Convolution, tiling: Tiling) -> int:
+    """Rows of the images."""
+    return convolution.batch * convolution.size[0]
 
 
 def pack_units(convolution: Convolution, tiling: Tiling) -> int:
     """Panels; where features follow each other in memory, taps: one row of their weights goes to all panels."""
     c = convolution
+    if c.stored is not None:
+        return c.groups * c.kernel[0]
     return c.groups * (c.kernel[0] * c.kernel[1] if c.w.strides[4] == 1 else tiling.panels)
 
 
@@ -89,7 +133,8 @@ def units(convolution: Convolution, tiling: Tiling) -> int:
 
 def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
     """The bits of the result depend on the convolution alone."""
-    c = convolution
+    how = FLOATS if convolution.stored is None else format_of(convolution, machine.features)
+    c = words_of(convolution, how)
     size = c.dtype.itemsize
     lanes = machine.vector_bytes // size
     tiles, images, vectors = _shape(c, lanes, machine.registers)
@@ -111,6 +156,7 @@ def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
         unit_panels=unit_panels,
         unit_blocks=unit_blocks,
         unit_rows=unit_rows,
+        how=how,
     )
 
 

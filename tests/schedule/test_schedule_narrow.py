@@ -21,7 +21,8 @@ BF16 = "bfloat16"
 
 
 def planned(program: Graph, *, narrow: bool = True) -> Plan:
-    target = replace(pipeline.host(), has_library=lambda call: isinstance(call, Product), reads_narrow=narrow)
+    reads = pipeline.host().reads_narrow if narrow else lambda _: False
+    target = replace(pipeline.host(), has_library=lambda call: isinstance(call, Product), reads_narrow=reads)
     return make_plan(run_passes(program)[0], {}, target)
 
 

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ...schedule.convolve import Convolution
-from ...schedule.tiling import Tiling, panel_size
+from ...schedule.narrow import shifted
+from ...schedule.tiling import Tiling, panel_size, word_rows, words_of
 from . import ir
 from .conv_pack import Panel, emit_pack, emit_planes_of_row, emit_rows, panel_of
+from .conv_words import Pixel, emit_word_panels
 from .gemm import call_epilogue
 from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
+from .words import multiply_add
 
 Range = tuple[Any, Any]
 # x, packed weights, result, a zero; rows of taps from, to; column of the first pixel's first tap; live features
@@ -64,6 +67,8 @@ def _empty_rows(c: Convolution) -> bool:
 def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`."""
     c, g = convolution, tiling
+    if c.stored is not None:
+        return emit_word_panels(module, name, c, g, turn)
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(
         AS_EMITTED if panel_of(c).run else AS_EMITTED[:1]
@@ -94,12 +99,21 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     return function
 
 
+def _panel(c: Convolution, tiling: Tiling) -> Panel:
+    """Of weights in memory; of words as `emit_word_panels` has them."""
+    if c.stored is None:
+        return panel_of(c)
+    row, words = word_rows(c, tiling), -(-c.channels // tiling.how.group)
+    return Panel(c.kernel[0] * row, row - c.kernel[1] * words, (row, words, 1), (), 0, 0)
+
+
 class _Tiles:
     """The micro-kernels of a convolution, by the pixels of a row and the images of a tile."""
 
     def __init__(self, function: ir.Function, convolution: Convolution, tiling: Tiling, panel: Panel) -> None:
         self.function, self.convolution, self.tiling, self.panel = function, convolution, tiling, panel
         self.guarded = _empty_rows(convolution)
+        self.starts = convolution.stored is not None and shifted(convolution, tiling.how)
         self.found: dict[tuple[int, int], ir.Function] = {}
 
     def __getitem__(self, shape: tuple[int, int]) -> ir.Function:
@@ -118,7 +132,7 @@ class _Tiles:
     def _met(self, pixels: list[tuple[int, int]]) -> list[list[int]]:
         """For each column of taps the pixels that it meets, where a tile is a row of few pixels; else nothing."""
         c = self.convolution
-        if self.tiling.tiles > 1:
+        if self.tiling.tiles > 1 or self.starts:
             return []
         columns = [
             [i * c.stride[1] + kx * c.dilation[1] - c.padding[1] for _, i in pixels] for kx in range(c.kernel[1])
@@ -135,6 +149,7 @@ class _Tiles:
         b = ir.IRBuilder(function.append_basic_block("entry"))
         x, w, y, zero, first, last, column, live = function.args
         v = Vectors(b, c.dtype, g.lanes)
+        word = Pixel(v, c, g)
         edges = self._edges(width)
         at_n, at_h, at_w, _, at_c = c.a.strides
         pixels = [(image, i) for image in range(images) for i in range(width)]
@@ -149,6 +164,9 @@ class _Tiles:
         def row(ky: Any, sums: list[Any]) -> list[Any]:
             x_row = v.element(x, b.mul(ky, i64(c.dilation[0] * at_h)))
             w_row = v.element(w, b.mul(ky, i64(to_h)))
+            if self.starts:
+                first_row = [v.load(v.element(w_row, i64(j * g.lanes - g.columns))) for j in range(g.vectors)]
+                sums = [b.add(total, first_row[k % g.vectors]) for k, total in enumerate(sums)]
 
             def over_channels(x_tap: Any, kx: Any, met: list[int], edges: set[int], sums: list[Any]) -> list[Any]:
                 """One tap: the pixels that are `met`, of which those of `edges` may be beside the image."""
@@ -171,8 +189,8 @@ class _Tiles:
                         place = v.element(moved, i64(places[p]))
                         if p in sources:
                             place = v.element(sources[p][0], b.mul(k, sources[p][1]))
-                        pixel = v.splat(v.scalar(place))
-                        updated += [v.fma(pixel, across[j], sums[number * g.vectors + j]) for j in range(g.vectors)]
+                        pixel, of = word(place), sums[number * g.vectors :]
+                        updated += [multiply_add(b, g.how, pixel, across[j], of[j]) for j in range(g.vectors)]
                     return updated
 
                 if c.channels > _UNROLLED_CHANNELS:
@@ -220,12 +238,12 @@ class _Direct:
     def __init__(
         self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None, turn: str
     ) -> None:
+        self.panel, self.panel_size = _panel(convolution, tiling), panel_size(convolution, tiling)
+        convolution = words_of(convolution, tiling.how)
         self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
-        self.panel = panel_of(convolution)
-        self.panel_size = panel_size(convolution, tiling)
         memory = b.alloca(v.scalar_type)
         self.zero = b.inttoptr(b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
         self.tiles = _Tiles(function, convolution, tiling, self.panel)

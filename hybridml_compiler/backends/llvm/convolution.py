@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
 
+from ... import dtypes
 from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd
-from ...schedule.convolve import Convolution, Turn, Weights
+from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.planes import plane_units, planes_of
 from ...schedule.tiling import Machine
@@ -23,6 +24,7 @@ from .conv_pack import panel_of
 from .conv_planes import emit_planes
 from .conv_weights import emit_weight_gradient
 from .conv_winograd import emit_winograd, emit_winograd_weights
+from .conv_words import emit_pixels
 from .kernel import emit_epilogue
 
 
@@ -52,6 +54,7 @@ class Algorithm:
     units: Callable[[Convolution, Any], int]
     finishes: bool = False  # then `emit` takes an epilogue as well
     prepares: Preparation | None = None  # then it reads what this makes of the weights
+    packs: Preparation | None = None  # and, where that has a size, what this makes of the image
     turns: Callable[[Convolution], bool] = lambda _: False  # does `emit` take the name of a function that turns?
 
 
@@ -77,6 +80,19 @@ ALGORITHMS = (
         turns=lambda c: c.channels_first,
     ),
 )
+NARROW = (
+    Algorithm(
+        "words",
+        tiling.tiling_of,
+        emit_direct,
+        tiling.units,
+        finishes=True,
+        prepares=Preparation(emit_packed, tiling.pack_units, tiling.packed_bytes),
+        packs=Preparation(emit_pixels, tiling.pixel_units, tiling.pixel_bytes),
+        turns=lambda c: c.channels_first,
+    ),
+)
+INTEGERS = (ALGORITHMS[1], ALGORITHMS[-1])
 CHANNELS_FIRST = (  # those of the result
     Algorithm("planes", planes_of, emit_planes, plane_units, finishes=True),
     *ALGORITHMS[-2:],
@@ -92,12 +108,19 @@ def own_algorithm(convolution: Convolution) -> tuple[Algorithm, Any] | None:
 def _own_algorithm(convolution: Convolution, host: jit.Host) -> tuple[Algorithm, Any] | None:
     if not host.registers:
         return None
-    machine = Machine(host.vector_bits // 8, host.registers, cores())
-    for algorithm in CHANNELS_FIRST if convolution.channels_first else ALGORITHMS:
-        plan = algorithm.accepts(convolution, machine)
+    for algorithm in _algorithms(convolution):
+        plan = algorithm.accepts(convolution, _machine(host))
         if plan is not None:
             return algorithm, plan
     return None
+
+
+def _algorithms(convolution: Convolution) -> tuple[Algorithm, ...]:
+    if convolution.stored is not None:
+        return NARROW
+    if convolution.channels_first:
+        return CHANNELS_FIRST if convolution.dtype.kind == "f" else CHANNELS_FIRST[-1:]
+    return ALGORITHMS if convolution.dtype.kind == "f" else INTEGERS
 
 
 def has_convolution(convolution: Convolution) -> bool:
@@ -144,40 +167,54 @@ def convolution_source(convolution: Convolution, parts: Sequence[str] = ()) -> s
     return f"{convolution!r} by {algorithm.name} {plan!r} with {parts}"
 
 
-def prepared_weights(convolution: Convolution) -> Weights | None:
-    """What the kernel reads in the place of the weights, if anything."""
+def prepared_operands(convolution: Convolution) -> tuple[Pixels | None, Weights | None]:
+    """What the kernel reads in the place of its image and its weights, if anything."""
     found = own_algorithm(convolution)
-    if found is None or found[0].prepares is None:
-        return None
-    return Weights(convolution, found[0].prepares.nbytes(convolution, found[1]))
+    if found is None:
+        return None, None
+    sizes = [0 if p is None else p.nbytes(convolution, found[1]) for p in (found[0].packs, found[0].prepares)]
+    return Pixels(convolution, sizes[0]) if sizes[0] else None, Weights(convolution, sizes[1]) if sizes[1] else None
 
 
-def range_of_weights(weights: Weights) -> int:
-    preparation, plan = _preparation(weights)
-    return preparation.units(weights.convolution, plan)
+def range_of_operand(operand: Weights | Pixels) -> int:
+    preparation, plan = _preparation(operand)
+    return preparation.units(operand.convolution, plan)
 
 
-def parts_of_weights(weights: Weights) -> list[Turn]:
-    _, plan = _preparation(weights)
-    return [Turn(weights.convolution.dtype, plan.lanes)] if panel_of(weights.convolution).run else []
+def parts_of_operand(operand: Weights | Pixels) -> list[Turn]:
+    c, (_, plan) = operand.convolution, _preparation(operand)
+    if c.stored is not None:
+        return [Turn(dtypes.float32, plan.lanes)]
+    return [Turn(c.dtype, plan.lanes)] if panel_of(c).run else []
 
 
-def emit_weights(module: ir.Module, name: str, weights: Weights, parts: Sequence[str] = ()) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)`; the buffers are the weights and what is made of them."""
-    preparation, plan = _preparation(weights)
-    return preparation.emit(module, name, weights.convolution, plan, parts[0] if parts else "")
+def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts: Sequence[str] = ()) -> ir.Function:
+    """`void operand(ptr buffers, i64 lo, i64 hi)`; the buffers are the operand and what is made of it."""
+    preparation, plan = _preparation(operand)
+    return preparation.emit(module, name, operand.convolution, plan, parts[0] if parts else "")
 
 
-def weights_source(weights: Weights, parts: Sequence[str] = ()) -> str:
-    """All that `emit_weights` depends on."""
-    algorithm, plan = _chosen(weights.convolution)
-    return f"{weights!r} for {algorithm.name} {plan!r} with {parts}"
+def operand_source(operand: Weights | Pixels, parts: Sequence[str] = ()) -> str:
+    """All that `emit_operand` depends on."""
+    algorithm, plan = _chosen(operand.convolution)
+    return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
 
 
-def _preparation(weights: Weights) -> tuple[Preparation, Any]:
-    algorithm, plan = _chosen(weights.convolution)
-    assert algorithm.prepares is not None
-    return algorithm.prepares, plan
+def _preparation(operand: Weights | Pixels) -> tuple[Preparation, Any]:
+    algorithm, plan = _chosen(operand.convolution)
+    found = algorithm.prepares if isinstance(operand, Weights) else algorithm.packs
+    assert found is not None
+    return found, plan
+
+
+def reads_pairs() -> bool:
+    """Are convolutions of bfloat16 those of its pairs? Else they are those of float32."""
+    return "avx512bf16" in _machine(jit.host()).features
+
+
+def _machine(host: jit.Host) -> Machine:
+    features = jit.features() if host.vector_bits == 512 else frozenset[str]()
+    return Machine(host.vector_bits // 8, host.registers, cores(), features)
 
 
 def _chosen(convolution: Convolution) -> tuple[Algorithm, Any]:

@@ -117,6 +117,9 @@ class Vectors:
         self._call("masked.store", VOID, arguments, [self.type, PTR])
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """z + x * y, of floats rounded once."""
+        if self.dtype.kind in "iu":
+            return self.b.add(z, self.b.mul(x, y))
         return self._call("fma", self.type, [x, y, z], [self.type])
 
     def prefetch(self, pointer: Any, level: int = 1) -> None:

@@ -22,11 +22,6 @@ from .gemm_narrow import emit_narrow_product
 from .kernel import emit_epilogue
 
 
-def reads_narrow() -> bool:
-    """Are there products of narrow operands here? BLAS has none."""
-    return jit.host().registers > 0
-
-
 def format_here(product: Product) -> Format:
     """What narrow operands are packed into on this machine."""
     return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())

@@ -16,6 +16,8 @@ SIGNS = "splat (i32 -2139062144)"  # 0x80 in each byte
 
 def multiply_add(b: ir.IRBuilder, how: Format, x: Any, y: Any, z: Any) -> Any:
     """z + x * y, vectors of words and of sums. Those of x86 take the words as integers, in 16 bits or 32."""
+    if how is FLOATS and isinstance(z.type.element, ir.IntType):
+        return b.add(z, b.mul(x, y))
     if how is FLOATS:
         return b.call(intrinsic(b.module, "fma", z.type, [z.type] * 3, [z.type]), [x, y, z])
     if how is SHORTS:
@@ -71,6 +73,20 @@ class Words:
                 part = b.shl(part, Literal(self.type, f"splat (i32 {k * self.bits})"))
             word = part if word is None else b.or_(word, part)
         return self._signs(word)
+
+    def single(self, places: list[Any]) -> Any:
+        """One word of elements that lie anywhere, as many as it has or fewer."""
+        b, word, one = self.b, None, ir.IntType(WORD)
+        for k, pointer in enumerate(places):
+            part = b.load(pointer, typ=memory_type(self.stored), align=self.stored.itemsize)
+            if self.bits > 8 * self.stored.itemsize:
+                kind = ir.IntType(self.bits)
+                part = b.sext(part, kind) if self.stored.kind == "i" else b.zext(part, kind)
+            part = b.zext(part, one)
+            if k:
+                part = b.shl(part, Literal(one, str(k * self.bits)))
+            word = part if word is None else b.or_(word, part)
+        return word
 
     def _signs(self, word: Any) -> Any:
         """a + 128 is a with the other sign."""

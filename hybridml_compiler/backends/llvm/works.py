@@ -11,7 +11,7 @@ from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
-from ...schedule.convolve import Convolution, Turn, Weights
+from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
 from . import ir
 from .chain import emit_chain
@@ -19,13 +19,13 @@ from .conv_pack import emit_turn
 from .convolution import (
     convolution_source,
     emit_convolution,
-    emit_weights,
+    emit_operand,
     finishes,
+    operand_source,
     parts_of_convolution,
-    parts_of_weights,
+    parts_of_operand,
     range_of_convolution,
-    range_of_weights,
-    weights_source,
+    range_of_operand,
 )
 from .kernel import emit_kernel
 from .product import (
@@ -80,12 +80,15 @@ KINDS: dict[type, Kind] = {
         takes_epilogue=finishes,
         parts=parts_of_convolution,
     ),
-    Weights: Kind(
-        emit=emit_weights,
-        source=weights_source,
-        range=lambda weights: (range_of_weights(weights), 1),
-        nanoseconds=lambda weights: cost.memory_cost(weights.nbytes),
-        parts=parts_of_weights,
+    **dict.fromkeys(
+        (Weights, Pixels),
+        Kind(
+            emit=emit_operand,
+            source=operand_source,
+            range=lambda operand: (range_of_operand(operand), 1),
+            nanoseconds=lambda operand: cost.memory_cost(operand.nbytes),
+            parts=parts_of_operand,
+        ),
     ),
     Turn: Kind(emit=emit_turn, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0),
     Fused: Kind(
