@@ -120,6 +120,7 @@ class Kernel:
     lanes: int = 1  # width of vector loops, in elements
     granule: int = 1  # split points of the range are multiples of this
     cost: float = 0.0  # estimated nanoseconds on one core, for the decision to run in parallel
+    chained: bool = False  # run part by part, between others that find what it writes in a cache
 
     @property
     def operands(self) -> tuple[Buffer, ...]:

@@ -122,6 +122,7 @@ class _Parser:
         while (token := self.token).text in ("lanes", "granule", "cost"):
             self.next()
             facts[token.text] = float(self.take("number", "a number")) if token.text == "cost" else self.count()
+        facts["chained"] = self.reads("chained")
         self.expect("{")
         body = self.body()
         if self.token.kind != "end":

@@ -1,6 +1,6 @@
 """The text form of kernels: `print_kernel` and its inverse `parse_kernel`.
 
-    kernel = "kernel" "(" [buffer {"," buffer}] ")" {"lanes" N | "granule" N | "cost" F} "{" item* "}"
+    kernel = "kernel" "(" [buffer {"," buffer}] ")" {"lanes" N | "granule" N | "cost" F | "chained"} "{" item* "}"
     buffer = name ":" dtype "[" N "]" ["out" | "inout" | "scratch"]
     item   = name "=" expr                                             a name for a value that is used again
            | "for" var "<" N ["parallel"] ["vector"] "{" item* "}"
@@ -100,6 +100,7 @@ class _Printer:
         facts = [f" lanes {kernel.lanes}"] if kernel.lanes != 1 else []
         facts += [f" granule {kernel.granule}"] if kernel.granule != 1 else []
         facts += [f" cost {kernel.cost!r}"] if kernel.cost else []
+        facts += [" chained"] if kernel.chained else []
         whole = _Block("")
         whole.add(f"kernel({buffers}){''.join(facts)} {{")
         whole.nest(self.block(kernel.body))

@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache as once
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybridml_compiler.runtime import entry_block, entry_ir, jit, layout
+from hybridml_compiler.runtime import allocation, entry_block, entry_ir, jit, layout
 from hybridml_compiler.runtime.entry_block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
 from hybridml_compiler.runtime.entry_places import Place
 
@@ -232,6 +231,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
             "ring_size": RING_SIZE if kept[i] else 0,
             "ring": int(rings.ctypes.data) + WORD * RING_SIZE * i,
             "lent": nothing_lent if spec.lent is None else ctypes.addressof(spec.lent) + WORD * i,
+            "handler": allocation.handler().capsule if _bytes(output) >= allocation.LARGE else 0,
             **array_columns(output),
         }
         for i, output in enumerate(spec.outputs)
@@ -311,14 +311,9 @@ def _code() -> jit.Library:
     measured = layout.measured()
     assert measured is not None
     imports = {name: jit.address_of(getattr(ctypes.pythonapi, name)) for name in entry_ir.API}
-    imports["PyArray_NewFromDescr"] = _numpy_function(NEW_FROM_DESCR)
+    imports["PyArray_NewFromDescr"] = allocation.numpy_function(NEW_FROM_DESCR)
+    imports["PyDataMem_SetHandler"] = allocation.numpy_function(allocation.SET_HANDLER)
     return jit.load([jit.compile_cached(entry_ir.text(measured))], imports, ("hml_entry",))
-
-
-def _numpy_function(slot: int) -> int:
-    capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
-    table = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
-    return int((ctypes.c_void_p * (slot + 1)).from_address(table)[slot] or 0)
 
 
 @once

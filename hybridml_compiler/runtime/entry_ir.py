@@ -46,6 +46,7 @@ declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyErr_Occurred()
+declare ptr @PyDataMem_SetHandler(ptr)
 declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 """
 

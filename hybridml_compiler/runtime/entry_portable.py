@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.runtime import allocation
 from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, call_step
 
 
@@ -71,7 +72,7 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
                 data.append(getattr(given, spec.array_slot))
             elif isinstance(wanted, FloatCell):
                 data.append(np.array(given, np.float64))
-        outputs = [np.empty(output.shape, output.dtype) for output in spec.outputs]
+        outputs = [allocation.empty(output.shape, np.dtype(output.dtype)) for output in spec.outputs]
         pointers = [array.ctypes.data for array in [*data, *arrays, *outputs]]
         return call_step(spec.step, pointers + ([spec.arena.address] if spec.arena else [])), outputs
 

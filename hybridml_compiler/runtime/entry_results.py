@@ -10,16 +10,36 @@ def results(layout: Layout) -> str:
     """Output arrays are fresh, or, large ones, used again when nobody but the entry's ring holds them any more."""
     reusable = C_CONTIGUOUS | ALIGNED | WRITEABLE | OWNS_DATA
     return f"""
+; Of memory that NumPy gets from the output's handler, where it has one.
 define internal ptr @fresh(ptr %block, ptr %row) {{
+entry:
 {word("array_type", "ptr")}
 {column("descr", "%row", OUTPUT, "descr", "ptr")}
 {column("nd", "%row", OUTPUT, "nd")}
 {column("dims", "%row", OUTPUT, "dims", "ptr")}
+{column("handler", "%row", OUTPUT, "handler", "ptr")}
   %nd.32 = trunc i64 %nd to i32
+  %usual = icmp eq ptr %handler, null
+  br i1 %usual, label %make, label %set
+set:
+  %current = call ptr @PyDataMem_SetHandler(ptr %handler)
+  %unset = icmp eq ptr %current, null
+  br i1 %unset, label %error, label %make
+make:
+  %before = phi ptr [null, %entry], [%current, %set]
   call void @Py_IncRef(ptr %descr)                 ; NewFromDescr steals it, also when it fails
   %array = call ptr @PyArray_NewFromDescr(ptr %array_type, ptr %descr, i32 %nd.32, ptr %dims, ptr null, ptr null,
                                           i32 0, ptr null)
+  br i1 %usual, label %out, label %back
+back:
+  %ours = call ptr @PyDataMem_SetHandler(ptr %before)
+  call void @Py_DecRef(ptr %before)
+  call void @Py_DecRef(ptr %ours)
+  br label %out
+out:
   ret ptr %array
+error:
+  ret ptr null
 }}
 
 ; A new reference to an array for this output, or null with an exception set. An array is used again only if the ring's

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import CompileError
-from . import entry
+from . import allocation, entry
 from .entry import Arena
 
 
@@ -67,7 +67,7 @@ class Executable:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._check(arrays)
-        results = [np.empty(aval.shape, aval.dtype) for aval in self.outputs]
+        results = [allocation.empty(aval.shape, aval.dtype) for aval in self.outputs]
         alone = self._busy.acquire(blocking=False)
         try:  # a second thread gets an arena of its own
             arena = (self._arena if alone else None) or entry.arena(self.arena_bytes)

@@ -274,6 +274,10 @@ def in_elements(work: Work, batch: int) -> Work:
     return _cut(work, batch) if isinstance(work, Product) else work
 
 
+def _as_stage(work: Work, batch: int) -> Work:
+    return replace(work, chained=True) if isinstance(work, Kernel) else in_elements(work, batch)
+
+
 def _cut(product: Product, batch: int) -> Product:
     if product.matrices % batch == 0:
         return product
@@ -335,6 +339,6 @@ def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Inte
 def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> Chain:
     """The chain whose operands are these nodes, and then the slots."""
     number = {node: k for k, node in enumerate((*operands, *step.scratch))}
-    stages = tuple(Stage(in_elements(task.work, step.batch), tuple(number[n] for n in task.operands)) for task in tasks)
+    stages = tuple(Stage(_as_stage(task.work, step.batch), tuple(number[n] for n in task.operands)) for task in tasks)
     scratch = tuple(Scratch(offset, node.aval.nbytes // step.batch) for node, offset in step.scratch.items())
     return Chain(stages, scratch, step.batch, slots, step.slot_bytes)

@@ -39,6 +39,10 @@ _BYTE = 0.03
 # one core's share of the last cache.
 _FAR_BYTE = 0.1
 CACHE_BYTES = 16 << 20
+# A result of so many bytes is stored past the caches (backends/llvm/stream.py). x + y and a reading of the result right
+# after it, two cores and 32 MB of last cache, ordinary and past: 4 MB 0.16 and 0.34 ms, 8 MB 0.31 and 0.38, 12 MB 1.14
+# and 1.07, 16 MB 2.66 and 1.97.
+STREAM_BYTES = 16 << 20
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
 # Rows of a row group are what threads share: with fewer than this, two threads wait for each other; below this many

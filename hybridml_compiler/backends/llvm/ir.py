@@ -185,7 +185,8 @@ class Branch:
 
     def set_weights(self, weights: Sequence[int]) -> None:
         """How often the condition holds and does not, relative to each other."""
-        self.text += f", !prof {self.module.weights(weights)}"
+        shares = self.module.metadata(", ".join(['!"branch_weights"', *[f"i32 {w}" for w in weights]]))
+        self.text += f", !prof {shares}"
 
     def line(self) -> str:
         return self.text
@@ -259,22 +260,22 @@ class Module:
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.globals: dict[str, Any] = {}
-        self._weights: dict[tuple[int, ...], str] = {}
+        self._metadata: dict[str, str] = {}  # text -> name
 
     def add(self, name: str, value: Value) -> None:
         if name in self.globals:
             raise CompileError(f"module {self.name}: {name} is defined twice")
         self.globals[name] = value
 
-    def weights(self, weights: Sequence[int]) -> str:
-        return self._weights.setdefault(tuple(weights), f"!{len(self._weights)}")
+    def metadata(self, text: str) -> str:
+        """The name of `!{text}`."""
+        return self._metadata.setdefault(text, f"!{len(self._metadata)}")
 
     def __str__(self) -> str:
         lines = [f"; {self.name}"]
         for value in self.globals.values():
             lines += value.lines()
-        for weights, name in self._weights.items():
-            lines.append(f'{name} = !{{!"branch_weights", {", ".join([f"i32 {w}" for w in weights])}}}')
+        lines += [f"{name} = !{{{text}}}" for text, name in self._metadata.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -442,8 +443,10 @@ class IRBuilder:
         how = "" if align is None else f", align {align}"
         return self.append(f"load {typ.text}, ptr {pointer.text}{how}", typ, name)
 
-    def store(self, value: Value, pointer: Value, align: int | None = None) -> None:
+    def store(self, value: Value, pointer: Value, align: int | None = None, nontemporal: bool = False) -> None:
         how = "" if align is None else f", align {align}"
+        if nontemporal:
+            how += f", !nontemporal {self.module.metadata('i32 1')}"
         self.block.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}{how}")
 
     # Control

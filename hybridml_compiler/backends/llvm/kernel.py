@@ -22,6 +22,7 @@ from . import ir
 from .interleave import interleave, interleaved
 from .reductions import reduce
 from .scalars import LaneBuilder, Lanes
+from .stream import fence, stream, streamed
 from .transpose import emit_transposing, transposing
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 
@@ -90,6 +91,9 @@ class KernelEmitter:
             row = self.b.alloca(memory_type(buffer.dtype), size=buffer.size, name=buffer.name)
             row.align = 64
             self.pointers[buffer.name] = self.b.inttoptr(self.b.ptrtoint(row, I64), PTR)
+        # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
+        whole = len(ranges) == 1 and not kernel.chained
+        self.streams = {buffer.name for buffer in kernel.operands if whole and streamed(buffer)}
         self.status: Any = None
         if kernel.checked:  # the status word comes after the kernel's own operands
             slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)
@@ -97,6 +101,8 @@ class KernelEmitter:
 
     def emit(self) -> ir.Function:
         self.block(self.kernel.body)
+        if self.streams:
+            fence(self.b)
         self.b.ret_void()
         return self.function
 
@@ -431,10 +437,12 @@ class KernelEmitter:
     def _store_run(self, buffer: Buffer, index: Expr, data: Any, on: Any) -> None:
         """A vector to where its first element lies."""
         pointer = self.element_pointer(buffer, index)
-        if on is None:
-            self.b.store(data, pointer, align=buffer.dtype.itemsize)
-        else:
+        if on is not None:
             self._masked("masked.store", buffer, data, pointer, on)
+        elif buffer.name in self.streams:
+            stream(self.b, data, pointer, data.type.count * buffer.dtype.itemsize, buffer.dtype.itemsize)
+        else:
+            self.b.store(data, pointer, align=buffer.dtype.itemsize)
 
     def _masked(self, name: str, buffer: Buffer, data: Any, target: Any, on: Any) -> None:
         arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]

@@ -1,0 +1,41 @@
+"""Stores that go past the caches, for results too large to be found there when somebody reads them.
+
+    store <16 x float> %v, ptr %p  ->  if %p is on a cache line: store <16 x float> %v, ptr %p, align 64, !nontemporal
+
+An ordinary store reads the line that it writes into, so a result moves twice; one past the caches writes whole lines
+only. 4096x1024 float32 on two cores: layer_norm 1.9 ms and 0.9, softmax 2.04 and 1.84, x + y 1.88 and 1.15. Where a
+line is written in pieces (4 stores of 16 bytes each) softmax gains nothing and a chain of gelus loses a tenth, so all
+that is not on a line is stored as ever, and large results are put on one (`runtime/allocation.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...loops.ir import Buffer
+from ...runtime.jit import host
+from ...schedule import cost
+from . import ir
+from .types import I64, VOID, intrinsic
+
+LINE = 64
+
+
+def streamed(buffer: Buffer) -> bool:
+    """Is this a result that the caches do not hold? On x86 only, which has a fence for such stores."""
+    return buffer.role == "out" and buffer.nbytes >= cost.STREAM_BYTES and host().triple.startswith("x86_64")
+
+
+def stream(b: ir.IRBuilder, data: Any, pointer: Any, nbytes: int, plain: int) -> None:
+    """A vector of `nbytes` bytes to memory that is known to be aligned to `plain`."""
+    within = b.and_(b.ptrtoint(pointer, I64), ir.Constant(I64, min(LINE, nbytes) - 1))
+    with b.if_else(b.icmp_signed("==", within, ir.Constant(I64, 0))) as (line, other):
+        with line:
+            b.store(data, pointer, align=min(LINE, nbytes), nontemporal=True)
+        with other:
+            b.store(data, pointer, align=plain)
+
+
+def fence(b: ir.IRBuilder) -> None:
+    """Nobody sees what is stored from here on before those stores."""
+    b.call(intrinsic(b.module, "x86.sse.sfence", VOID, [], []), [])

@@ -1,0 +1,132 @@
+"""Memory of large results, on a cache line: what stores past the caches need (`backends/llvm/stream.py`).
+
+NumPy asks the C library, whose large blocks begin 16 bytes after one. A NumPy memory handler (NEP 49) of our own is set
+while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache as once
+from importlib import import_module
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybridml_compiler.runtime import jit
+
+# Results from here on; also where NumPy asks the kernel for huge pages, as is done here.
+LARGE = 4 << 20
+_LINE, _PAGE, _HUGE_PAGES = 64, 4096, 14
+SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
+_NAME = b"mem_handler"  # of its capsule
+
+# The four functions of a handler, over those of the C library. A block that grows may leave its line: such an array is
+# never stored to past the caches again, since every store looks at its address.
+_TEXT = f"""
+declare ptr @aligned_alloc(i64, i64)
+declare ptr @calloc(i64, i64)
+declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
+declare i32 @madvise(ptr, i64, i32)
+
+define ptr @hml_malloc(ptr %context, i64 %size) {{
+  %more = add i64 %size, {_LINE - 1}
+  %lines = and i64 %more, -{_LINE}
+  %block = call ptr @aligned_alloc(i64 {_LINE}, i64 %lines)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %out, label %advise
+advise:
+  %address = ptrtoint ptr %block to i64
+  %up = add i64 %address, {_PAGE - 1}
+  %page = and i64 %up, -{_PAGE}
+  %start = inttoptr i64 %page to ptr
+  %left = sub i64 %lines, {_PAGE}
+  %ignored = call i32 @madvise(ptr %start, i64 %left, i32 {_HUGE_PAGES})
+  br label %out
+out:
+  ret ptr %block
+}}
+
+define ptr @hml_calloc(ptr %context, i64 %count, i64 %size) {{
+  %block = call ptr @calloc(i64 %count, i64 %size)
+  ret ptr %block
+}}
+
+define ptr @hml_realloc(ptr %context, ptr %block, i64 %size) {{
+  %new = call ptr @realloc(ptr %block, i64 %size)
+  ret ptr %new
+}}
+
+define void @hml_free(ptr %context, ptr %block, i64 %size) {{
+  call void @free(ptr %block)
+  ret void
+}}
+"""
+_FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+_LIBRARY = ("aligned_alloc", "calloc", "realloc", "free", "madvise")
+
+
+class Handling(NamedTuple):
+    """NumPy's function that makes a handler the current one and gives the one before; its address; our handler."""
+
+    swap: Callable[[object], object]
+    address: int
+    own: object | None  # none but on Linux
+
+    @property
+    def capsule(self) -> int:
+        """Where our handler is, 0 if there is none."""
+        return 0 if self.own is None else id(self.own)
+
+
+class _Handler(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
+    ]
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """`numpy.empty`, on a cache line where it is large."""
+    if prod(shape) * dtype.itemsize < LARGE:
+        return np.empty(shape, dtype)
+    handling = handler()
+    if handling.own is None:
+        return np.empty(shape, dtype)
+    before = handling.swap(handling.own)
+    try:
+        return np.empty(shape, dtype)
+    finally:
+        handling.swap(before)
+
+
+@once
+def handler() -> Handling:
+    """Made once; nothing is set by it."""
+    address = numpy_function(SET_HANDLER)
+    swap = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)
+    if sys.platform != "linux":
+        return Handling(swap, address, None)
+    library = ctypes.CDLL(None)
+    imports = {name: jit.address_of(getattr(library, name)) for name in _LIBRARY}
+    names = [f"hml_{name}" for name in _FUNCTIONS]
+    code = jit.load([jit.compile_cached(_TEXT)], imports, names)
+    struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
+    new = jit.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    own = new(ctypes.addressof(struct), _NAME, None)
+    # An array may be freed after everything of Python's is gone.
+    jit.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
+    return Handling(swap, address, own)
+
+
+def numpy_function(slot: int) -> int:
+    """The address in a slot of NumPy's C-API table."""
+    capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
+    table = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
+    return int((ctypes.c_void_p * (slot + 1)).from_address(table)[slot] or 0)

@@ -1,0 +1,56 @@
+"""Memory of large results: on a cache line, owned by the array, and nobody else's arrays are made that way."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from numpy._core.multiarray import get_handler_name
+
+import hybridml as hm
+from hybridml_compiler.runtime.allocation import LARGE, empty
+
+F4 = np.dtype("f4")
+USUAL = get_handler_name()
+OURS = "hybridml" if sys.platform == "linux" else USUAL
+
+
+def is_ours(array: np.ndarray) -> bool:
+    aligned = array.ctypes.data % 64 == 0 or sys.platform != "linux"
+    return get_handler_name(array) == OURS and array.flags.owndata and aligned
+
+
+@pytest.mark.parametrize("shape", [(LARGE // 4,), (1025, 1031), (3, 700, 800)])
+def test_large_arrays_are_on_a_line_and_small_ones_are_numpys(shape: tuple[int, ...]) -> None:
+    arrays = [empty(shape, F4) for _ in range(3)]
+    assert all(is_ours(array) and array.shape == shape for array in arrays)
+    for k, array in enumerate(arrays):
+        array[...] = k
+    assert [float(array.min()) for array in arrays] == [float(array.max()) for array in arrays] == [0, 1, 2]
+    assert get_handler_name(empty((8,), F4)) == get_handler_name(np.empty(LARGE)) == get_handler_name() == USUAL
+
+
+def test_an_array_may_grow_and_shrink() -> None:
+    array = empty((LARGE // 4,), F4)
+    array[:] = np.arange(array.size)
+    array.resize(2 * LARGE // 4)
+    array.resize(1000)
+    assert np.array_equal(array, np.arange(1000))
+
+
+def test_results_of_traced_and_of_eager_calls() -> None:
+    x = hm.ones((1024, 1025))
+    traced = hm.trace(lambda x: x + 1)
+    for _ in range(4):  # of the first call, of the entry, and used again by it
+        y = traced(x).numpy()
+        assert is_ours(y) and (y == 2).all()
+    del y
+    assert is_ours(hm.functional.softmax(x, -1).numpy())
+    assert get_handler_name() == USUAL
+
+
+def test_no_memory_is_an_error_and_leaves_the_handler() -> None:
+    with pytest.raises(MemoryError):
+        empty((1 << 58,), np.dtype("u1"))
+    assert get_handler_name() == USUAL
