@@ -148,7 +148,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
 
 def is_python_float(t: Tensor) -> bool:
     """Whether a traced tensor stands for a Python float (an argument, or arithmetic of such arguments)."""
-    return type(t._array) is not _ndarray and t._array.aval.weak
+    return type(t).is_number
 
 
 def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:

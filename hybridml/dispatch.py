@@ -103,7 +103,9 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
 
 def _aval(t: Tensor) -> Aval:
     array = t._array
-    return Aval(array.shape, array.dtype) if type(array) is _ndarray else array.aval
+    if type(array) is _ndarray:
+        return Aval(array.shape, array.dtype)
+    return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
 
 
 # -- the slow path
@@ -228,6 +230,8 @@ def _plain_params(op: Op, params: dict[str, Any]) -> None:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
         if isinstance(value, Tensor):
             params[name] = value.item() if not value.shape else value.tolist()
+        elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value):
+            params[name] = type(value)([v.item() if isinstance(v, Tensor) else v for v in value])
 
 
 def _canonical(

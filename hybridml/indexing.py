@@ -154,7 +154,7 @@ def pull_getitem(g: Tensor, node: list[Any]) -> Any:
 
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
-    """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ArgumentError; TraceError for a traced mask."""
+    """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ArgumentError."""
     eager = interpreter() is None and type(self) is Tensor
     if eager and _is_basic(key):
         try:
@@ -191,17 +191,16 @@ def by_rows(x: Tensor, p: Plan) -> Tensor:
 
 
 def _select(x: Tensor, mask: Any) -> Tensor:
-    if current_interpreter() is not None:
-        raise TraceError(
-            "index: the shape of x[mask] depends on the values of the mask, which a compiled program does not know; "
-            "use hm.where(mask, x, 0), or do this step outside of the traced function"
-        )
-    chosen = values(mask, "index") if isinstance(mask, Tensor) else mask
+    interp = current_interpreter()  # a trace asks for the values of the mask, on which the shape depends
+    if isinstance(mask, np.ndarray) and interp is not None:
+        mask = interp.lift(adopt(mask), source=mask)
+    chosen = values(mask, "x[mask]") if isinstance(mask, Tensor) else mask
     n = chosen.ndim
     if chosen.shape != x.shape[:n]:
         raise ShapeError(f"index: a mask of shape {chosen.shape} does not fit {Aval(x.shape, x.dtype)}")
     flat = OPS["reshape"].fn(x, (-1, *x.shape[n:])) if x.size else OPS["reshape"].fn(x, (chosen.size, *x.shape[n:]))
-    return OPS["take"].fn(flat, wrap(np.flatnonzero(chosen)), 0)
+    index = wrap(np.flatnonzero(chosen))
+    return OPS["take"].fn(flat, index if interp is None else interp.constant(index), 0)
 
 
 @method

@@ -70,6 +70,7 @@ class Tensor:
     _view: Any  # (parent, op, params) of a view; unset on every other tensor (see aliasing.py)
 
     __hash__ = object.__hash__
+    is_number = False  # true of what stands for a Python number inside a trace
 
     if TYPE_CHECKING:  # the rows of the operation table, installed by ops.py
         T: Tensor
@@ -170,7 +171,8 @@ class Tensor:
         """The single value as a Python scalar; `ShapeError` when there is not exactly one."""
         if self.size != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
-        return values(self, "item()").item()
+        interp = current_interpreter()
+        return values(self, "item()").item() if interp is None else interp.item(self)
 
     def tolist(self) -> Any:
         """The values as (nested) Python lists of scalars."""
@@ -311,18 +313,13 @@ def leaked(t: Tensor) -> TraceError:
 
 
 def _single(t: Tensor, what: str) -> Any:
-    interp = current_interpreter()
-    if interp is not None:
-        found = interp.scalar(t, what)
-        if found is not None:
-            return found
-    array = values(t, what)
-    if array.size != 1:
+    if t.size != 1:
         raise ShapeError(
             f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
             "reduce it first (any, all, sum)"
         )
-    return array.item()
+    interp = current_interpreter()
+    return values(t, what).item() if interp is None else interp.scalar(t, what)
 
 
 def _unpickle(array: np.ndarray, requires_grad: bool) -> Tensor:

@@ -8,10 +8,10 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -27,22 +26,11 @@ from hybridml_compiler.ops.table import OPS
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked
+from .number import Number, Traced, is_number
 from .order import Order, memory_order
 
 _ndarray = np.ndarray
-
-# What to write instead of asking for a value, by what asks.
-_NUMBERS = "use tensor operations instead of Python numbers"
-_ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
-_READ_LATER = "return the tensor and read it after the call"
-
-
-class Traced(Tensor):
-    """A tensor inside a trace: `_array` is a graph node. Every trace has its own subclass, so that a leak is
-    noticed.
-    """
-
-    __slots__ = ()
+_astype = OPS["astype"]
 
 
 @dataclass(eq=False)
@@ -96,16 +84,25 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
-class Tracer:
-    """The interpreter while a function is traced. See `dispatch.slow` for who calls it."""
+Ask = Callable[[ir.Node, str], np.ndarray]
 
-    def __init__(self, name: str) -> None:
+
+class Tracer:
+    """The interpreter while a function is traced. See `dispatch.slow` for who calls it.
+
+    `nodes`: the inputs that earlier traces of the same entry have made, by what they stand for. Equal operations on
+    equal nodes are one node, so what two paths have in common is known to be that.
+    """
+
+    def __init__(self, name: str, nodes: dict[Any, ir.Node] | None = None) -> None:
         self.name = name
         self.cls: type[Traced] = type("Tensor", (Traced,), {"__slots__": (), "__module__": "hybridml"})
+        self.number: type[Number] = type("Number", (Number, self.cls), {"__slots__": (), "__module__": "hybridml"})
         self.inputs: list[Input] = []
+        self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
-        self.floats: dict[ir.Node, tuple[int, float]] = {}  # lifted Python floats: node -> (leaf, value)
-        self.special: dict[int, float] = {}  # leaves whose float value the program has looked at
+        self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
+        self.ask: Ask | None = None  # what knows values; None when the function has returned
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
@@ -121,18 +118,21 @@ class Tracer:
 
     # -- values
 
-    def wrap(self, node: ir.Node) -> Traced:
-        t = self.cls()
+    def wrap(self, node: ir.Node, number: bool = False) -> Traced:
+        t = self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
+        self.made.append(ref(t))
         return t
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program."""
-        return self.wrap(ir.constant(t._array, weak=weak))
+        return self.wrap(ir.constant(t._array, weak=weak), weak)
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
         self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
-        return self.wrap(ir.apply(op, [t._array for t in tensors], params, user_location()))
+        # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
+        number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
+        return self.wrap(ir.apply(op, [t._array for t in tensors], params, user_location()), number)
 
     def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:
         """Arithmetic of lifted Python floats stays Python's: float64."""
@@ -140,9 +140,9 @@ class Tracer:
 
     def lift(self, t: Tensor, source: Any = None) -> Tensor:
         """The traced tensor that stands for `t` (or for the NumPy array `source`)."""
-        if type(t) is self.cls:
+        if issubclass(type(t), self.cls):
             return t
-        if isinstance(t, Traced):
+        if issubclass(type(t), Traced):
             raise leaked(t)
         found = self.shadows.get(id(t if source is None else source))
         if found is not None:
@@ -155,18 +155,28 @@ class Tracer:
     def argument(self, index: int, value: Any, t: Tensor | None, name: str) -> Traced:
         """The shadow of a tensor or array argument, or the 0-d input of a Python float (`t` is None)."""
         if t is None:
-            node = ir.input_node(Aval((), dtypes.float64, weak=True), name)
-            shadow = self.wrap(node)
-            self.inputs.append(Input("argument", index, None, node, shadow, node))
-            self.floats[node] = (index, value)
-            return shadow
+            return self.lift_float("argument", index, value, name)
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
+
+    def lift_float(self, kind: str, index: Any, value: Any, name: str) -> Traced:
+        """The number that stands for a Python float: "argument" (a leaf of the call) or "place" (see places of it)."""
+        node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
+        shadow = self.wrap(node, True)
+        self.inputs.append(Input(kind, index, value, node, shadow, node))
+        return shadow
+
+    def _input(self, key: Any, aval: Aval, name: str) -> ir.Node:
+        node = self.nodes.get(key)
+        if node is None or node.aval != aval:
+            node = self.nodes[key] = ir.input_node(aval, name, user_location())
+        return node
 
     def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
         order = memory_order(t._array)
         shape = t.shape if order is None else tuple(t.shape[k] for k in order)
-        node = start = ir.input_node(Aval(shape, t.dtype), name, user_location())
+        key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
+        node = start = self._input(key, Aval(shape, t.dtype), name)
         if order is not None:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
         shadow = self.wrap(start)
@@ -190,42 +200,48 @@ class Tracer:
     def source_array(self, t: Tensor) -> np.ndarray | None:
         """The real array that a shadow stands for."""
         for source in self.inputs:
-            if source.shadow is t and source.real is not None:
+            if source.shadow is t and isinstance(source.real, Tensor | _ndarray):
                 return source.real._array if isinstance(source.real, Tensor) else source.real
         return None
 
+    def has_inputs(self, node: ir.Node) -> bool:
+        """Whether a node depends on inputs of the traced function only: bodies of control operations have others."""
+        mine = {i.node for i in self.inputs}
+        return all(n in mine for n in ir.topological([node]) if n.is_input)
+
+    def input_of(self, node: ir.Node) -> Input:
+        return next(i for i in self.inputs if i.node is node)
+
     # -- what the program asks of values
 
-    def _known(self, node: ir.Node) -> dict[ir.Node, np.ndarray] | None:
-        """The lifted floats that a node depends on, or None if it depends on data."""
-        values = {}
-        for n in ir.topological([node]):
-            if n.is_input:
-                if n not in self.floats:
-                    return None
-                values[n] = np.array(self.floats[n][1])
-        return values
-
-    def _evaluate(self, t: Tensor, what: str) -> np.ndarray:
-        """The value of an expression of literals and lifted floats; the trace then holds for these floats only."""
-        node = self.lift(t)._array
-        known = self._known(node)
-        if known is None:
+    def _value(self, node: ir.Node, what: str) -> np.ndarray:
+        if self.ask is None:
             raise TraceError(
-                f"{what} needs the value of a tensor while {self.name} is traced, where it has none; "
-                f"{_ADVICE.get(what, _READ_LATER)}, or do this step outside of the traced function"
+                f"{what} needs the value of a tensor where a gradient of {self.name} is derived, which has none; use "
+                "tensor operations instead of Python numbers"
             )
-        for n in known:
-            index, value = self.floats[n]
-            self.special[index] = value
-        return interpret(ir.Graph(tuple(known), (node,)), list(known.values()))[0]
+        return self.ask(node, what)
 
     def values(self, t: Tensor, what: str) -> np.ndarray:
-        return self._evaluate(t, what)
+        """The array behind a traced tensor, read-only: it is the value of this call."""
+        return self._value(self.lift(t)._array, what)
+
+    def item(self, t: Tensor) -> Any:
+        """The single value: a number of the graph where it is a float, as nothing may ever look at it."""
+        t = self.lift(t)
+        if is_number(t) or not dtypes.is_float(t.dtype) or is_literal(t._array):
+            return t if is_number(t) else self._value(t._array, "item()").item()
+        flat = t if t.shape == () else OPS["reshape"].fn(t, ())
+        return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
 
     def scalar(self, t: Tensor, what: str) -> Any:
-        found = self._evaluate(t, what)
-        return found.item() if found.size == 1 else None
+        """The single value of `t`, asked for in as few distinct answers as `what` needs."""
+        t = self.lift(t)
+        if what == "bool()" and t.dtype.kind != "b":
+            t = OPS["not_equal"].fn(t, 0)
+        elif what == "int()" and dtypes.is_float(t.dtype):
+            t = OPS["trunc"].fn(t)
+        return self._value(t._array, what).item()
 
     # -- what a trace leaves behind
 
@@ -239,9 +255,9 @@ class Tracer:
         return [(i, leaf._grad) for i, leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
 
 
-def same_float(a: float, b: float) -> bool:
-    """Equal bits: 0.0 is not -0.0, nan is nan."""
-    return struct.pack("d", a) == struct.pack("d", b)
+def is_literal(node: ir.Node) -> bool:
+    """Whether a value depends on no input."""
+    return not any(n.is_input for n in ir.topological([node]))
 
 
 def is_tracing() -> bool:

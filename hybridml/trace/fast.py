@@ -25,6 +25,7 @@ from .guards import Entry as Guard
 from .guards import hold
 from .loans import Loans
 from .order import as_seen, in_memory
+from .outcome import Outcome
 from .places import split
 from .program import Interpreted
 from .state import epoch
@@ -37,11 +38,11 @@ TIMED_CALLS = 16  # through every guard; later calls go straight to the native e
 class Fast:
     """A compiled entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "rest")
+    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "outcome", "rest")
 
-    def __init__(self, entry: Entry, loans: Loans, rest: list[Guard]) -> None:
-        self.entry, self.rest = entry, rest
-        self.finish = _finisher(entry, entry.program.executable)
+    def __init__(self, entry: Entry, outcome: Outcome, loans: Loans, rest: list[Guard]) -> None:
+        self.entry, self.rest, self.outcome = entry, rest, outcome
+        self.finish = _finisher(outcome, outcome.program.executable)
         self.loans = loans if loans.grads else None
         # What every guard was checked at; native code compares these in place.
         self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
@@ -69,7 +70,7 @@ class Fast:
         start = time.perf_counter()
         out = self.direct(*args)
         if self.left and out is not MISS:
-            self.entry.steady_ms.append((time.perf_counter() - start) * 1e3)
+            self.outcome.steady_ms.append((time.perf_counter() - start) * 1e3)
             self.left -= 1
         return out
 
@@ -85,29 +86,30 @@ class Fast:
 
 def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     """The fast form of an entry for calls like this one, or None."""
-    program = entry.program
+    outcome = entry.root
+    if not isinstance(outcome, Outcome):
+        return None
+    program = outcome.program
     executable = program.executable
-    if isinstance(executable, Interpreted) or entry.grad_guards or entry.aliased or not _plain(entry, leaves):
+    if isinstance(executable, Interpreted) or entry.grad_guards or entry.aliased or not _plain(outcome, leaves):
         return None
     from hybridml_compiler.runtime.entry import RING_MIN, ArraySpec, Constant, EntrySpec, FloatCell, build_entry
 
     specs: list[Any] = []
-    by_leaf = {i.index: i for i in entry.inputs if i.kind == "argument"}
+    by_leaf = {i.index: i for i in outcome.inputs if i.kind == "argument"}
     for k, leaf in enumerate(leaves):
         if k not in by_leaf:
             specs.append(Constant(leaf))
         elif type(leaf) is float:
-            specs.append(Constant(leaf) if k in dict(entry.special) else FloatCell())
+            specs.append(FloatCell())
         else:
             specs.append(ArraySpec(leaf.dtype, leaf.shape))
-    if any(isinstance(s, Constant) for s in specs) and entry.special:
-        return None
     place = {k: j for j, k in enumerate(executable.fresh)}
     large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-    grads = [(source, large[k]) for source, k in entry.grads if k in large]
+    grads = [(source, large[k]) for source, k in outcome.grads if k in large]
     loans = Loans(grads, len(place), MISS)
     places, rest = split(entry.watch.free)
-    fast = Fast(entry, loans, rest)
+    fast = Fast(entry, outcome, loans, rest)
     native = build_entry(
         EntrySpec(
             step=executable.step,
@@ -119,7 +121,9 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
             on_status=loans.lose,
             slot_defaults={"_node": None, "_version": 0},
             require_none_slots=("_node",),
-            captured=tuple(i.real if i.kind == "held" else wrap(i.real) for i in entry.inputs if i.kind != "argument"),
+            captured=tuple(
+                i.real if i.kind == "held" else wrap(i.real) for i in outcome.inputs if i.kind != "argument"
+            ),
             arena=executable.give_arena() if executable.arena_bytes else None,
             epochs=fast.epochs,
             contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
@@ -138,22 +142,22 @@ def _miss(*args: Any, **names: Any) -> Any:
     return MISS
 
 
-def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
+def _plain(outcome: Outcome, leaves: Sequence[Any]) -> bool:
     """Whether the native entry can do this call; see the module."""
-    if entry.copies or any(entry.n_results <= k < entry.n_own for k in entry.program.differentiable()):
+    if outcome.copies or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable()):
         return False
-    if any(o._node is not None and type(o._node) is not list for o in entry.program.outputs[: entry.n_results]):
+    if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
         return False
-    arguments = [i.index for i in entry.inputs if i.kind == "argument"]
-    if len(set(arguments)) != len(arguments) or any(i.kind == "argument" for _, i in entry.writes):
+    arguments = [i.index for i in outcome.inputs if i.kind == "argument"]
+    if len(set(arguments)) != len(arguments) or any(i.kind == "argument" for _, i in outcome.writes):
         return False
-    if any(i.kind not in ("argument", "held", "array") for i in entry.inputs):
+    if any(i.kind not in ("argument", "held", "array") for i in outcome.inputs):
         return False
-    if any(source.kind != "held" for source, _ in entry.grads) or any(
-        r.kind in ("float", "input") for r in entry.results
+    if any(source.kind != "held" for source, _ in outcome.grads) or any(
+        r.kind in ("float", "input") for r in outcome.results
     ):
         return False
-    for i in entry.inputs:
+    for i in outcome.inputs:
         if i.kind != "argument":
             array = in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
             if not array.flags.c_contiguous or not array.flags.aligned:
@@ -169,21 +173,21 @@ def _plain(entry: Entry, leaves: Sequence[Any]) -> bool:
     return True
 
 
-def _finisher(entry: Entry, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
+def _finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
     """What is left to do in Python after the native call; None when its result is the result."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
-    results = [(place.get(r.index, -1), r.value) if r.kind == "output" else (-1, r.value) for r in entry.results]
-    stamped = [i.real for _, i in entry.writes if isinstance(i.real, Tensor)]
-    grads = [(i.real, None if k is None else place[k]) for i, k in entry.grads]
-    permuted = [(place[k], order) for k, order in enumerate(entry.program.output_orders) if order and k in place]
+    results = [(place.get(r.index, -1), r.value) if r.kind == "output" else (-1, r.value) for r in outcome.results]
+    stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
+    grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
+    permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
     freed = [
-        place[k] for k, o in enumerate(entry.program.outputs[: entry.n_results])
+        place[k] for k, o in enumerate(outcome.program.outputs[: outcome.n_results])
         if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
     ]  # fmt: skip
-    history = _historian(entry)
-    recorded = [] if history is None else [k for k in entry.program.differentiable() if k in place]
-    structure = entry.structure
+    history = _historian(outcome)
+    recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
+    structure = outcome.structure
     single = structure.kind is None and len(results) == 1
     if single and results[0][0] == 0 and count == 1 and not (stamped or grads or freed or recorded):
         return None
@@ -209,16 +213,16 @@ def _finisher(entry: Entry, executable: Any) -> Callable[[Any, Sequence[Any]], A
     return finish
 
 
-def _historian(entry: Entry) -> Callable[[Sequence[Any]], Node] | None:
+def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
     """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
-    program = entry.program
-    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and entry.inputs[k].kind == "held"]
-    if grad_is_off() or not wanting or not any(k < entry.n_results for k in program.differentiable()):
+    program = outcome.program
+    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]
+    if grad_is_off() or not wanting or not any(k < outcome.n_results for k in program.differentiable()):
         return None
     needed = program.needed()
-    parents = [entry.inputs[k].real for k in wanting]
-    given = [(k, entry.inputs[k].index) for k in needed if entry.inputs[k].kind == "argument"]
-    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(entry.inputs)]
+    parents = [outcome.inputs[k].real for k in wanting]
+    given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
+    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
 
     def history(args: Sequence[Any]) -> Node:
         kept = fixed.copy()

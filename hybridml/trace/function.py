@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import math
 import statistics
 import sys
 import threading
@@ -24,14 +23,19 @@ from hybridml_compiler.graph.text import print_graph
 from .. import tree
 from ..context import current_interpreter, grad_is_off
 from ..tensor import Tensor, leaked
-from .capture import Traced
-from .entry import Entry, capture
+from .branches import Arrays, Ask, Endless
+from .entry import Entry
 from .fast import MISS, Fast, build
+from .number import Traced
 from .order import memory_order
+from .outcome import Failed, Outcome
+from .report import report
 
 _ndarray = np.ndarray
 _STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
 BACKENDS = ("llvm", "interpret")
+MOST_PROGRAMS = 256  # compiled programs of one function
+MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,24 @@ class TracedFunction:
 
     __qualname__: str
 
-    def __init__(self, fn: Callable[..., Any], backend: str = "llvm", most: float = math.inf) -> None:
-        """`most`: signatures that are compiled; calls with further ones run the function itself."""
+    def __init__(
+        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False
+    ) -> None:
+        """`most`: programs that are compiled; calls that need further ones run the function itself."""
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
             raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
         functools.update_wrapper(self, fn)
-        self._fn, self._backend, self._most = fn, backend, most
+        self._fn, self._backend, self._most, self._strict = fn, backend, most, strict
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
-        self._last: Entry | None = None
+        self._last: Outcome | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._lock = threading.RLock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
+        self._reported: set[str] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         direct = self._direct
@@ -97,43 +104,110 @@ class TracedFunction:
         leaves: list[Any] = []
         structure = tree.flatten((args, kwargs), leaves)
         key, objects = _signature(structure, leaves)
-        for entry in self._entries.get(key, ()):
-            if entry.holds(leaves):
-                self._hits += 1
-                self._last = entry
-                if entry.fast is None and entry.calls == 1:
-                    entry.fast = build(entry, leaves)
-                fast: Fast | None = entry.fast
-                if fast is None:
-                    return entry.run(leaves)
-                fast.refresh()
-                out = fast.timed(leaves)
-                if out is MISS:
+        try:
+            for entry in self._entries.get(key, ()):
+                if not entry.holds(leaves):
+                    continue
+                if entry.eager:
+                    return self._fn(*args, **kwargs)
+                fast = self._fast(entry, leaves)
+                if fast is not None:
+                    out = fast.timed(leaves)
+                    if out is not MISS:
+                        self._hits += 1
+                        if not kwargs and len(leaves) == len(args) and not fast.left:
+                            self._direct = fast.direct
+                        return out
                     if fast.moved():  # places that hold other objects, equal to the ones seen
                         entry.fast = build(entry, leaves)
-                    return entry.run(leaves)
-                if not kwargs and len(leaves) == len(args) and not fast.left:
-                    self._direct = fast.direct
-                return out
-        if self.cache_info().entries >= self._most:
+                outcome, known, passed = entry.find(leaves)
+                if outcome is not None:
+                    self._hits += 1
+                    self._last = outcome
+                    return outcome.run(leaves, known)
+                if not self._may_grow(entry, passed[-1]):
+                    return self._fn(*args, **kwargs)
+                return self._trace(key, structure, leaves, objects, (entry, known))
+            if self._programs() >= self._most:
+                return self._fn(*args, **kwargs)
+            return self._trace(key, structure, leaves, objects)
+        except Endless as endless:
+            entry.eager = True
+            self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
-        return self._compile(key, structure, leaves, objects).run(leaves)
+        except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
+            return self._fn(*args, **kwargs)
 
-    def _compile(self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]) -> Entry:
+    def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
+        outcome = entry.root
+        if not isinstance(outcome, Outcome):
+            return None
+        self._last = outcome
+        if entry.fast is None and outcome.calls == 1:
+            entry.fast = build(entry, leaves)
+        fast: Fast | None = entry.fast
+        if fast is not None:
+            fast.refresh()
+        return fast
+
+    def _trace(
+        self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any],
+        on: tuple[Entry, Arrays] | None = None,
+    ) -> Any:  # fmt: skip
+        """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             for entry in self._entries.get(key, ()):  # another thread may have been faster
-                if entry.holds(leaves):
-                    return entry
-            start = time.perf_counter()
-            with _collector_paused():
-                entry = capture(self._fn, self._name, self._backend, structure, leaves, objects)
-                self._trace_ms = (time.perf_counter() - start) * 1e3
-                _ = entry.program.executable  # an error of the compiler leaves no entry behind
-            self._entries.setdefault(key, []).insert(0, entry)
-            entry.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
-            self._compiles += 1
-            self._last = entry
-            return entry
+                if entry.holds(leaves) and not entry.eager:
+                    outcome, known, _ = entry.find(leaves) if on is None or on[0] is not entry else (None, on[1], None)
+                    break
+            else:
+                outcome, known = None, Arrays(_nothing)
+                entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
+            if outcome is None:
+                outcome, known = self._compile(key, entry, structure, leaves, known)
+        return outcome.run(leaves, known)
+
+    def _compile(
+        self, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
+    ) -> tuple[Outcome, Arrays]:
+        start = time.perf_counter()
+        with _collector_paused():
+            outcome, known = entry.grow(structure, leaves, known)
+        outcome.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
+        self._trace_ms = outcome.first_ms - outcome.program.compile_ms
+        entries = self._entries.setdefault(key, [])
+        if entry not in entries:
+            entries.insert(0, entry)
+        entry.fast = self._direct = None
+        changed = entry.watch.drop_changed()
+        if changed:
+            report(
+                f"{self._name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not "
+                "repeat that; keep such values in tensors, or do it outside of the traced function"
+            )
+        self._compiles += 1
+        self._last = outcome
+        return outcome, known
+
+    def _may_grow(self, entry: Entry, ask: Ask) -> bool:
+        """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
+        if ask.hopeless(MOST_OTHERS):
+            entry.eager = True
+            self._report_eager(_other(ask, f"was another one in {len(ask.next)} calls: calls like this one"))
+            return False
+        if self._programs() < self._most:
+            return True
+        self._report_eager(_other(ask, f"leads to more than {self._most} programs: calls with further values"))
+        return False
+
+    def _report_eager(self, message: str) -> None:
+        """Once for each reason."""
+        if message not in self._reported:
+            self._reported.add(message)
+            report(f"{self._name} {message}. Return the tensor and read it after the call, or use tensor operations")
+
+    def _programs(self) -> int:
+        return sum(len(entry.outcomes) for entries in list(self._entries.values()) for entry in entries)
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
@@ -142,7 +216,9 @@ class TracedFunction:
         found: Any = sys.modules.get(self.__module__)
         for name in self.__qualname__.split("."):
             found = getattr(found, name, None)
-        return self.__qualname__ if found is self else (TracedFunction, (self._fn, self._backend))
+        if found is self:
+            return self.__qualname__
+        return TracedFunction, (self._fn, self._backend, self._most, self._strict)
 
     def __repr__(self) -> str:
         info = self.cache_info()
@@ -152,15 +228,16 @@ class TracedFunction:
 
     def cache_info(self) -> CacheInfo:
         """How often calls compiled and how often they did not."""
-        return CacheInfo(self._compiles, self._hits, sum(map(len, self._entries.values())))
+        return CacheInfo(self._compiles, self._hits, self._programs())
 
     def clear(self) -> None:
         """Forget every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
             self._last = self._direct = None
+            self._reported.clear()
 
-    def _shown(self) -> Entry:
+    def _shown(self) -> Outcome:
         if self._last is None:
             raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
         return self._last
@@ -203,6 +280,14 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _other(ask: Ask, what: str) -> str:
+    return f"asks ({ask.what}) for a value that {what} run eagerly from now on; the line is {ask.where}"
+
+
+def _nothing(node: Any) -> Any:
+    raise KeyError(node)
+
+
 def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
     """What must be equal for a compiled program to fit, and the objects that count by identity."""
     specs: list[Any] = []
@@ -242,10 +327,10 @@ def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[
 
 
 @overload
-def trace(fn: Callable[..., Any], *, backend: str = ...) -> Any: ...
+def trace(fn: Callable[..., Any], *, backend: str = ..., strict: bool = ...) -> Any: ...
 @overload
-def trace(fn: None = None, *, backend: str = ...) -> Callable[[Callable[..., Any]], Any]: ...
-def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm") -> Any:
+def trace(fn: None = None, *, backend: str = ..., strict: bool = ...) -> Callable[[Callable[..., Any]], Any]: ...
+def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False) -> Any:
     """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
@@ -262,9 +347,9 @@ def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm") -> Any
     [3.0, 5.0]
     """
     if fn is None:
-        return functools.partial(trace, backend=backend)
+        return functools.partial(trace, backend=backend, strict=strict)
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
         module: Any = fn
-        object.__setattr__(module, "forward", TracedFunction(module.forward, backend))
+        object.__setattr__(module, "forward", TracedFunction(module.forward, backend, strict=strict))
         return module
-    return TracedFunction(fn, backend)
+    return TracedFunction(fn, backend, strict=strict)

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
+from .cut import cut
 from .order import Order, as_seen, in_memory
 
 _ndarray = np.ndarray
@@ -84,17 +86,32 @@ class Program:
     # Of the memory of each input, and of each output; a gradient lies as what it is the gradient of.
     orders: list[Order | None] = field(default_factory=list)
     output_orders: list[Order | None] = field(default_factory=list)
+    # Nodes whose values the caller has by now: the executable takes those that it needs (`reads`) after its inputs.
+    given: Sequence[ir.Node] = ()
     compile_ms: float = 0.0
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
 
-    @property
-    def graph(self) -> ir.Graph:
+    @cached_property
+    def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
         stored = tuple(
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
         )
-        return ir.Graph(tuple(self.nodes), stored, self.name)
+        if not self.given:
+            return ir.Graph(tuple(self.nodes), stored, self.name), []
+        graph, reads = cut(stored, dict.fromkeys(self.given), self.name)
+        places = dict(zip(reads, graph.inputs, strict=True))
+        more = [n for n in reads if not n.is_input]
+        return ir.Graph((*self.nodes, *(places[n] for n in more)), graph.outputs, self.name), more
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self._cut[0]
+
+    @property
+    def reads(self) -> list[ir.Node]:
+        return self._cut[1]
 
     @property
     def executable(self) -> Any:

@@ -1,0 +1,218 @@
+"""What a path of a traced function ends in: its program, what that writes back, what it returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import HybridmlError, TraceError
+from hybridml_compiler.graph import ir
+
+from .. import aliasing, tree
+from ..context import grad_is_off
+from ..tape import KEPT
+from ..tensor import Tensor, wrap
+from .capture import Input, Tracer
+from .number import is_number
+from .order import Order, as_seen, in_memory
+from .program import Program, dense
+
+_ndarray = np.ndarray
+
+
+class Failed(BaseException):
+    """An index check did not hold in a compiled program, which has written nothing. Not for the `except` of a user."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A leaf of the returned container: "output" k, "float" k (of numbers), "input" (the tensor given),
+    "value".
+    """
+
+    kind: str
+    index: int
+    value: Any = None
+
+
+class Outcome:
+    """See the module. `given`: what the segments on the way to it compute, which its program may read."""
+
+    def __init__(self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = ()) -> None:
+        self.tracer = tracer
+        outputs: list[Tensor] = []
+        leaves: list[Any] = []
+        self.structure = tree.flatten(result, leaves)
+        seen: dict[int, int] = {}
+        self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
+        self.n_results = len(outputs)  # write-backs and gradients follow
+        self.writes: list[tuple[int, Input]] = []
+        orders: list[Order | None] = [None] * len(outputs)
+        updated = tracer.written()
+        _check_writable(updated, tracer.inputs)
+        for source in updated:
+            self.writes.append((len(outputs), source))
+            outputs.append(source.shadow)
+            orders.append(source.order)
+        self.n_own = len(outputs)  # results and write-backs: what can have a history
+        self.grads: list[tuple[Input, int | None]] = []
+        for source, grad in tracer.grads():
+            self.grads.append((source, None if grad is None else len(outputs)))
+            if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
+                outputs.append(grad)
+                orders.append(source.order)
+        self.inputs = list(tracer.inputs)
+        position = {id(i): k for k, i in enumerate(self.inputs)}
+        self.program = Program(
+            tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
+            {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
+        )  # fmt: skip
+        written = {position[id(i)] for _, i in self.writes}
+        recorded = [k for k in self.program.differentiable() if k < self.n_own]
+        # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
+        self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        self.calls = 0
+        self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone
+        self.steady_ms: list[float] = []
+
+    def _result(self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int]) -> Result:
+        if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
+            return Result("value", -1, leaf)
+        if not issubclass(type(leaf), Tensor):
+            return Result("value", -1, leaf)
+        t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
+        if not issubclass(type(t), tracer.cls):
+            return Result("value", -1, t)  # a tensor from outside that the program only hands on
+        for k, source in enumerate(tracer.inputs):
+            if source.shadow is t and source.real is not None:
+                return Result("input", k)
+        if id(t) not in seen:
+            seen[id(t)] = len(outputs)
+            outputs.append(t)
+        return Result("float" if is_number(t) else "output", seen[id(t)])
+
+    # -- the call
+
+    def run(self, leaves: Sequence[Any], known: Mapping[ir.Node, np.ndarray]) -> Any:
+        """One call, with what the segments before it have computed. Everything that a call writes is written here."""
+        start = time.perf_counter()
+        reals = [real_of(source, leaves) for source in self.inputs]
+        arrays = [in_memory(array_of(r), source.order) for r, source in zip(reals, self.inputs, strict=True)]
+        given = arrays.copy()
+        for k, a in enumerate(arrays):
+            arrays[k] = dense(a)
+        kept: list[Any] = list(reals)
+        recording = not grad_is_off() and any(
+            leaf is not None and isinstance(r, Tensor) and r._node is not None
+            for leaf, r in zip(self.program.leaves, reals, strict=True)
+        )
+        if recording:
+            for k in self.copies:
+                copy = wrap(as_seen(arrays[k].copy(), self.inputs[k].order))
+                copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
+                kept[k] = copy
+        try:
+            outputs = self.program.executable([*arrays, *(known[n] for n in self.program.reads)])
+        except HybridmlError as error:
+            raise Failed from error
+        fresh: dict[int, Tensor] = {}
+        for k, _ in self.writes:
+            i = self.program.donate[k]
+            if given[i] is not arrays[i]:
+                np.copyto(given[i], arrays[i])
+            if isinstance(reals[i], Tensor):
+                aliasing.stamp(reals[i])
+        for result in self.results:
+            if result.kind == "output" and result.index not in fresh:
+                fresh[result.index] = wrap(outputs[result.index])
+        for source, index in self.grads:
+            grad = None if index is None else wrap(as_seen(outputs[index], source.order))
+            real_of(source, leaves)._node.grad = grad
+        if recording or self._makes_leaves():
+            self._record(kept, fresh, reals)
+        value = tree.unflatten(self.structure, [self._value(r, fresh, outputs, reals) for r in self.results])
+        self._time(start)
+        return value
+
+    def _makes_leaves(self) -> bool:
+        return any(o._node is not None for o in self.program.outputs)
+
+    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
+        results = dict(fresh)
+        for k, _ in self.writes:
+            real = reals[self.program.donate[k]]
+            node = self.program.outputs[k]._node
+            if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
+                results[k] = real  # an update in place that is part of the history
+        self.program.record(kept, results)
+
+    def _value(self, r: Result, fresh: dict[int, Tensor], outputs: Sequence[np.ndarray], reals: list[Any]) -> Any:
+        if r.kind == "output":
+            return fresh[r.index]
+        if r.kind == "float":
+            return outputs[r.index].item()
+        return reals[r.index] if r.kind == "input" else r.value
+
+    def _time(self, start: float) -> None:
+        self.calls += 1
+        elapsed = (time.perf_counter() - start) * 1e3
+        if self.calls == 1:
+            self.run_ms = elapsed
+            self.first_ms += elapsed
+        elif self.calls < 64:
+            self.steady_ms.append(elapsed)
+
+
+def real_of(source: Input, leaves: Sequence[Any]) -> Any:
+    """What an input is in a call with these arguments."""
+    if source.kind == "argument":
+        return leaves[source.index]
+    if source.kind == "grad" and source.owner is not None:
+        return grad_of(source.owner, leaves)
+    return source.real
+
+
+def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
+    node = real_of(source, leaves)._node
+    return None if node is None or type(node) is list else node.grad
+
+
+def hooks_of(node: Any) -> tuple[int, ...]:
+    """Keys of the hooks of a leaf: the program has them built in."""
+    return tuple(node.hooks) if node.hooks else ()
+
+
+def owner_of(array: np.ndarray) -> Any:
+    return array if array.base is None else array.base
+
+
+def array_of(real: Any) -> np.ndarray:
+    if isinstance(real, Tensor):
+        return real._array
+    return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
+
+
+def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
+    """An update in place must reach its memory, and no other input may show it half done."""
+    for source in written:
+        if not array_of(source.real).flags.writeable:
+            raise TraceError(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
+    targets = {id(source) for source in written}
+    arrays = [(array_of(i.real), i) for i in inputs if isinstance(i.real, Tensor | _ndarray)]
+    spans = [(*np.lib.array_utils.byte_bounds(array), i) for array, i in arrays]
+    spans.sort(key=lambda span: span[:2])
+    reach: list[tuple[int, Input]] = []  # spans before this one that end behind its start
+    for low, high, i in spans if written else ():
+        reach = [(end, other) for end, other in reach if end > low]
+        for _, other in reach:
+            if {id(i), id(other)} & targets and np.shares_memory(array_of(i.real), array_of(other.real)):
+                source, shown = (i, other) if id(i) in targets else (other, i)
+                raise TraceError(
+                    f"in-place update of {source.node.name}, which shares memory with {shown.node.name}: a compiled "
+                    "program cannot see the one through the other; pass only one of them, or clone() one"
+                )
+        reach.append((high, i))
