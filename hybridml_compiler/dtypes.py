@@ -55,6 +55,13 @@ _KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
 _default_float = float32
 
 
+def widens(source: np.dtype, target: np.dtype) -> bool:
+    """Is a cast one that products of narrow operands make themselves (see the scheduler's narrow.py)?"""
+    if target is float32:
+        return source.kind == "V"
+    return target is int32 and source.kind in "iu" and source.itemsize == 1
+
+
 def default_float() -> np.dtype:
     return _default_float
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .. import dtypes
 from ..graph.ir import Graph, Node, users
 from ..graph.rewrite import Rule, Rules, make, rewrite
 from .patterns import is_op, sample
@@ -46,7 +47,7 @@ def _convolution_as_product(node: Node) -> Node | None:
         if pixels is None:
             return None
         rows, columns = (n * height * width, c), (c, o)
-        product = make("matmul", make("reshape", pixels, shape=rows), make("reshape", w, shape=columns))
+        product = _product(make("reshape", pixels, shape=rows), make("reshape", w, shape=columns))
     elif (height, width) == (1, 1):
         window = _meeting(node, (kh, kw), node.params["dilation"])
         if window is None:
@@ -55,7 +56,7 @@ def _convolution_as_product(node: Node) -> Node | None:
             window = make("permute_dims", window, axes=(0, 4, 1, 2, 3))
             w = make("permute_dims", w, axes=(3, 0, 1, 2, 4))
         left = make("reshape", window, shape=(n, kh * kw * c))
-        product = make("matmul", left, make("reshape", w, shape=(kh * kw * c, o)))
+        product = _product(left, make("reshape", w, shape=(kh * kw * c, o)))
     else:
         return None
     return make("reshape", product, shape=node.shape)
@@ -70,7 +71,21 @@ def _planes_as_product(node: Node) -> Node | None:
         return None
     planes = make("reshape", make("permute_dims", pixels, axes=(0, 3, 4, 1, 2)), shape=(n, w.shape[3], height * width))
     weights = make("permute_dims", make("reshape", w, shape=(w.shape[3], o)), axes=(1, 0))
-    return make("reshape", make("matmul", weights, planes), shape=node.shape)
+    return make("reshape", _product(weights, planes), shape=node.shape)
+
+
+def _product(a: Node, b: Node) -> Node:
+    return make("matmul", _widened_last(a), _widened_last(b))
+
+
+def _widened_last(x: Node) -> Node:
+    """x with a cast that products make themselves after the movements, so that what they have to copy is narrow."""
+    if x.op is None or x.op.kind != "movement" or len(x.inputs) != 1:
+        return x
+    below = _widened_last(x.inputs[0])
+    if is_op(below, "astype") and dtypes.widens(below.inputs[0].dtype, below.dtype):
+        return make("astype", make(x.op.name, below.inputs[0], **x.params), dtype=below.dtype)
+    return x
 
 
 def _meeting(node: Node, counts: Sequence[int], steps: Sequence[int]) -> Node | None:
@@ -99,6 +114,12 @@ def _gradient_of_pixels() -> Node:
     return make("convolution", exchanged, cotangent, dilation=2, padding=((0, 0), (0, -1)))
 
 
+def _of_bytes() -> Node:
+    wide = make("astype", sample("i1", 2, 3, 4, 1, 3), dtype=dtypes.int32)
+    pixels = make("permute_dims", wide, axes=(2, 0, 1, 3, 4))
+    return make("convolution", pixels, sample("i4", 1, 1, 1, 3, 2))
+
+
 PRODUCT_RULE = Rule(
     "permute_dims(a @ b) -> permute_dims(b) @ permute_dims(a)", ("permute_dims",), _transposed_product, lambda: [
         make("permute_dims", make("matmul", sample("i8", 3, 4), sample("i8", 4, 2)), axes=(1, 0)),
@@ -112,6 +133,7 @@ CONVOLUTION_RULE = Rule(
         _convolution((2, 3, 4, 1, 3), (3, 4, 1, 3, 2)),
         _convolution((2, 6, 4, 1, 3), (3, 2, 1, 3, 2), dilation=2, padding=((-1, 0), (0, -1))),
         _gradient_of_pixels(),
+        _of_bytes(),
 ])  # fmt: skip
 CONTRACTION_RULES = (PRODUCT_RULE, CONVOLUTION_RULE)
 _PRODUCTS_OF_CONVOLUTIONS = Rules([CONVOLUTION_RULE])

@@ -374,12 +374,7 @@ def _moves_data(position: Expr, var: Expr) -> bool:
 
 def widens(node: Node) -> bool:
     """A cast that a product of narrow operands computes itself (see narrow.py)."""
-    if node.op is None or node.op.name != "astype":
-        return False
-    source = node.inputs[0].dtype
-    if node.dtype is dtypes.float32:
-        return source.kind == "V"
-    return node.dtype is dtypes.int32 and source.kind in "iu" and source.itemsize == 1
+    return node.op is not None and node.op.name == "astype" and dtypes.widens(node.inputs[0].dtype, node.dtype)
 
 
 def moved(node: Node, *, casts: bool = False) -> Node | None:
