@@ -8,6 +8,8 @@ check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIF
 source       loop nests -> their text, one module a distinct kernel
 codegen      text -> LLVM IR -> object code in parallel, or object code from the cache
 link         object code -> one native entry
+
+Check, source and codegen of a kernel begin as soon as the plan knows it, while others are still being planned.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from .graph.text import print_graph
 from .graph.verify import verify
 
 if TYPE_CHECKING:
-    from .backends.llvm.modules import Module
+    from .backends.llvm.modules import Module, Works
     from .loops.ir import Expr
     from .runtime.executable import Executable
-    from .runtime.jit import Library
+    from .runtime.jit import Library, Source
     from .runtime.stored import Stored
+    from .schedule.chain import Chain, Work
     from .schedule.library import Call, Prepared, Target
     from .schedule.plan import Launch, Plan
 
@@ -51,12 +54,16 @@ class Stats:
     distinct_kernels: int = 0
     nbytes: int = 0  # read and written by one call
     arena_bytes: int = 0
+    _inside: float = 0.0
 
     @contextmanager
     def stage(self, name: str) -> Any:
-        start = time.perf_counter()
+        """A part of a stage, less the stages inside of it."""
+        start, outer, self._inside = time.perf_counter(), self._inside, 0.0
         yield
-        self.milliseconds[name] = (time.perf_counter() - start) * 1e3
+        spent = (time.perf_counter() - start) * 1e3
+        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + spent - self._inside
+        self._inside = outer + spent
 
     def update(self, facts: Mapping[str, int]) -> None:
         for name, value in facts.items():
@@ -111,6 +118,7 @@ class Stages:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
+        self.compile: Callable[[Source], object] = lambda source: None  # called with modules as soon as they are known
 
     @cached_property
     def graph(self) -> Graph:
@@ -129,19 +137,36 @@ class Stages:
 
     @cached_property
     def plan(self) -> Plan:
-        from .loops.verify import verify_kernel
         from .schedule.plan import make_plan
         from .schedule.text import describe_plan
 
         graph = self.graph
         with self.stats.stage("plan"):
-            plan = make_plan(graph, self.donate, host())
-        with self.stats.stage("check"):
-            kernels = {id(kernel): kernel for launch in plan.launches for kernel in launch.kernels}
-            for kernel in kernels.values() if self.verify else ():
-                verify_kernel(kernel, "the plan")
+            plan = make_plan(graph, self.donate, host(), self._begin)
         self.say(3, lambda: describe_plan(plan))
         return plan
+
+    def _begin(self, work: Work | Chain) -> None:
+        """A work is known, while others are still being planned."""
+        from .loops.verify import verify_kernel
+        from .schedule.plan import kernels_of
+
+        if work in self.works:
+            return
+        with self.stats.stage("check"):
+            for kernel in kernels_of(work) if self.verify else ():
+                verify_kernel(kernel, "the plan")
+        with self.stats.stage("source"):
+            modules = self.works.modules(work)
+        with self.stats.stage("codegen"):
+            for module in modules:
+                self.compile(module.code)
+
+    @cached_property
+    def works(self) -> Works:
+        from .backends.llvm.modules import Works
+
+        return Works()
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -149,7 +174,7 @@ class Stages:
 
         plan = self.plan
         with self.stats.stage("source"):
-            return modules_of(plan)
+            return modules_of(plan, self.works)
 
     @property
     def launches(self) -> Sequence[Launch]:
@@ -171,9 +196,12 @@ class Stages:
         from .runtime.stored import STEP, Stored, imports
         from .schedule.text import describe_launch
 
-        plan, modules, stats = self.plan, self.modules, self.stats
-        with stats.stage("codegen"):
-            objects = jit.compile_sources([jit.Source(m.source, m.emit, m.opt) for m in modules], passes=False)
+        stats = self.stats
+        with jit.Compilation(passes=False) as compilation:
+            self.compile = compilation.add
+            plan, modules = self.plan, self.modules
+            with stats.stage("codegen"):
+                objects = compilation.objects([module.code for module in modules])
         facts = {
             "nodes": len(self.graph.nodes()),
             "kernels": len(plan.launches),

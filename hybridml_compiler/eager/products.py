@@ -57,7 +57,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     product = fold_batch(Product(x.dtype, batch, x.shape[-2], y.shape[-1], x.shape[-1], a, b))
     kind = works.kind_of(product)
     *_, module = needed = modules.modules_of_work(product)
-    objects = jit.compile_sources([jit.Source(m.source, m.emit, m.opt) for m in needed], passes=False)
+    objects = jit.compile_sources([module.code for module in needed], passes=False)
     library = jit.load(objects, imports, [module.symbol])
     address, (total, granule) = library.address(module.symbol), kind.range(product)
     symbols = blas.hold_symbols()

@@ -151,36 +151,54 @@ class Source(NamedTuple):
 
 
 def compile_sources(sources: Iterable[Source], *, passes: bool = True) -> list[bytes]:
-    """Object code of modules, in order.
+    """Object code of modules, in order."""
+    with Compilation(passes) as compilation:
+        return compilation.objects(sources)
+
+
+class Compilation(ExitStack):
+    """Object code of modules that become known one after the other.
 
     Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile.
     """
-    made: dict[str, Future[bytes] | bytes] = {}
-    names: list[str] = []
-    with ExitStack() as stack:
-        pool: ThreadPoolExecutor | None = None
-        for source in sources:
-            name = _key(source.text, passes, source.opt)
-            names.append(name)
-            if name in made:
-                continue
-            data = cache.get(name)
-            if data is not None:
-                made[name] = data
-            elif _cores() > 1 and _let_threads_skip_the_lock():
-                pool = pool or stack.enter_context(_threads())
-                made[name] = pool.submit(_compile_alone, name, source.emit(), passes, source.opt)
-            else:
-                made[name] = _compile_and_keep(name, source.emit(), passes, source.opt)
-    return [found if isinstance(found := made[name], bytes) else found.result() for name in names]
+
+    def __init__(self, passes: bool = True) -> None:
+        super().__init__()
+        self.passes = passes
+        self.made: dict[str, Future[bytes] | bytes] = {}
+        self.pool: ThreadPoolExecutor | None = None
+
+    def add(self, source: Source) -> str:
+        """Begin with a module; returns its name in the cache."""
+        name = _key(source.text, self.passes, source.opt)
+        if name in self.made:
+            return name
+        data = cache.get(name)
+        if data is not None:
+            self.made[name] = data
+        elif _cores() > 1 and _let_threads_skip_the_lock():
+            self.pool = self.pool or self.enter_context(_threads())
+            self.made[name] = self.pool.submit(_compile_alone, name, source.emit(), self.passes, source.opt)
+        else:
+            self.made[name] = _compile_and_keep(name, source.emit(), self.passes, source.opt)
+        return name
+
+    def objects(self, sources: Iterable[Source]) -> list[bytes]:
+        """Object code of modules, in order."""
+        names = [self.add(source) for source in sources]
+        return [found if isinstance(found := self.made[name], bytes) else found.result() for name in names]
 
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
     from concurrent.futures import ThreadPoolExecutor  # 5 ms to import
 
-    with _leaner(), ThreadPoolExecutor(min(_cores(), MAX_COMPILE_THREADS), "hybridml-compile") as pool:
-        yield pool
+    pool = ThreadPoolExecutor(min(_cores(), MAX_COMPILE_THREADS), "hybridml-compile")
+    with _leaner():
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _compile_alone(name: str, text: str, passes: bool, opt: int) -> bytes:

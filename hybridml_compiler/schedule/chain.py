@@ -95,6 +95,11 @@ class Step:
     slot_bytes: int = 0
 
 
+def fills_cache(node: Node, target: Target) -> bool:
+    """Is an array worth a chain?"""
+    return node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
+
+
 def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Target) -> list[Step]:
     """Steps in execution order. `kept` have memory whatever happens: inputs, constants, outputs."""
     return _Chains(tasks, kept, target).form()
@@ -113,7 +118,7 @@ class _Chains:
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
-        large = [n for n in self.movable if n.aval.nbytes >= cost.CHAIN_BYTES * self.target.cores]
+        large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:
             return self.steps
         self.after = self._dependencies()

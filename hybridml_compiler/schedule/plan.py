@@ -6,9 +6,9 @@ its input. The arena starts with the status word of the index checks, if there a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..errors import CompileError
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
 from .alike import Alike
-from .chain import Chain, Step, Task, Work, chain_of, form_chains, kernel_of
+from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, kernel_of
 from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
@@ -30,6 +30,7 @@ from .split import lower_group
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
 Base = Literal["input", "output", "constant", "arena"]
+Begin = Callable[[Work | Chain], object]
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,12 @@ class Launch:
     @property
     def works(self) -> tuple[Work, ...]:
         """The works of a chain, or its only one."""
-        if isinstance(self.work, Chain):
-            return tuple(stage.work for stage in self.work.stages)
-        return () if isinstance(self.work, Copy) else (self.work,)
+        return () if isinstance(self.work, Copy) else works_of(self.work)
 
     @property
     def kernels(self) -> list[Kernel]:
         """The loop nests that it runs, alone or after a library call."""
-        return [kernel for kernel in map(kernel_of, self.works) if kernel is not None]
+        return [] if isinstance(self.work, Copy) else kernels_of(self.work)
 
     @property
     def checked(self) -> bool:
@@ -87,12 +86,26 @@ class Plan:
         return any(launch.checked for launch in self.launches)
 
 
-def make_plan(graph: Graph, donate: Mapping[int, int], target: Target) -> Plan:
-    """`donate`: output position -> input position whose memory it is written to."""
+def works_of(work: Work | Chain) -> tuple[Work, ...]:
+    """Those of a chain, or the one."""
+    return tuple(stage.work for stage in work.stages) if isinstance(work, Chain) else (work,)
+
+
+def kernels_of(work: Work | Chain) -> list[Kernel]:
+    """The loop nests of its works."""
+    return [kernel for kernel in map(kernel_of, works_of(work)) if kernel is not None]
+
+
+def make_plan(graph: Graph, donate: Mapping[int, int], target: Target, begin: Begin = lambda work: None) -> Plan:
+    """`donate`: output position -> input position whose memory it is written to.
+
+    `begin` is called with the work of every launch, once or more, as soon as it is known: most of them long before the
+    plan is complete.
+    """
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated, target)
-    return _Planner(graph, donate, donated, fusion, target).plan()
+    return _Planner(graph, donate, donated, fusion, target, begin).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -124,12 +137,13 @@ class _Planner:
         donated: dict[Node, Node],
         fusion: Fusion,
         target: Target,
+        begin: Begin,
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.target = target
+        self.target, self.begin = target, begin
         self.materialised = fusion.materialised
         self.alike = Alike(self.in_memory, donated)
-        self.rebased: dict[int, tuple[Kernel, Kernel, dict[str, int]]] = {}  # by the identity of the kernel before
+        self.rebased: dict[Any, tuple[Kernel, Work, dict[str, int]]] = {}  # by the identity of the kernel before
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
 
@@ -137,7 +151,6 @@ class _Planner:
         return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
 
     def plan(self) -> Plan:
-        tasks = [task for group in self.fusion.groups for task in self._tasks(group)]
         home: dict[Node, Place] = {n: Place("input", k) for k, n in enumerate(self.graph.inputs)}
         home |= {n: Place("constant", k) for k, n in enumerate(self.constants)}
         home |= {node: home[target] for node, target in self.donated.items()}
@@ -156,10 +169,16 @@ class _Planner:
                 home[node] = place
             elif home.get(node) != place and node.aval.size:
                 (early if node.is_input and source is None else late).append((node, place))
-        checked = any(isinstance(task.work, Kernel) and task.work.checked for task in tasks)
-        start = STATUS_BYTES if checked else 0
         snapshots = list(dict.fromkeys(n for n, _ in late if n in overwritten and n.is_input))
         kept = {*home, *(n for n, _ in late)}
+        tasks: list[Task] = []
+        for group in self.fusion.groups:
+            for task in self._tasks(group):
+                tasks.append(task)
+                if all([n in kept or not fills_cache(n, self.target) for n in task.operands]):  # it is in no chain
+                    self.begin(self._alone(task.work)[0])
+        checked = any(isinstance(task.work, Kernel) and task.work.checked for task in tasks)
+        start = STATUS_BYTES if checked else 0
         steps = form_chains(tasks, kept, self.target)
         offsets, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
         arena = {what: Place("arena", 0, start + offset) for what, offset in offsets.items()}
@@ -241,26 +260,33 @@ class _Planner:
         sizes = [n.aval.nbytes for n in operands]
         if step.scratch:
             places.append(home[step])
-        elif isinstance(work, Kernel):
-            work, places = self._rebased(work, places)
-            sizes = [b.nbytes for b in work.operands]  # of a part, where only a part is used
-            if work.checked:
+        else:
+            work, shifts = self._alone(tasks[0].work)
+            kernel = kernel_of(work)
+            buffers = () if kernel is None else kernel.operands
+            for k, buffer in enumerate(buffers, len(operands) - len(buffers)):
+                shift = shifts.get(buffer.name, 0) * buffer.dtype.itemsize
+                places[k] = replace(places[k], offset=places[k].offset + shift)
+                sizes[k] = buffer.nbytes  # of a part, where only a part is used
+            if isinstance(work, Kernel) and work.checked:
                 places.append(Place("arena"))
-        elif isinstance(work, Fused):
-            epilogue, rest = self._rebased(work.epilogue, places[2:])
-            work, places = replace(work, epilogue=epilogue), [*places[:2], *rest]
-            sizes[2:] = [b.nbytes for b in epilogue.operands]
+        self.begin(work)
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, sum(sizes))
 
-    def _rebased(self, kernel: Kernel, places: list[Place]) -> tuple[Kernel, list[Place]]:
-        """`rebase`, with the operands where the kernel then wants them."""
-        if id(kernel) not in self.rebased:
-            self.rebased[id(kernel)] = kernel, *rebase(kernel)
-        _, kernel, shifts = self.rebased[id(kernel)]
-        bytes_ = [shifts.get(b.name, 0) * b.dtype.itemsize for b in kernel.operands]
-        return kernel, [replace(p, offset=p.offset + n) for p, n in zip(places, bytes_, strict=True)]
+    def _alone(self, work: Work) -> tuple[Work, Mapping[str, int]]:
+        """A work that is no part of a chain: its loop nest by `rebase`, and the shifts of its operands."""
+        kernel = kernel_of(work)
+        if kernel is None:
+            return work, {}
+        key = id(kernel), work.call if isinstance(work, Fused) else None
+        found = self.rebased.get(key)
+        if found is None:
+            new, shifts = rebase(kernel)
+            found = kernel, replace(work, epilogue=new) if isinstance(work, Fused) else new, shifts
+            self.rebased[key] = found
+        return found[1:]
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:

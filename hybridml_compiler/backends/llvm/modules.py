@@ -14,7 +14,7 @@ from functools import cache as once
 from pathlib import Path
 
 from ...runtime import cache
-from ...runtime.jit import OPT
+from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
 from ...schedule.plan import Copy, Launch, Plan
@@ -34,19 +34,38 @@ class Module:
     emit: Callable[[], str]  # its LLVM IR
     opt: int = OPT
 
+    @property
+    def code(self) -> Source:
+        """What is compiled."""
+        return Source(self.source, self.emit, self.opt)
 
-def modules_of(plan: Plan) -> list[Module]:
+
+class Works:
+    """The works of a plan, with the modules of each: launches of groups that are alike have one work."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Work | Chain, list[Module]]] = {}  # by identity
+
+    def __contains__(self, work: Work | Chain) -> bool:
+        return id(work) in self._known
+
+    def modules(self, work: Work | Chain) -> list[Module]:
+        """Those of the works that it calls, then its own."""
+        if work not in self:
+            self._known[id(work)] = work, modules_of_work(work)
+        return self._known[id(work)][1]
+
+
+def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
     """Distinct kernels in order of first use, then the step that launches them."""
+    works = Works() if works is None else works
     found: dict[str, Module] = {}
     symbols: list[str | None] = []
-    known: dict[int, list[Module]] = {}  # by identity: launches of groups that are alike have one kernel
     for launch in plan.launches:
         if isinstance(launch.work, Copy):
             symbols.append(None)
             continue
-        if id(launch.work) not in known:
-            known[id(launch.work)] = modules_of_work(launch.work)
-        *_, own = needed = known[id(launch.work)]
+        *_, own = needed = works.modules(launch.work)
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
     lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
