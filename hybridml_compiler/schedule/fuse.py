@@ -21,7 +21,7 @@ from .epilogue import splits
 from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
 from .lower import moved, widens
-from .recompute import computed_again
+from .recompute import choose, explain
 
 
 @dataclass
@@ -35,10 +35,12 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
     order = graph.nodes()
     materialised, weighed = materialise(graph, order, target)
     groups, owner = _group(order, materialised, target)
-    again = computed_again(order, weighed, materialised, groups, owner)
-    if again:
-        materialised = {node: reason for node, reason in materialised.items() if node not in again}
+    choice = choose(graph, order, weighed, materialised, groups, owner)
+    if choice.again or choice.kept:
+        kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
+        materialised = {node: kept[node] for node in order if node in kept}
         groups, owner = _group(order, materialised, target)
+        explain(choice, groups)
     _order_overwrites(groups, owner, donated)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)

@@ -79,3 +79,23 @@ def test_a_product_that_only_its_own_kernel_sees_is_not_written_for_it() -> None
     program = graph("local", [a, b, c, x, w], [op("exp", p), op("sum", p * a * b * c, axis=0)])
     assert written(program) == 3  # p and the results
     agrees(program)
+
+
+def test_the_reasons_say_what_is_computed_again_and_what_is_kept() -> None:
+    for factor, kept, again in (("cheap", "tanh", "add"), ("expensive", "exp", None)):
+        launches = plan_of(two_layers(factor)[0]).launches
+        reasons = [reason for launch in launches for reason in launch.reasons]
+        assert any(reason.startswith(f"{kept}: ") for reason in reasons)
+        assert again is None or any(reason.startswith(f"{again}, again: ") for reason in reasons)
+
+
+def test_what_is_kept_may_lie_below_what_was_shared() -> None:
+    """Three kernels share three sums, all of one value: only that is kept."""
+    x, w, v, g = array(64, 32), array(32, 48), array(48, 16), array(48, 48)
+    t = op("tanh", x @ w)
+    shared = [1.0 + t, 2.0 + t * t, 3.0 - t]
+    forward = (shared[0] * shared[1] * shared[2]) @ v
+    back = op("cumulative_sum", shared[0] + shared[1] * shared[2], axis=1)
+    program = graph("below", [x, w, v, g], [forward, back, (shared[0] - shared[1] + shared[2]) @ g])
+    assert written(program) == 4  # t, the operands of both products, the sums
+    agrees(program)
