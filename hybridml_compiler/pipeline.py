@@ -293,7 +293,7 @@ def host() -> Target:
 
     def has_library(call: Call) -> bool:
         if isinstance(call, Product):
-            return own_blocking(call) is not None or (call.stored is None and blas.gemm_symbols() is not None)
+            return own_blocking(call) is not None or (call.dtype.kind == "f" and blas.gemm_symbols() is not None)
         return has_convolution(call)
 
     def takes_epilogue(call: Call) -> bool:

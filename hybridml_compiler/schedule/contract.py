@@ -91,7 +91,7 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
         return None
     stored = a[0].dtype, b[0].dtype
     narrow = stored if multiplies(node.dtype, *stored) else None
-    if narrow is None and (node.dtype.kind != "f" or stored != (node.dtype, node.dtype)):
+    if narrow is None and (node.dtype.char not in "fdi" or stored != (node.dtype, node.dtype)):
         return None
     product = fold_batch(Product(node.dtype, batch, m, n, k, a[1], b[1], narrow))
     if narrow is not None and n == 1 < m:

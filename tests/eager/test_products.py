@@ -52,6 +52,32 @@ def test_eager_and_traced_products_have_the_same_bits(name: str) -> None:
     np.testing.assert_array_equal((x @ y).numpy(), hm.trace(hm.matmul)(x, y).numpy())
 
 
+def integers(dtype: str, *shape: int, low: int | None = None, high: int | None = None) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return RNG.integers(low or info.min, info.max if high is None else high, shape, dtype=dtype, endpoint=True)
+
+
+INTEGERS = {
+    "int8": (integers("i1", 3, 70, 90), integers("i1", 90, 77)),
+    "uint8": (integers("u1", 70, 90), integers("u1", 77, 90).T),
+    "int32 of 8 bits": (integers("i4", 90, 70, low=-128, high=127).T, integers("i4", 90, 77, high=255, low=1)),
+    "int32 of 9 bits": (integers("i4", 70, 90, low=-1, high=255), integers("i4", 90, 77, low=-9, high=9)),
+    "int32": (integers("i4", 70, 90), integers("i4", 2, 77, 90).swapaxes(1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_wrap_as_numpys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = INTEGERS[name]
+    for most in (0, products.MOST):
+        monkeypatch.setattr(products, "MOST", most)
+        got = matmul(x, y)
+        assert got.dtype == x.dtype
+        np.testing.assert_array_equal(got, np.matmul(x, y))
+    traced = hm.trace(hm.matmul)(hm.asarray(np.ascontiguousarray(x)), hm.asarray(np.ascontiguousarray(y)))
+    np.testing.assert_array_equal(traced.numpy(), got)
+
+
 @pytest.mark.parametrize("kind", [[("tag", "u1"), ("x", "f4")], [("x", ">f4")]], ids=["odd strides", "byte order"])
 def test_arrays_that_kernels_do_not_read_are_not_read_by_them(kind: list[tuple[str, str]]) -> None:
     records = np.zeros((80, 80), kind)

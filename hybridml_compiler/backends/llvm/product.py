@@ -43,6 +43,8 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     if dots is not None:
         return dots
     blocking = blocking_of(product, bits // 8, host.registers, cores())
+    if product.dtype is dtypes.int32:  # there is no BLAS for it
+        return blocking
     filled = product.n / (blocking.panels * blocking.columns)
     return blocking if cost.use_own_product(product, filled, bits // 8) else None
 
