@@ -57,7 +57,10 @@ class Alike:
             stack.pop()
             number[node] = len(number)
             lines.append(self._line(node, leaf, number))
-        places = tuple([(number[n], number.get(self.overwrites[n])) for n in number if n in self.overwrites])
+        written = [n for n in number if n in self.overwrites]
+        for node in written:
+            number.setdefault(self.overwrites[node], len(number))  # in whose memory it is, whether or not that is read
+        places = tuple([(number[n], number[self.overwrites[n]]) for n in written])
         named = tuple([(number[n], n in group.local) for n in group.roots])
         return (tuple(lines), named, places, None if group.call is None else group.call[0]), [*number]
 

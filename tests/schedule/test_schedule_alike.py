@@ -55,3 +55,14 @@ def test_overwriting_is_not_reading() -> None:
     one, other = works(graph, arrays, {0: 0})
     assert one is not other
     assert {b.role for b in one.buffers} != {b.role for b in other.buffers}
+
+
+def test_each_overwrites_its_own_input() -> None:
+    """Neither reads what it overwrites: the second once went where nobody looks for it."""
+    arrays = [np.arange(12, dtype="f4").reshape(3, 4), np.ones((3, 4), "f4")]
+    x, y = graph_of(arrays)
+    values = [x]
+    for _ in range(2):
+        largest = make("reshape", make("max", values[-1], axis=(0,)), shape=(1, 4))
+        values.append(make("broadcast_to", largest, shape=(3, 4)))
+    works(Graph((x, y), tuple(values[1:])), arrays, {0: 1, 1: 0})
