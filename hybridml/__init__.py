@@ -25,6 +25,7 @@ from hybridml_compiler.errors import (
 from . import (
     autograd,
     context,
+    control_flow,
     creation,
     dispatch,
     indexing,
@@ -37,6 +38,7 @@ from . import (
     transforms,
 )
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .control_flow import cond, fori_loop, map, scan, while_loop
 from .random import Generator, manual_seed
 from .tensor import Device, Tensor
 from .trace import TracedFunction, trace
@@ -62,11 +64,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
-    "compare", "context",
-    "data", "dispatch", "enable_grad", "errors", "functional", "get_num_threads", "grad", "indexing", "interop",
-    "io", "is_grad_enabled", "jvp", "load", "manual_seed", "methods", "nn", "no_grad", "optim", "random", "save",
-    "set_grad_enabled", "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",
-    "vjp",
+    "compare", "cond", "context", "control_flow", "data", "dispatch", "enable_grad", "errors", "fori_loop",
+    "functional", "get_num_threads", "grad", "indexing", "interop", "io", "is_grad_enabled", "jvp", "load",
+    "manual_seed", "map", "methods", "nn", "no_grad", "optim", "random", "save", "scan", "set_grad_enabled",
+    "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",
+    "vjp", "while_loop",
 ]  # fmt: skip
 
 

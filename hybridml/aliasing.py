@@ -177,6 +177,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
+        current_interpreter().writes(t)
         t._array = value._array
     if recorded:
         t._node = value._node

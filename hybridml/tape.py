@@ -108,11 +108,17 @@ def unbroadcast(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def run(
-    seeds: Sequence[tuple[Any, Tensor]], *, retain: bool, create: bool, wanted: dict[int, int] | None = None
+    seeds: Sequence[tuple[Any, Tensor]],
+    *,
+    retain: bool,
+    create: bool,
+    wanted: dict[int, int] | None = None,
+    since: int = 0,
 ) -> dict[int, tuple[Any, Tensor]]:
     """Pull cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
-    With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nothing outside is changed.
+    With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
+    the stamp `since` are leaves. Nothing outside is changed.
     """
     found: dict[int, tuple[Any, Tensor]] = {}
     pending: dict[int, Any] = {}
@@ -125,7 +131,7 @@ def run(
         while True:
             for p, c in contributions:
                 key = id(p)
-                if type(p) is list:
+                if type(p) is list and p[0] > since:
                     shape = p[2]
                     if shape is None:  # a node of several results: c is (position, cotangent)
                         c = _bundle(pending.get(key), *c)
@@ -142,8 +148,9 @@ def run(
                         push(heap, (-p[0], p))
                 else:
                     if wanted is None or key in wanted:
-                        if c._array.shape != p.shape:
-                            c = unbroadcast(c, p.shape)
+                        shape = p[2] if type(p) is list else p.shape
+                        if c._array.shape != shape:
+                            c = unbroadcast(c, shape)
                         found[key] = (p, add(found[key][1], c) if key in found else c)
             if not heap:
                 return found

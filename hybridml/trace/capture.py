@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -28,6 +28,9 @@ from ..tape import Leaf
 from ..tensor import Tensor, leaked
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
+
+if TYPE_CHECKING:
+    from .region import Frame
 
 _ndarray = np.ndarray
 _astype = OPS["astype"]
@@ -106,6 +109,7 @@ class Tracer:
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
+        self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
 
     def run(self, fn: Callable[[], Any]) -> Any:
         """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
@@ -121,7 +125,10 @@ class Tracer:
     def wrap(self, node: ir.Node, number: bool = False) -> Traced:
         t = self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
-        self.made.append(ref(t))
+        if self.frames:
+            self.frames[-1].tensors.append(t)
+        else:
+            self.made.append(ref(t))
         return t
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
@@ -132,7 +139,15 @@ class Tracer:
         self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
-        return self.wrap(ir.apply(op, [t._array for t in tensors], params, user_location()), number)
+        node = ir.apply(op, [t._array for t in tensors], params, user_location())
+        if self.frames:
+            self.frames[-1].made.add(node)
+        return self.wrap(node, number)
+
+    def writes(self, t: Tensor) -> None:
+        """Before `t` gets another value: a region notes it, to put the present one back."""
+        if self.frames:
+            self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
 
     def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:
         """Arithmetic of lifted Python floats stays Python's: float64."""

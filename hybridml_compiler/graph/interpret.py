@@ -28,6 +28,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     """
     values = _inputs(graph, arrays)
     nodes = graph.nodes()
+    runs: dict[Any, list[np.ndarray]] = {}  # of control operations, which are several nodes each
     last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))
     for k in range(len(nodes) - 1, -1, -1):
         for operand in nodes[k].inputs:
@@ -35,7 +36,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     with np.errstate(all="ignore"):  # inf and nan are values here, as in compiled code
         for k, node in enumerate(nodes):
             if node.op is not None:
-                values[node] = _run(node, [values[n] for n in node.inputs])
+                values[node] = _run(node, [values[n] for n in node.inputs], runs)
                 for operand in node.inputs:
                     if last_use[operand] == k:
                         values.pop(operand, None)
@@ -61,11 +62,18 @@ def _inputs(graph: Graph, arrays: Sequence[Any]) -> dict[Node, np.ndarray]:
     return values
 
 
-def _run(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+def _run(node: Node, operands: list[np.ndarray], runs: dict[Any, list[np.ndarray]]) -> np.ndarray:
     op = node.op
     assert op is not None
     try:
-        result = op.eager(operands, **node.params) if op.variadic else op.eager(*operands, **node.params)
+        if op.kind == "control":
+            params = {**node.params, "result": None}
+            key = op, node.inputs, tuple(params.items())
+            if key not in runs:
+                runs[key] = op.eager(operands, **params)
+            result = runs[key][node.params["result"]]
+        else:
+            result = op.eager(operands, **node.params) if op.variadic else op.eager(*operands, **node.params)
     except HybridmlError as error:  # the line that made the node, not the one that runs the graph
         if not node.where:
             raise

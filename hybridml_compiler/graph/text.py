@@ -1,5 +1,6 @@
 """Text of the graph dialect: `print_graph` and its exact inverse `parse_graph`.
 
+    text   = {graph NEWLINE} graph                            the bodies of control operations, then the graph itself
     graph  = "graph" name "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
     input  = id [" " string] ": " aval                        %0 "x": f32[4,8]
     node   = id " = " op "(" [id {", " id}] ")" [" {" param {", " param} "}"] " : " aval
@@ -7,7 +8,7 @@
     return = "return" [" " id {", " id}]
     data   = literal | "base64 " string                       1.5    [[1, 2], [3, 4]]    base64 "AACAPw=="
     param  = word "=" value
-    value  = True | False | None | number | nan | inf | string | dtype | "(" {value ","} ")"
+    value  = True | False | None | number | nan | inf | string | dtype | "(" {value ","} ")" | name of a body
     name   = word | string          word: letters, digits, "_" and "."; string: a JSON string
     id     = "%" digits             numbered in order: the inputs, then operands before their users
 
@@ -30,7 +31,8 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import LOCATION, ArgumentError, HybridmlError
 from ..ops.op import Op
-from ..ops.table import OPS
+from ..ops.table import CONTROL, OPS
+from .body import Body, bodies_of, body_of
 from .ir import Graph, Node, apply, constant, input_node
 
 _LITERAL_SIZE = 16  # elements; more would make a line that nobody reads
@@ -51,18 +53,41 @@ def print_graph(graph: Graph, *, locations: bool = False) -> str:
 
 
 def graph_lines(graph: Graph, *, locations: bool = False) -> tuple[list[str], dict[Node, int]]:
-    """The lines of the text, and for each node the line it is on. Also prints graphs that `verify` refuses."""
+    """The lines of the text, and for each node of `graph` itself the line it is on. Also prints graphs that `verify`
+    refuses."""
+    names: dict[Body, str] = {}
+    lines: list[str] = []
+    for body in _bodies(graph, {}):
+        names[body] = f"body{len(names)}"
+        lines += _lines_of(body.graph, names[body], names, locations)[0]
+    own, line_of = _lines_of(graph, graph.name, names, locations)
+    return lines + own, {node: len(lines) + line for node, line in line_of.items()}
+
+
+def _bodies(graph: Graph, found: dict[Body, None]) -> dict[Body, None]:
+    """The bodies that a graph holds, each after those that it holds itself."""
+    for node in graph.nodes():
+        for body in bodies_of(node):
+            if body not in found:
+                _bodies(body.graph, found)
+                found[body] = None
+    return found
+
+
+def _lines_of(graph: Graph, name: str, names: Mapping[Body, str], locations: bool) -> tuple[list[str], dict[Node, int]]:
     nodes = graph.nodes()
     ids = {node: f"%{k}" for k, node in enumerate(nodes)}
     inputs = ", ".join(f"{ids[n]}{' ' + _quote(n.name) if n.name else ''}: {n.aval}" for n in graph.inputs)
-    name = graph.name if _WORD.fullmatch(graph.name) else _quote(graph.name)
+    name = name if _WORD.fullmatch(name) else _quote(name)
     lines = [f"graph {name}({inputs}) {{"]
     line_of = dict.fromkeys(graph.inputs, 0)
     for node in nodes[len(line_of) :]:
         if node.op is not None:
             what = f"{node.op.name}({', '.join([ids[n] for n in node.inputs])})"
             if node.params:
-                what += f" {{{', '.join([f'{key}={_show(value)}' for key, value in sorted(node.params.items())])}}}"
+                what += (
+                    f" {{{', '.join([f'{key}={_show(value, names)}' for key, value in sorted(node.params.items())])}}}"
+                )
         else:
             what = f"input {_quote(node.name)}" if node.value is None else f"const {_show_data(node.value)}"
         line_of[node] = len(lines)
@@ -78,11 +103,13 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _show(value: Any) -> str:
+def _show(value: Any, names: Mapping[Body, str]) -> str:
+    if isinstance(value, Body):
+        return names[value]
     if isinstance(value, np.dtype):
         return dtypes.short(value) if dtypes.is_known(value) else repr(value)
     if type(value) is tuple:
-        return f"({', '.join(map(_show, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join([_show(v, names) for v in value])}{',' if len(value) == 1 else ''})"
     return _quote(value) if type(value) is str else repr(value)
 
 
@@ -160,10 +187,20 @@ class _Parser:
         self.ops = ops
         self.nodes: dict[str, Node] = {}
         self.params: dict[str, dict[str, Any]] = {}  # parsed text: most nodes repeat the parameters of another
+        self.bodies: dict[str, Body] = {}  # graphs above the present one, by name
+
+    def text(self) -> Graph:
+        """All graphs of the text but the last are bodies."""
+        graph = self.graph()
+        while self.lines:
+            self.bodies[graph.name] = body_of(graph)
+            graph = self.graph()
+        return graph
 
     def graph(self) -> Graph:
         if not self.lines:
             raise _Line("", self.last).error("expected 'graph'")
+        self.nodes = {}
         name, inputs = self.header(self.lines[0])
         for k, line in enumerate(self.lines[1:], 1):
             if not line.reads("return"):
@@ -173,8 +210,8 @@ class _Parser:
             line.end()
             close = self.lines[k + 1] if k + 1 < len(self.lines) else _Line("", self.last)
             close.expect("}")
-            for after in (close, *self.lines[k + 2 :]):
-                after.end()
+            close.end()
+            self.lines = self.lines[k + 2 :]
             return Graph(inputs, outputs, name)
         raise _Line("", self.last).error("expected 'return'")
 
@@ -249,11 +286,14 @@ class _Parser:
                 call = ast.parse(f"_({text[1:-1]})", mode="eval").body
                 if not isinstance(call, ast.Call) or call.args:
                     raise ValueError("a parameter is name=value")
-                found = self.params[text] = {str(k.arg): _value(k.value) for k in call.keywords}
+                found = self.params[text] = {str(k.arg): self.value(k.value) for k in call.keywords}
             except (ValueError, SyntaxError) as error:
                 line.at = at
                 raise line.error(f"expected '{{name=value, ...}}' ({error})") from error
         return found
+
+    def value(self, node: ast.expr) -> Any:
+        return self.bodies[node.id] if isinstance(node, ast.Name) and node.id in self.bodies else _value(node)
 
     def ids(self, line: _Line) -> list[Node]:
         found = [self.known(line)]
@@ -291,12 +331,12 @@ class _Parser:
             raise line.error("expected a type such as f32[4,8]") from None
 
 
-def parse_graph(text: str, ops: Mapping[str, Op] = OPS) -> Graph:
+def parse_graph(text: str, ops: Mapping[str, Op] = {**OPS, **CONTROL}) -> Graph:
     """Inverse of `print_graph`. Nodes go through `apply`: shapes are checked and equal nodes become one.
 
     `ArgumentError` names the line, what was expected there, and what was found.
     """
-    return _Parser(text, ops).graph()
+    return _Parser(text, ops).text()
 
 
 def _read_data(text: str, aval: Aval) -> np.ndarray:

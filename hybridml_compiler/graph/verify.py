@@ -15,6 +15,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError, HybridmlError
 from ..ops.op import Op
+from .body import Body, bodies_of
 from .ir import Graph, Node
 from .text import graph_lines
 
@@ -46,6 +47,8 @@ def verify(graph: Graph, stage: str = "") -> None:
         elif node not in _CHECKED:
             for message in _faults(node):
                 raise _fault(graph, node, message, stage)
+            for body in bodies_of(node):
+                verify(body.graph, stage)
             _CHECKED.add(node)
     for node in listed:
         raise _fault(graph, node, "a listed input is not an input node", stage)
@@ -105,10 +108,12 @@ def _constant_faults(node: Node) -> Iterator[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """True for what the text can hold: a bool, int, float, string, None, dtype, or a tuple of those."""
+    """True for what the text can hold: a bool, int, float, string, None, dtype, body, or a tuple of those."""
     if type(value) is tuple:
         return all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, str) or (isinstance(value, np.dtype) and _known(value))
+    return (
+        value is None or type(value) in (bool, int, float, str, Body) or (isinstance(value, np.dtype) and _known(value))
+    )
 
 
 def _known(dtype: np.dtype[Any]) -> bool:

@@ -19,6 +19,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
+  control    no expression: it runs graphs that its parameters hold, see control.py
 Loads are callables: `x(index_tuple) -> scalar`, with `.shape` and `.dtype`.
 """
 
@@ -44,6 +45,7 @@ Kind = Literal[
     "convolution",
     "scan",
     "scatter",
+    "control",
 ]
 # What an op takes. Integer inputs of a "float" op are promoted to the default float first.
 Accepts = Literal["any", "numeric", "float", "integer", "integral", "bool"]

@@ -6,6 +6,7 @@ from . import (
     analytic,
     comparison,
     contraction,
+    control,
     convolution,
     creation,
     elementwise,
@@ -24,6 +25,8 @@ _ROOMS = (
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
+# What graphs have beside them: no public functions, `hybridml.control_flow` makes them.
+CONTROL: dict[str, Op] = {op.name: op for op in control.ROWS}
 
 # Another library's name -> the row; only where the arguments mean the same. Array API names are the rows' own.
 ALIASES: dict[str, str] = {

@@ -16,6 +16,7 @@ from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
 from .canonical_views import canonical_views
 from .contractions import convolutions_as_products, transpose_products
+from .control import control_flow
 from .fold import fold_constants
 from .layout import channels_last
 from .simplify import simplify
@@ -29,6 +30,7 @@ PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("convolutions_as_products", convolutions_as_products, "one tap or one window: the library of products is better"),
     ("transpose_products", transpose_products, "a transposed product is a product: nothing to copy"),
     ("simplify", simplify, "less arithmetic, the same bits"),
+    ("control_flow", control_flow, "loops and branches compute what is read of them, and bodies go through all passes"),
 )
 _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound keeps a bad rule from looping for ever
 

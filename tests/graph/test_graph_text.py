@@ -121,7 +121,7 @@ def broken(line: str) -> str:
         ("graph f(%0: f32[], %0: f32[]) {", "line 1, column 20: expected a value that is not yet defined, got '%0"),
         ("graph f() {\n  return\n", "line 3, column 1: expected '}', got the end of the line"),
         ("graph f() {\n", "line 2, column 1: expected 'return', got the end of the line"),
-        ("graph f() {\n  return\n}\ngraph", "line 4, column 1: expected the end of the line, got 'graph'"),
+        ("graph f() {\n  return\n}\ngraph", "line 4, column 6: expected the name of the graph, got the end of"),
         ("graph f() {\n  return %0\n}", "line 2, column 10: expected a value that is defined above, got '%0'"),
         (broken("negative(%0) : f32[3]"), "line 2, column 3: expected a value such as %0, got 'negative"),
         (

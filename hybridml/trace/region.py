@@ -1,0 +1,222 @@
+"""Regions: the parts of a traced program that a control operation runs, captured as graphs of their own.
+
+A function is run on fresh inputs by the tracer that is in force, so it may reach whatever the program around it may.
+What it takes from around it becomes an operand of the control operation when the region is closed, and what it writes
+(a tensor from outside, updated in place; the state of a generator) goes in and out as one more value. Its history is
+recorded on the same tape: what is older than the region is its boundary (see `tape.run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import TraceError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.schedule.cost import is_expensive
+
+from ..context import clock, grad_is_off
+from ..tape import Leaf
+from ..tensor import Tensor
+from .capture import ShadowLeaf, Tracer
+
+_ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a tracer notes while it captures a region."""
+
+    since: int  # the clock: histories that are older come from outside
+    made: set[ir.Node] = field(default_factory=set)
+    tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
+    written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
+
+
+@dataclass(eq=False)
+class Region:
+    """`outputs` as functions of `inputs` and of what lies around; `states` are tensors from outside that it writes,
+    whose values are its last inputs and outputs."""
+
+    tracer: Tracer
+    since: int
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    states: list[Tensor]
+    made: set[ir.Node]
+
+
+def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "") -> Tensor:
+    """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
+    t = tracer.wrap(ir.input_node(Aval(shape, dtype), name))
+    t._node = _entrance(t)
+    return t
+
+
+def _entrance(t: Tensor) -> Any:
+    """A history of its own, and no leaf: a region may write to what it is given in place."""
+    return None if grad_is_off() or t.dtype.kind not in "fV" else [clock(), _pass_on, t.shape, Leaf(t.shape, t.dtype)]
+
+
+def _pass_on(g: Tensor, node: Any) -> Any:
+    return ((node[3], g),)
+
+
+def leaf_of(t: Tensor) -> Leaf | None:
+    """Where the gradient of an input of a region arrives."""
+    return None if t._node is None else t._node[3]
+
+
+def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
+    """Its present value and history."""
+    copy = tracer.wrap(t._array)
+    copy._node = t._node
+    return copy
+
+
+def enter(tracer: Tracer) -> Frame:
+    tracer.frames.append(Frame(clock()))
+    return tracer.frames[-1]
+
+
+def leave(tracer: Tracer) -> None:
+    """The end of the frame that was entered last; what it made was made in the one around it, too."""
+    frame = tracer.frames.pop()
+    if tracer.frames:
+        tracer.frames[-1].made |= frame.made
+        tracer.frames[-1].tensors += frame.tensors
+
+
+def capture_region(
+    tracer: Tracer,
+    what: str,
+    avals: Sequence[tuple[tuple[int, ...], Any]],
+    fn: Callable[[list[Tensor]], list[Tensor]],
+    once: bool = False,
+) -> Region:
+    """`fn` of a list of tensors, as a region. `what` names it in errors: "the body of scan".
+
+    What it writes is an input as well, unless it runs `once`: then it starts from the value outside.
+    """
+    states: list[Tensor] = []
+    for _ in range(_ROUNDS):
+        frame = enter(tracer)
+        leaves = [i.leaf for i in tracer.inputs]
+        grads = {id(leaf): (leaf, leaf._grad, leaf.changed) for leaf in leaves if isinstance(leaf, ShadowLeaf)}
+        known = [(t, t._array, t._node) for t in states]
+        try:
+            inputs = [fresh(tracer, shape, dtype) for shape, dtype in avals]
+            given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype) for t in states]
+            for state, t in zip(states, given, strict=True):
+                state._array, state._node = t._array, t._node
+            outputs = fn(inputs)
+            outputs = [*outputs, *(snapshot(tracer, t) for t in states)]
+        finally:
+            before = [*known, *frame.written.values()]
+            leave(tracer)
+            for t, array, node in reversed(before):
+                t._array, t._node = array, node
+        _no_gradients(tracer, what, grads)
+        own = {id(t) for t in frame.tensors} - {id(t) for t in tracer.shadows.values()}
+        if any(id(t) in frame.written for t in inputs):
+            raise TraceError(
+                f"{what} updates one of its arguments in place; compute the new value and return it instead"
+            )
+        found = [t for t, _, _ in frame.written.values() if id(t) not in own and all(t is not s for s in states)]
+        if not found:
+            return Region(tracer, frame.since, [*inputs, *([] if once else given)], outputs, states, frame.made)
+        states += found
+    raise TraceError(f"{what} updates other tensors in place each time it runs; return new values instead")
+
+
+def _no_gradients(tracer: Tracer, what: str, before: dict[int, tuple[ShadowLeaf, Tensor | None, bool]]) -> None:
+    """Has the region called `backward()`? Then its gradients belong to no step in particular."""
+    changed = False
+    for leaf in [i.leaf for i in tracer.inputs]:
+        if isinstance(leaf, ShadowLeaf):
+            _, grad, was = before.get(id(leaf), (leaf, None, False))
+            if leaf.changed and not (was and leaf._grad is grad):
+                leaf._grad, leaf.changed, changed = grad, was, True
+    if changed:
+        raise TraceError(
+            f"{what} sets .grad of a tensor from outside (backward()); use hm.autograd.grad inside, and return what it "
+            "gives"
+        )
+
+
+# -- closing
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Graph outputs over `inputs` of the region and one input for each of `taken`, values from around it."""
+
+    outputs: list[ir.Node]
+    taken: list[ir.Node]
+    given: list[ir.Node]  # the inputs that stand for them
+
+
+def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs: Mapping[ir.Node, ir.Node]) -> Closed:
+    """Cut the graph of `outputs` where it leaves the region.
+
+    `inside` says which nodes are computed in the region; `inputs` are given to it, each as another node.
+    """
+    final: dict[ir.Node, ir.Node] = dict(inputs)
+    taken: dict[ir.Node, ir.Node] = {}
+    stack = list(reversed(outputs))
+    while stack:
+        node = stack[-1]
+        if node in final:
+            stack.pop()
+        elif node.is_constant:
+            final[node] = node
+        elif node.op is None or not inside(node):
+            final[node] = taken[node] = ir.input_node(node.aval, node.name)
+        else:
+            waiting = [n for n in node.inputs if n not in final]
+            stack += reversed(waiting)
+            if not waiting:
+                operands = tuple([final[n] for n in node.inputs])
+                final[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
+    return Closed([final[n] for n in outputs], list(taken), list(taken.values()))
+
+
+def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]:
+    """The nodes of a graph that vary with one of `on`."""
+    found = set(on)
+    for node in ir.topological(outputs):
+        if any(n in found for n in node.inputs):
+            found.add(node)
+    return found
+
+
+def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
+    """What the body of a loop computes: what varies from step to step, what may fail, and what is as cheap to compute
+    as to read. All else is computed once, before the loop."""
+    varies = dependent(outputs, inputs)
+    for node in ir.topological(outputs):
+        if node.op is None or node in varies:
+            continue
+        if (node in made and node.op.kind in ("gather", "scatter")) or any(n in varies for n in node.inputs):
+            varies.add(node)
+
+    def inside(node: ir.Node) -> bool:
+        return node in varies or _is_free(node)
+
+    return inside
+
+
+def _is_free(node: ir.Node) -> bool:
+    """A view, a fill, or an elementwise value that is larger than what it is made of, and cheap."""
+    assert node.op is not None
+    if node.op.kind == "elementwise":
+        return not is_expensive(node) and node.aval.nbytes > sum(n.aval.nbytes for n in node.inputs)
+    return node.op.kind in ("movement", "creation")
+
+
+def is_dear(node: ir.Node) -> bool:
+    """Is it worth keeping a value of a step, rather than computing it again?"""
+    assert node.op is not None
+    return node.op.kind not in ("elementwise", "movement", "creation") or is_expensive(node)

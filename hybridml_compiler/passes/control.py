@@ -1,0 +1,322 @@
+"""Control flow: bodies go through all passes, and hold no more than what is read of them.
+
+loops over the same, one of which computes what the other does        -> one loop
+results, carries and operands that nothing reads                      -> gone
+a carry that goes on as it came                                       -> an operand, read in place
+a number that is given to a body                                      -> part of the body
+an array that a body holds                                            -> given to it, as from outside
+a branch whose predicate is known, a loop of no step                  -> what it gives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..graph.body import Body, body_of, family
+from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
+from ..graph.rewrite import make
+from ..ops.control import COND, LOOP
+
+Results = dict[int, Node]  # of a run: by number, those that are read
+
+
+@dataclass
+class Loop:
+    """A loop over nodes of one region: pairs of an operand and the input that stands for it."""
+
+    count: Node | None
+    consts: list[tuple[Node, Node]]
+    carries: list[tuple[Node, Node, Node]]  # start, input, and what goes on
+    xs: list[tuple[Node, Node]]
+    ys: list[Node]
+    go: Node | None  # the condition
+    length: int | None
+    reverse: bool
+
+    @staticmethod
+    def of(node: Node, operands: Sequence[Node]) -> Loop:
+        """The loop that a node is a result of, with other operands."""
+        p = node.params
+        body: Graph = p["body"].graph
+        count, rest = (operands[0], operands[1:]) if p["counted"] else (None, operands)
+        n, m = p["consts"], p["consts"] + p["carries"]
+        go = None
+        if p["condition"] is not None:
+            own: Graph = p["condition"].graph
+            (go,) = substitute(own.outputs, dict(zip(own.inputs, body.inputs, strict=False)))
+        return Loop(
+            count, list(zip(rest[:n], body.inputs, strict=False)),
+            list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
+            list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]), go,
+            p["length"], p["reverse"],
+        )  # fmt: skip
+
+    def nodes(self, wanted: Iterable[int]) -> Results:
+        """Its results as nodes of the graph."""
+        kept = [*(c for _, c in self.consts), *(c for _, c, _ in self.carries)]
+        body = Graph((*kept, *(x for _, x in self.xs)), (*(c for *_, c in self.carries), *self.ys), "body")
+        condition = None if self.go is None else _passed(body_of(Graph(tuple(kept), (self.go,), "condition")))
+        params: dict[str, Any] = {
+            "body": _passed(body_of(body)), "condition": condition, "consts": len(self.consts),
+            "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
+            "reverse": self.reverse,
+        }  # fmt: skip
+        operands = [start for start, *_ in (*self.consts, *self.carries, *self.xs)]
+        operands = operands if self.count is None else [self.count, *operands]
+        return {k: apply(LOOP, operands, {**params, "result": k}) for k in wanted}
+
+    def substituted(self, becomes: Mapping[Node, Node]) -> None:
+        """Nodes of the body put in place of others."""
+        outputs = [*(c for *_, c in self.carries), *self.ys, *([] if self.go is None else [self.go])]
+        outputs = substitute(outputs, becomes)
+        n = len(self.carries)
+        self.carries = [(start, c, after) for (start, c, _), after in zip(self.carries, outputs, strict=False)]
+        self.ys, self.go = outputs[n : n + len(self.ys)], None if self.go is None else outputs[-1]
+
+
+_after_passes: WeakKeyDictionary[Body, Body] = WeakKeyDictionary()
+
+
+def _passed(body: Body) -> Body:
+    """The body after all passes."""
+    if body not in _after_passes:
+        from . import run_passes
+
+        graph = run_passes(body.graph, verify=False)[0]
+        done = body if graph is body.graph else body_of(graph)
+        _after_passes[body] = done
+        _after_passes[done] = done
+    return _after_passes[body]
+
+
+def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[Node]:
+    """`outputs` with nodes put in place of others."""
+    final = dict(becomes)
+    for node in topological(outputs, becomes):
+        if node not in final:
+            operands = tuple([final[n] for n in node.inputs])
+            final[node] = node if operands == node.inputs else with_inputs(node, operands)
+    return [final[node] for node in outputs]
+
+
+def control_flow(graph: Graph) -> Graph:
+    """See the module docstring."""
+    nodes = graph.nodes()
+    if not any(_is_control(node) for node in nodes):
+        return graph
+    merged = _merge(graph, nodes)
+    nodes = nodes if merged is graph else merged.nodes()
+    read: dict[Any, set[int]] = {}
+    for node in nodes:
+        if _is_control(node):
+            read.setdefault(family(node), set()).add(node.params["result"])
+    made: dict[Any, Results] = {}
+
+    def simpler(node: Node, operands: tuple[Node, ...]) -> Node | None:
+        if not _is_control(node):
+            return None
+        key = family(node)
+        if key not in made:
+            change = _simpler_loop if node.op is LOOP else _simpler_cond
+            made[key] = change(node, operands, sorted(read[key]))
+        return made[key][node.params["result"]]
+
+    return _rebuilt(merged, nodes, simpler)
+
+
+def _is_control(node: Node) -> bool:
+    return node.op is not None and node.op.kind == "control"
+
+
+def _rebuilt(graph: Graph, nodes: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node | None]) -> Graph:
+    final: dict[Node, Node] = {}
+    for node in nodes:
+        operands = tuple([final[n] for n in node.inputs])
+        found = change(node, operands)
+        if found is None:
+            found = node if operands == node.inputs else with_inputs(node, operands)
+        final[node] = found
+    outputs = tuple([final[n] for n in graph.outputs])
+    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+
+
+# -- one of two loops
+
+
+def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
+    loops: dict[Any, Node] = {}
+    for node in nodes:
+        if node.op is LOOP:
+            loops.setdefault(family(node), node)
+    becomes: dict[Any, tuple[Node, list[int]]] = {}
+    for key, node in loops.items():
+        for other_key, other in loops.items():
+            if (
+                other_key != key
+                and other_key not in becomes
+                and len(other.params["body"].outputs) >= len(node.params["body"].outputs)
+            ):
+                places = _within(node, other)
+                if places is not None and node not in topological([other]):
+                    becomes[key] = other, places
+                    break
+    if not becomes:
+        return graph
+
+    def change(node: Node, operands: tuple[Node, ...]) -> Node | None:
+        if node.op is not LOOP or family(node) not in becomes:
+            return None
+        other, places = becomes[family(node)]
+        return apply(LOOP, other.inputs, {**other.params, "result": places[node.params["result"]]})
+
+    return _rebuilt(graph, nodes, change)
+
+
+def _within(node: Node, other: Node) -> list[int] | None:
+    """Which results of the other loop this one's are, if they are all among them."""
+    if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse")):
+        return None
+    a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
+    if a.count is not b.count or (a.go is None) is not (b.go is None):
+        return None
+    stand: dict[Node, Node] = {}
+    for start, own in b.consts:
+        stand.setdefault(start, own)
+    slices = dict(b.xs)
+    becomes = {own: stand.get(start) for start, own in a.consts} | {own: slices.get(x) for x, own in a.xs}
+    if any(value is None for value in becomes.values()):
+        return None
+    pairs: list[int] = []  # the other's carry for each of ours: taken to be it where it starts alike, and checked below
+    for start, own, _ in a.carries:
+        k = next((k for k, c in enumerate(b.carries) if c[0] is start and k not in pairs), None)
+        if k is None:
+            return None
+        pairs.append(k)
+        becomes[own] = b.carries[k][1]
+    given = {own: value for own, value in becomes.items() if value is not None}
+    values = [*(after for *_, after in a.carries), *a.ys, *([] if a.go is None else [a.go])]
+    values = substitute(values, given)
+    if any(value is not b.carries[k][2] for value, k in zip(values, pairs, strict=False)):
+        return None
+    if a.go is not None and values.pop() is not b.go:
+        return None
+    found = {y: len(b.carries) + k for k, y in reversed(list(enumerate(b.ys)))}
+    places = [found.get(y) for y in values[len(pairs) :]]
+    return None if None in places else [*pairs, *(k for k in places if k is not None)]
+
+
+# -- a loop
+
+
+def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Results:
+    loop = Loop.of(node, operands)
+    if loop.length == 0:
+        starts = [start for start, *_ in loop.carries]
+        zeros = [(y.dtype, (0, *y.shape)) for y in loop.ys]
+        made = [*starts, *(make("full", shape=shape, value=0, dtype=dtype) for dtype, shape in zeros)]
+        return {k: made[k] for k in read}
+    numbers = [k for k in read if k < len(loop.carries)]
+    results: Results = {}
+    known: dict[Node, Node] = {}
+    carries = []
+    for k, (start, own, after) in enumerate(loop.carries):
+        if after is own:  # it stays as it is
+            loop.consts.append((start, own))
+            results[k] = start
+        else:
+            carries.append((k, start, own, after))
+    _given_numbers(loop, known, {*(after for *_, after in carries), *loop.ys})
+    live = _live(carries, [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)], loop.go, numbers)
+    carries = [carry for carry in carries if carry[1] in live or carry[0] in numbers or carry[2] in live]
+    wanted: dict[Node, int] = {}
+    for k in read:
+        if k >= len(loop.carries):
+            wanted.setdefault(loop.ys[k - len(loop.carries)], len(wanted))
+    places = {k: position for position, (k, *_) in enumerate(carries)}
+    old = list(loop.ys)
+    first = len(loop.carries)
+    loop.carries = [(start, own, after) for _, start, own, after in carries]
+    loop.ys = list(wanted)
+    loop.substituted(known)
+    _lift(loop)
+    _drop(loop)
+    left = [k for k in read if k not in results]
+    at = {k: places[k] if k < first else len(loop.carries) + wanted[old[k - first]] for k in left}
+    new = loop.nodes(sorted(set(at.values())))
+    return results | {k: new[at[k]] for k in left}
+
+
+def _given_numbers(loop: Loop, known: dict[Node, Node], outputs: set[Node]) -> None:
+    """Numbers, and operands that are given twice, are known in the body."""
+    seen: dict[Node, Node] = {}
+    for start, own in loop.consts:
+        if start.is_constant and not start.shape and own not in outputs:
+            known[own] = start
+        elif start in seen:
+            known[own] = seen[start]
+        seen.setdefault(start, own)
+
+
+def _live(
+    carries: Sequence[tuple[int, Node, Node, Node]], ys: Sequence[Node], go: Node | None, numbers: Sequence[int]
+) -> set[Node]:
+    """The inputs that are reached from what is read."""
+    roots = [*ys, *([] if go is None else [go]), *(after for k, _, _, after in carries if k in numbers)]
+    while True:
+        reached = set(topological(roots))
+        more = [after for _, _, own, after in carries if own in reached and after not in reached]
+        new = [after for after in more if after not in roots]
+        if not new:
+            return reached
+        roots += new
+
+
+def _lift(loop: Loop) -> None:
+    """Arrays that the body holds, and constants that it gives out, are given to it."""
+    direct = {*(after for *_, after in loop.carries), *loop.ys}
+    roots = [*direct, *([] if loop.go is None else [loop.go])]
+    held = [n for n in topological(roots) if n.is_constant and (n.shape or n in direct)]
+    stand = {n: input_node(n.aval) for n in held}
+    loop.substituted(stand)
+    loop.consts += stand.items()
+
+
+def _drop(loop: Loop) -> None:
+    """Operands that are not read."""
+    roots = [*(after for *_, after in loop.carries), *loop.ys, *([] if loop.go is None else [loop.go])]
+    read = set(topological(roots))
+    loop.consts = [(start, own) for start, own in loop.consts if own in read]
+    loop.xs = [(x, own) for x, own in loop.xs if own in read]
+
+
+# -- a choice
+
+
+def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int]) -> Results:
+    predicate, given = operands[0], operands[1:]
+    branches: list[Graph] = [node.params["true"].graph, node.params["false"].graph]
+    if predicate.value is not None:
+        branch = branches[0 if predicate.value else 1]
+        found = substitute([branch.outputs[k] for k in read], dict(zip(branch.inputs, given, strict=True)))
+        return dict(zip(read, found, strict=True))
+    inputs = [input_node(n.aval, n.name) for n in given]
+    outputs = [
+        substitute([branch.outputs[k] for k in read], dict(zip(branch.inputs, inputs, strict=True)))
+        for branch in branches
+    ]
+    held = [n for own in outputs for n in topological(own) if n.is_constant and (n.shape or n in own)]
+    stand = {n: input_node(n.aval) for n in dict.fromkeys(held)}
+    outputs = [substitute(own, stand) for own in outputs]
+    pairs = [*zip(given, inputs, strict=True), *stand.items()]
+    reached = {n for own in outputs for n in topological(own)}
+    pairs = [(start, own) for start, own in pairs if own in reached]
+    bodies = [
+        _passed(body_of(Graph(tuple([own for _, own in pairs]), tuple(own_outputs), name)))
+        for own_outputs, name in zip(outputs, ("true", "false"), strict=True)
+    ]
+    params = {"true": bodies[0], "false": bodies[1]}
+    arguments = [predicate, *(start for start, _ in pairs)]
+    return {k: apply(COND, arguments, {**params, "result": at}) for at, k in enumerate(read)}
