@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from .. import tree
 from ..tensor import Tensor, adopt
 from .branches import Arrays, Ask, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
+from .effects import Effect, find
 from .guards import Watch
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
@@ -74,16 +76,21 @@ class Entry:
         path = Path(tracer, self.root, found, self.build, self.strict)
         tracer.ask = path.answer
 
+        def end(result: Any, backend: str) -> Outcome:
+            return Outcome(tracer, result, backend, list(path.given), self._effects())
+
         def trace() -> Outcome:
             try:
                 result = self.fn(*args, **kwargs)
-            except TraceError:
+            except BaseException as error:
+                if isinstance(error, Exception) and not isinstance(error, TraceError):
+                    end(None, "interpret").run(leaves, found)
+                else:
+                    self._effects()
                 raise
-            except Exception:
-                Outcome(tracer, None, "interpret", list(path.given)).run(leaves, found)
-                raise
-            return Outcome(tracer, result, self.backend, list(path.given))
+            return end(result, self.backend)
 
+        self.watch.begin()
         try:
             outcome = tracer.run(trace)
         finally:
@@ -92,6 +99,19 @@ class Entry:
         self._guard(outcome)
         self.root = path.place(outcome)
         return outcome, found
+
+    def _effects(self) -> list[Effect]:
+        """What the trace has done to Python, taken back: it is done when the outcome runs."""
+        effects = find(self.watch)
+        for effect in reversed(effects):
+            if effect.take_back is not None:
+                effect.take_back()
+        if self.strict and effects and sys.exception() is None:
+            raise TraceError(
+                f"{self.name} changes {', '.join(sorted(map(str, effects)))}, which a compiled call does not do; with "
+                "strict=True that is an error. Return the value, or keep it in a tensor"
+            )
+        return effects
 
     def _guard(self, outcome: Outcome) -> None:
         """Rely on what the new path relies on as well."""

@@ -153,9 +153,7 @@ def _plain(outcome: Outcome, leaves: Sequence[Any]) -> bool:
         return False
     if any(i.kind not in ("argument", "held", "array") for i in outcome.inputs):
         return False
-    if any(source.kind != "held" for source, _ in outcome.grads) or any(
-        r.kind in ("float", "input") for r in outcome.results
-    ):
+    if any(source.kind != "held" for source, _ in outcome.grads) or any(r.kind == "input" for r in outcome.results):
         return False
     for i in outcome.inputs:
         if i.kind != "argument":
@@ -177,7 +175,10 @@ def _finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]
     """What is left to do in Python after the native call; None when its result is the result."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
-    results = [(place.get(r.index, -1), r.value) if r.kind == "output" else (-1, r.value) for r in outcome.results]
+    results = [
+        (place.get(r.index, -1) if r.kind in ("output", "float") else -1, r.kind == "float", r.value)
+        for r in outcome.results
+    ]
     stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
     permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
@@ -187,9 +188,9 @@ def _finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]
     ]  # fmt: skip
     history = _historian(outcome)
     recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
-    structure = outcome.structure
-    single = structure.kind is None and len(results) == 1
-    if single and results[0][0] == 0 and count == 1 and not (stamped or grads or freed or recorded):
+    structure, effects = outcome.structure, outcome.effects
+    single = structure.children[0].kind is None and not effects
+    if single and results[0][:2] == (0, False) and count == 1 and not (stamped or grads or freed or recorded):
         return None
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
@@ -207,8 +208,15 @@ def _finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]
                 tensor._node = part(joint, k, tensor._array.shape)
         for real, at in grads:
             real._node.grad = None if at is None else tensors[at]
-        values = [value if at < 0 else tensors[at] for at, value in results]
-        return values[0] if single else tree.unflatten(structure, values)
+        values = [
+            value if at < 0 else tensors[at]._array.item() if number else tensors[at] for at, number, value in results
+        ]
+        if single:
+            return values[0]
+        value, *put = tree.unflatten(structure, values)
+        for effect, new in zip(effects, put, strict=True):
+            effect.put(new)
+        return value
 
     return finish
 

@@ -179,12 +179,10 @@ class TracedFunction:
         if entry not in entries:
             entries.insert(0, entry)
         entry.fast = self._direct = None
-        changed = entry.watch.drop_changed()
-        if changed:
-            report(
-                f"{self._name} changes {', '.join(sorted(set(changed)))} while it is traced: a compiled call does not "
-                "repeat that; keep such values in tensors, or do it outside of the traced function"
-            )
+        once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
+        if once:
+            entry.eager = True
+            self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
         self._compiles += 1
         self._last = outcome
         return outcome, known

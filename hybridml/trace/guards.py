@@ -47,6 +47,9 @@ class Watch:
     def __init__(self, fn: Callable[..., Any], objects: Iterable[Any]) -> None:
         self.free: list[Entry] = []  # checked at every call
         self.quiet: list[Entry] = []  # checked when the epoch has moved
+        self.moving: list[Entry] = []  # changed by the function itself: no guards (see effects.py)
+        self.codes: list[types.CodeType] = []  # all code that was reached
+        self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
         self._seen: set[int] = set()
         self._keep: list[Any] = []
         self._names = set(_HOOKS)
@@ -66,15 +69,31 @@ class Watch:
             self.epoch = state.epoch.value
         return True
 
-    def drop_changed(self) -> list[str]:
-        """Stop watching what the function itself has changed while it was traced; the names, for a warning."""
-        changed = []
+    def begin(self) -> None:
+        """Before a trace: what traces have changed before is looked at from here on."""
+        self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
+
+    def end(self) -> list[Entry]:
+        """After a trace: what the function has changed, which no longer is a guard."""
+        changed = [entry for entry in (*self.free, *self.quiet, *self.moving) if not hold((entry,))]
+        owners = {id(owner) for entry in changed if type(owner := holder(entry)) in (list, deque, set)}
         for entries in (self.free, self.quiet):
-            same = [hold((entry,)) for entry in entries]
-            changed += [_describe(entry) for entry, kept in zip(entries, same, strict=True) if not kept]
-            entries[:] = [entry for entry, kept in zip(entries, same, strict=True) if kept]
+            moves = [id(holder(entry)) in owners or not hold((entry,)) for entry in entries]
+            for entry, moved in zip(entries, moves, strict=True):
+                if moved and (entry[0] is len or id(holder(entry)) not in owners):
+                    self.moving.append(entry)
+            entries[:] = [entry for entry, moved in zip(entries, moves, strict=True) if not moved]
         self.epoch = state.epoch.value
         return changed
+
+    def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
+        """The watched keys of a dict."""
+        entries = (*self.free, *self.quiet, *self.moving)
+        return {key for read, key, _ in entries if read is not len and holder((read, key, None)) is mapping}
+
+    def reflects(self) -> bool:
+        """Whether reached code can read an attribute that it does not name."""
+        return not self._names.isdisjoint(_REFLECTION)
 
     # -- collecting
 
@@ -131,6 +150,8 @@ class Watch:
             return
         names = _names(fn.__code__)
         self._names |= names
+        self.codes += _nested(fn.__code__)
+        self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
         self._reach(fn.__defaults__, fn.__kwdefaults__, getattr(fn, "__wrapped__", None))
         self._spaces.append((vars(fn),))
         for cell in fn.__closure__ or ():
@@ -282,10 +303,27 @@ def _names(code: types.CodeType) -> frozenset[str]:
     return frozenset(names)
 
 
-def _describe(entry: Entry) -> str:
-    read, key, value = entry
-    if isinstance(key, types.CellType):
-        return "a variable of the enclosing function"
-    if read is len:
-        return "the size of a container"
-    return "the contents of a container" if isinstance(value, tuple | frozenset) and key is not value else repr(key)
+def holder(entry: Entry) -> Any:
+    """The list, dict, set or deque that an entry reads; None for anything else."""
+    read, key, _ = entry
+    if read in (len, frozenset, tuple, _values):
+        return key
+    return getattr(read, "__self__", None) if not isinstance(read, attrgetter) else None
+
+
+_GONE = object()
+
+
+def _now(read: Callable[[Any], Any], key: Any) -> Any:
+    try:
+        return read(key)
+    except (AttributeError, IndexError, KeyError, ValueError):
+        return _GONE
+
+
+def _nested(code: types.CodeType) -> list[types.CodeType]:
+    found = [code]
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found += _nested(const)
+    return found

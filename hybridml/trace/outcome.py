@@ -17,6 +17,7 @@ from ..context import grad_is_off
 from ..tape import KEPT
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
+from .effects import Effect
 from .number import is_number
 from .order import Order, as_seen, in_memory
 from .program import Program, dense
@@ -42,11 +43,13 @@ class Result:
 class Outcome:
     """See the module. `given`: what the segments on the way to it compute, which its program may read."""
 
-    def __init__(self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = ()) -> None:
-        self.tracer = tracer
+    def __init__(
+        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = ()
+    ) -> None:
+        self.tracer, self.effects = tracer, effects
         outputs: list[Tensor] = []
         leaves: list[Any] = []
-        self.structure = tree.flatten(result, leaves)
+        self.structure = tree.flatten((result, *(effect.value for effect in effects)), leaves)
         seen: dict[int, int] = {}
         self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
@@ -134,7 +137,10 @@ class Outcome:
             real_of(source, leaves)._node.grad = grad
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
-        value = tree.unflatten(self.structure, [self._value(r, fresh, outputs, reals) for r in self.results])
+        values = [self._value(r, fresh, outputs, reals) for r in self.results]
+        value, *put = tree.unflatten(self.structure, values)
+        for effect, new in zip(self.effects, put, strict=True):
+            effect.put(new)
         self._time(start)
         return value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -278,18 +277,3 @@ def test_what_the_code_does_not_name_moves_freely(trace: Any) -> None:
         c.steps += 1
         c.table["a"] += 1
     assert f.cache_info().compiles == 1
-
-
-def test_a_counter_in_the_traced_code_warns_at_the_users_line(trace: Any) -> None:
-    c = Config()
-
-    def f(x: hm.Tensor) -> hm.Tensor:
-        c.steps += 1
-        return x * 2
-
-    traced = trace(f)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        traced(hm.tensor([1.0]))
-    assert ["changes 'steps'" in str(w.message) for w in found] == [True]
-    assert found[0].filename == __file__

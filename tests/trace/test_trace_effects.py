@@ -1,0 +1,258 @@
+"""What a traced function does to Python: done by each call, or said with its line and eager."""
+
+from __future__ import annotations
+
+import collections
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+
+LAST: Any = None
+HISTORY: list[Any] = []
+
+
+class Log:
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.last: Any = None
+        self.steps = 0
+        self.table: dict[str, Any] = {}
+
+
+def runs(make: Callable[[Any], tuple[Any, Callable[[], Any]]], style: Any, calls: int = 6) -> list[Any]:
+    """Results of some calls, and after each what the function has left behind."""
+    fn, state = make(style)
+    found = []
+    for k in range(calls):
+        found.append((fn(hm.tensor([1.0, float(k)])).tolist(), plain(state())))
+    return found
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, hm.Tensor):
+        return value.tolist()
+    if isinstance(value, list | tuple | collections.deque):
+        return [plain(v) for v in value]
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def appended() -> Any:
+    def make(style: Any) -> Any:
+        losses: list[Any] = []
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            losses.append(1)
+            loss = (x * x).sum()
+            losses.append(loss.item())
+            losses.extend([x, loss, {"n": 1}])
+            return loss
+
+        return f, lambda: losses
+
+    return make
+
+
+def assigned() -> Any:
+    def make(style: Any) -> Any:
+        last: Any = None
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            nonlocal last
+            last = (x + 1, "seen")
+            return x * 2
+
+        return f, lambda: last
+
+    return make
+
+
+def attributes() -> Any:
+    def make(style: Any) -> Any:
+        log = Log()
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            log.last = x.sum()
+            log.losses.append(log_of(x))
+            return x * 2
+
+        def log_of(x: hm.Tensor) -> Any:
+            return {"mean": x.mean().item()}
+
+        return f, lambda: (log.last, log.losses)
+
+    return make
+
+
+def globals_() -> Any:
+    def make(style: Any) -> Any:
+        HISTORY.clear()
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            global LAST
+            LAST = x[0] + 1
+            HISTORY.append(x.max().item())
+            return x * 2
+
+        return f, lambda: (LAST, HISTORY)
+
+    return make
+
+
+def module() -> Any:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[Any] = []
+
+        def forward(self, x: hm.Tensor) -> hm.Tensor:
+            self.seen.append(x.sum())
+            return x * 2
+
+    def make(style: Any) -> Any:
+        net = Net()
+        return style(net), lambda: net.seen
+
+    return make
+
+
+def in_branches() -> Any:
+    def make(style: Any) -> Any:
+        small: list[float] = []
+        large: list[float] = []
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            if x.sum() > 3:
+                large.append(x.sum().item())
+            else:
+                small.append(x.sum().item())
+            return x
+
+        return f, lambda: (small, large)
+
+    return make
+
+
+@pytest.mark.parametrize("make", [appended, assigned, attributes, globals_, module, in_branches])
+def test_each_call_repeats_what_the_code_does_not_read(make: Any, trace: Any) -> None:
+    assert runs(make(), trace) == runs(make(), lambda fn: fn)
+
+
+def counter() -> Any:
+    def make(style: Any) -> Any:
+        log = Log()
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            log.steps += 1
+            return x * log.steps
+
+        return f, lambda: log.steps
+
+    return make, "log.steps += 1"
+
+
+def state_of_a_cell() -> Any:
+    def make(style: Any) -> Any:
+        hidden = hm.zeros((2,))
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            nonlocal hidden
+            hidden = hidden * 0.5 + x
+            return hidden + 1
+
+        return f, lambda: hidden
+
+    return make, "hidden = hidden * 0.5 + x"
+
+
+def other_changes() -> Any:
+    def make(style: Any) -> Any:
+        log, queue, kinds = Log(), collections.deque([1.0, 2.0], maxlen=2), {"a"}
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            queue.append(x.sum())
+            log.table["x"] = x + 1
+            log.table[str(len(log.table))] = 1
+            kinds.add("b")
+            return x * len(queue)
+
+        return f, lambda: (queue, log.table, sorted(kinds))
+
+    return make, "queue.append(x.sum())"
+
+
+def a_list_that_is_read() -> Any:
+    def make(style: Any) -> Any:
+        seen = [0.0]
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            seen.append(seen[-1] + 1.0)
+            return x * seen[-1]
+
+        return f, lambda: seen
+
+    return make, "seen.append(seen[-1] + 1.0)"
+
+
+@pytest.mark.parametrize("case", [counter, state_of_a_cell, other_changes, a_list_that_is_read])
+def test_what_cannot_be_repeated_is_said_once_and_eager(case: Any, trace: Any) -> None:
+    make, line = case()
+    expected = runs(make, lambda fn: fn)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert runs(make, trace) == expected
+    assert [w.category.__name__ for w in found] == ["TraceWarning"] and found[0].filename == __file__
+    assert line in str(found[0].message) and "run eagerly" in str(found[0].message)
+
+
+@pytest.mark.parametrize("case", [counter, state_of_a_cell, a_list_that_is_read])
+def test_strict_traces_change_nothing(case: Any) -> None:
+    make, line = case()
+    f, state = make(lambda fn: hm.trace(fn, strict=True))
+    before, w = plain(state()), hm.tensor([1.0, 2.0])
+    with pytest.raises(hm.TraceError, match="strict=True") as found:
+        f(w)
+    assert line in str(found.value) and plain(state()) == before and f.cache_info().entries == 0
+
+
+def test_effects_before_an_error(trace: Any) -> None:
+    def run(style: Any) -> Any:
+        seen: list[Any] = []
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            seen.append(x * 2)
+            if x.sum() > 2:
+                raise ValueError("too large")
+            seen.append("end")
+            return x
+
+        for v in (1.0, 3.0, 1.0, 5.0):
+            try:
+                f(hm.tensor([v]))
+            except ValueError:
+                seen.append("error")
+        return plain(seen)
+
+    assert run(trace) == run(lambda fn: fn)
+
+
+def test_logging_a_loss_compiles_once(trace: Any) -> None:
+    make = appended()
+    f, _ = make(trace)
+    for k in range(20):
+        f(hm.tensor([1.0, float(k)]))
+    assert (f.cache_info().compiles, f.cache_info().hits) == (1, 19)
