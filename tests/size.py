@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 13000,
+    "hybridml": 14000,  # with layers in 8 bits, and control flow of traced Python
     "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1100,
     "hybridml_compiler/passes": 2000,

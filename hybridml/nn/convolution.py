@@ -15,10 +15,10 @@ from .module import Module
 from .parameter import Parameter
 
 
-def _channels_last(outer: int, inner: int, kernel: tuple[int, ...]) -> Tensor:
+def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
     """An empty (outer, inner, *kernel) that lies in memory as (*kernel, inner, outer), the order that compiled
     convolutions read: a step that had to permute every weight and its gradient took a quarter longer (ResNet-18)."""
-    memory = hm.empty((*kernel, inner, outer)).numpy()
+    memory = hm.empty((*kernel, inner, outer), dtype=dtype).numpy()
     dims = len(kernel)
     return adopt(memory.transpose(dims + 1, dims, *range(dims)))
 
@@ -40,6 +40,7 @@ class _Convolution(Module):
         groups: int,
         bias: bool,
         padding_mode: str,
+        dtype: Any,
         transposed: bool = False,
     ) -> None:
         super().__init__()
@@ -59,9 +60,13 @@ class _Convolution(Module):
         self.padding = padding if isinstance(padding, str) else numbers(what, "padding", padding, self.dims)
         self.padding_mode = padding_mode
         outer, inner = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        self.weight = Parameter(_channels_last(outer, inner // groups, self.kernel_size))
-        self.register_parameter("bias", Parameter(hm.empty((out_channels,))) if bias else None)
+        self._make_state(outer, inner // groups, bias, dtype)
+
+    def _make_state(self, outer: int, inner: int, bias: bool, dtype: Any) -> None:
+        self.weight = Parameter(channels_last(outer, inner, self.kernel_size))
+        self.register_parameter("bias", Parameter(hm.empty((self.out_channels,))) if bias else None)
         self.reset_parameters()
+        self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         uniform_by_fan_in(self.weight, self.bias)
@@ -100,9 +105,11 @@ class Conv1d(_Convolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
@@ -129,9 +136,11 @@ class Conv2d(_Convolution):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
@@ -160,10 +169,12 @@ class ConvTranspose2d(_Convolution):
         bias: bool = True,
         dilation: Pair = 1,
         padding_mode: str = "zeros",
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, numbers("ConvTranspose2d", "padding", padding, 2), dilation,
-            groups, bias, padding_mode, transposed=True,
+            groups, bias, padding_mode, dtype, transposed=True,
         )  # fmt: skip
         self.output_padding = numbers("ConvTranspose2d", "output_padding", output_padding, 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -23,12 +24,13 @@ class Linear(Module):
     (2, 4)
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(hm.empty((out_features, in_features)))
         self.register_parameter("bias", Parameter(hm.empty((out_features,))) if bias else None)
         self.reset_parameters()
+        self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         uniform_by_fan_in(self.weight, self.bias)
@@ -49,13 +51,16 @@ class Embedding(Module):
     (2, 2, 3)
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, dtype: Any = None
+    ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx={padding_idx} is outside of {num_embeddings} rows")
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.weight = Parameter(hm.empty((num_embeddings, embedding_dim)))
         self.reset_parameters()
+        self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         init.normal_(self.weight)

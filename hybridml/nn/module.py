@@ -254,21 +254,42 @@ class Module:
         """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
         drop_gradients(self.parameters(), set_to_none)
 
-    def to(self, dtype: Any) -> Self:
-        """Convert floating parameters and buffers to `dtype`, in place; of devices only "cpu" is accepted.
+    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+        """``to(dtype)``, ``to("cpu")``, ``to("cpu", dtype)``: convert floating parameters and buffers, in place.
 
-        They stay the same tensors: optimizers keep them, and a weight that two modules share stays shared.
+        They stay the same tensors: optimizers keep them, and a weight that two modules share stays shared. A dtype that
+        is not floating is a DTypeError, a device that is not there an ArgumentError.
+
+        >>> hm.nn.Linear(2, 2).to(hm.bfloat16).weight.dtype.name
+        'bfloat16'
         """
-        if isinstance(dtype, Device) or (isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda")):
-            Device(str(dtype))
+        for given in args:
+            if isinstance(given, Device) or (isinstance(given, str) and given.partition(":")[0] in ("cpu", "cuda")):
+                device = given
+            else:
+                dtype = given
+        if device is not None:
+            Device(str(device))
+        if dtype is None:
             return self
         wanted = dtypes.canonical(dtype)
+        if not dtypes.is_float(wanted):
+            raise DTypeError(f"{type(self).__name__}: dtype must be a floating one, got {wanted.name}")
         for module in self.modules():
             for _, tensor in module._own("parameter", "buffer", "transient"):
                 if dtypes.is_float(tensor.dtype) and tensor.dtype != wanted:
                     _convert(tensor, wanted)
         attributes_changed()
         return self
+
+    def _draw_in(self, dtype: Any) -> None:
+        """The end of a layer's constructor: its values, drawn in the default dtype, in the one that was asked for.
+        So a seed gives the same layer in every dtype, up to rounding."""
+        self.to(dtype=dtype)
+
+    def bfloat16(self) -> Self:
+        """``to(hm.bfloat16)``."""
+        return self.to(hm.bfloat16)
 
     def float(self) -> Self:
         """``to(hm.float32)``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -28,6 +29,8 @@ class _BatchNorm(Module):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -38,6 +41,7 @@ class _BatchNorm(Module):
         self.register_buffer("running_mean", hm.zeros(shape) if track_running_stats else None)
         self.register_buffer("running_var", hm.ones(shape) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", hm.zeros((), dtype=hm.int64) if track_running_stats else None)
+        self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self.ranks or input.shape[1] != self.num_features:
@@ -103,6 +107,8 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
@@ -110,6 +116,7 @@ class LayerNorm(Module):
         self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
         has_bias = elementwise_affine and bias
         self.register_parameter("bias", Parameter(hm.zeros(self.normalized_shape)) if has_bias else None)
+        self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -126,12 +133,18 @@ class RMSNorm(Module):
     """
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
+        self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -147,13 +160,16 @@ class GroupNorm(Module):
     (1, 4, 3)
     """
 
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: Any = None
+    ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"GroupNorm: num_channels={num_channels} must divide by num_groups={num_groups}")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self.register_parameter("weight", Parameter(hm.ones((num_channels,))) if affine else None)
         self.register_parameter("bias", Parameter(hm.zeros((num_channels,))) if affine else None)
+        self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

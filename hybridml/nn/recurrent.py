@@ -34,6 +34,8 @@ class _Recurrent(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        *,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         if min(input_size, hidden_size, num_layers) < 1:
@@ -51,6 +53,7 @@ class _Recurrent(Module):
             for direction in range(self.directions):
                 _register(self, self.gates * hidden_size, width, hidden_size, bias, _suffix(layer, direction))
         self.reset_parameters()
+        self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         """Everything uniform within ``1 / sqrt(hidden_size)``."""
@@ -160,11 +163,12 @@ class _Cell(Module):
 
     gates: int
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         _register(self, self.gates * hidden_size, input_size, hidden_size, bias, "")
         self.reset_parameters()
+        self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         """Everything uniform within ``1 / sqrt(hidden_size)``."""

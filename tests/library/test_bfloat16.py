@@ -63,6 +63,80 @@ def test_dtypes_of_mixed_operands() -> None:
     assert hm.random.normal((4,), dtype=hm.bfloat16).dtype == hm.bfloat16
 
 
+LAYERS = {
+    "Linear": lambda dtype: nn.Linear(4, 3, dtype=dtype),
+    "Embedding": lambda dtype: nn.Embedding(5, 4, dtype=dtype),
+    "Conv1d": lambda dtype: nn.Conv1d(2, 3, 3, dtype=dtype),
+    "Conv2d": lambda dtype: nn.Conv2d(2, 3, 3, dtype=dtype),
+    "ConvTranspose2d": lambda dtype: nn.ConvTranspose2d(2, 3, 3, dtype=dtype),
+    "BatchNorm2d": lambda dtype: nn.BatchNorm2d(3, dtype=dtype),
+    "LayerNorm": lambda dtype: nn.LayerNorm(3, dtype=dtype),
+    "RMSNorm": lambda dtype: nn.RMSNorm(3, dtype=dtype),
+    "GroupNorm": lambda dtype: nn.GroupNorm(2, 4, dtype=dtype),
+    "LSTM": lambda dtype: nn.LSTM(3, 4, dtype=dtype),
+    "GRUCell": lambda dtype: nn.GRUCell(3, 4, dtype=dtype),
+    "MultiheadAttention": lambda dtype: nn.MultiheadAttention(8, 2, dtype=dtype),
+    "TransformerEncoderLayer": lambda dtype: nn.TransformerEncoderLayer(8, 2, 16, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_in_a_dtype(name: str) -> None:
+    """A seed gives the same layer in every dtype, rounded; integer buffers stay."""
+    made = []
+    for dtype in (None, hm.bfloat16, "float64"):
+        hm.manual_seed(3)
+        made.append(dict(LAYERS[name](dtype).state_dict()))
+    plain, narrow, wide = made
+    for key, value in plain.items():
+        if value.dtype == hm.float32:
+            assert narrow[key].dtype == hm.bfloat16 and wide[key].dtype == hm.float64
+            np.testing.assert_array_equal(narrow[key].numpy(), value.astype(hm.bfloat16).numpy())
+            np.testing.assert_array_equal(wide[key].numpy(), value.numpy())
+        else:
+            assert narrow[key].dtype == value.dtype
+
+
+def test_converting_a_module() -> None:
+    layer = nn.Linear(2, 2)
+    assert layer.bfloat16() is layer and layer.weight.dtype == hm.bfloat16
+    assert layer.to("cpu", hm.float32).weight.dtype == layer.to(device="cpu").bias.dtype == hm.float32
+    assert layer.to(dtype=hm.bfloat16).weight.dtype == layer.to("cpu").weight.dtype == hm.bfloat16
+    with pytest.raises(hm.DTypeError, match="Linear: dtype must be a floating one, got int8"):
+        layer.to(hm.int8)
+    with pytest.raises(hm.DTypeError, match="Conv2d: dtype must be a floating one, got int32"):
+        nn.Conv2d(1, 1, 1, dtype=hm.int32)
+    with pytest.raises(hm.ArgumentError, match="device 'cuda' is not available"):
+        layer.to("cuda", hm.float32)
+
+
+def test_training_a_convolution_in_bfloat16() -> None:
+    """The losses of float32, to the digits that bfloat16 has."""
+    x = hm.asarray(RNG.standard_normal((8, 3, 12, 12)), dtype=hm.bfloat16)
+    target = hm.asarray(np.arange(8) % 2)
+    losses = []
+    for dtype in (hm.float32, hm.bfloat16):
+        hm.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 2),
+        ).to(dtype)  # fmt: skip
+        optimizer = hm.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+
+        @hm.trace
+        def step(x: hm.Tensor) -> hm.Tensor:
+            optimizer.zero_grad()  # noqa: B023  # called in this round of the loop alone
+            loss = nn.functional.cross_entropy(model(x), target)  # noqa: B023
+            loss.backward()
+            optimizer.step()  # noqa: B023
+            return loss
+
+        losses.append([step(x.astype(dtype)).item() for _ in range(11)])
+        assert all(p.grad is not None and p.grad.dtype == p.dtype == dtype for p in model.parameters())
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
+    assert losses[1][-1] < 0.9 * losses[1][0]
+
+
 def test_training_in_bfloat16() -> None:
     hm.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)).to(hm.bfloat16)

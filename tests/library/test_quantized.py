@@ -1,4 +1,4 @@
-"""Products in 16 and 8 bits for users: `@` on bfloat16, and linear layers in int8."""
+"""Products and convolutions in 16 and 8 bits for users: on bfloat16, and layers in int8."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn
-from hybridml.nn.quantized import QuantizedLinear, quantize, quantize_linear
-from hybridml_compiler.errors import DTypeError
+from hybridml.nn.quantized import QuantizedConv2d, QuantizedLinear, quantize, quantize_layers, quantize_linear
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
 
@@ -46,6 +46,38 @@ def test_convolutions_of_bfloat16() -> None:
     expected = hm.nn.functional.conv2d(x.astype("f4"), w.astype("f4"), padding=1).astype(hm.bfloat16).numpy()
     for conv in (hm.nn.functional.conv2d, hm.trace(lambda x, w, padding: hm.nn.functional.conv2d(x, w, padding=1))):
         np.testing.assert_array_equal(conv(x, w, padding=1).numpy(), expected)
+
+
+def test_gradients_of_convolutions_of_bfloat16() -> None:
+    """Values that no order of sums rounds: eager and traced have those of float32, rounded once."""
+    x, w = (hm.asarray(RNG.integers(-2, 3, shape), dtype=hm.bfloat16) for shape in ((2, 16, 20, 20), (24, 16, 3, 3)))
+    g = hm.asarray(RNG.integers(-1, 2, (2, 24, 10, 10)), dtype=hm.bfloat16)
+
+    def gradients(x: hm.Tensor, w: hm.Tensor, g: hm.Tensor) -> list[np.ndarray]:
+        x, w = (t.detach().requires_grad_() for t in (x, w))
+        out = nn.functional.conv2d(x, w, padding=1, stride=2)
+        (out * g).sum(dtype=hm.float32).backward()
+        assert x.grad is not None and w.grad is not None
+        return [out.detach(), x.grad, w.grad]
+
+    exact = gradients(*(t.astype(hm.float32) for t in (x, w, g)))
+    for got in (gradients(x, w, g), hm.trace(gradients)(x, w, g)):
+        for value, expected in zip(got, exact, strict=True):
+            assert value.dtype == hm.bfloat16
+            np.testing.assert_array_equal(value.numpy(), expected.astype(hm.bfloat16).numpy())
+
+
+def test_convolutions_of_integers() -> None:
+    x, w = RNG.integers(-128, 128, (2, 12, 20, 20), dtype="i1"), RNG.integers(-128, 128, (16, 12, 3, 3), dtype="i1")
+    expected = nn.functional.conv2d(hm.asarray(x, dtype="f8"), hm.asarray(w, dtype="f8"), padding=1).numpy()
+
+    def conv(x: hm.Tensor, w: hm.Tensor) -> hm.Tensor:
+        return nn.functional.conv2d(x.astype(hm.int32), w.astype(hm.int32), padding=1)
+
+    for style in (conv, hm.trace(conv)):
+        got = style(hm.asarray(x), hm.asarray(w))
+        assert got.dtype == hm.int32
+        np.testing.assert_array_equal(got.numpy(), expected)
 
 
 def test_rows_are_scaled_so_that_their_largest_is_127() -> None:
@@ -90,3 +122,61 @@ def test_state_of_a_quantised_layer() -> None:
     other.load_state_dict(trained.state_dict())
     x = hm.ones((3, 16))
     np.testing.assert_array_equal(other(x).numpy(), trained(x).numpy())
+
+
+CONVOLUTIONS = {
+    "3x3": {"padding": 1},
+    "strided, without bias": {"stride": 2, "padding": (1, 2), "bias": False},
+    "same": {"padding": "same", "dilation": 2},
+    "groups": {"groups": 4},
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_quantised_convolution_is_what_its_integers_say(name: str) -> None:
+    hm.manual_seed(0)
+    conv = nn.Conv2d(16, 24, 3, **CONVOLUTIONS[name])
+    layer = QuantizedConv2d.from_conv(conv)
+    x = hm.asarray(RNG.standard_normal((3, 16, 30, 28)) * np.array([1, 5, 1e-3]).reshape(3, 1, 1, 1), dtype="f4")
+    values, scale = (t.numpy().astype("f8") for t in quantize(x, axis=(1, 2, 3)))
+    assert scale.shape == (3, 1, 1, 1) and abs(values).max() == 127
+    weight = layer.weight.numpy() * layer.scale.numpy().astype("f8").reshape(-1, 1, 1, 1)
+    bias = None if layer.bias is None else layer.bias.astype("f8")
+    exact = nn.functional.conv2d(
+        hm.asarray(values * scale), hm.asarray(weight), bias, conv.stride, conv.padding, conv.dilation, conv.groups
+    ).numpy()
+    eager, traced = layer(x), hm.trace(lambda x: layer(x))(x)
+    np.testing.assert_allclose(eager.numpy(), exact, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(eager.numpy(), traced.numpy())
+    np.testing.assert_array_equal(layer(x[0]).numpy(), eager[0].numpy())
+    wanted = conv(x).detach().numpy()
+    assert np.sqrt(((eager.numpy() - wanted) ** 2).mean()) < 0.02 * wanted.std()
+
+
+def test_layers_of_a_model_in_8_bits() -> None:
+    hm.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Sequential(nn.Conv2d(8, 8, 1)), nn.Flatten(), nn.Linear(288, 4)
+    )
+    x = hm.asarray(RNG.standard_normal((2, 3, 8, 8)), dtype="f4")
+    exact = model(x).detach().numpy()
+    small = quantize_layers(model)
+    kinds = [type(m) for m in small.modules()]
+    assert small is model and kinds.count(QuantizedConv2d) == 2 and kinds.count(QuantizedLinear) == 1
+    assert not list(small.parameters()) and small.state_dict()["0.weight"].dtype == hm.int8
+    assert np.abs(small(x).numpy() - exact).max() < 0.05 * np.abs(exact).max()
+    other = QuantizedConv2d(3, 8, 3)
+    other.load_state_dict(small[0].state_dict())
+    np.testing.assert_array_equal(other(x).numpy(), small[0](x).numpy())
+
+
+def test_errors_of_quantised_layers() -> None:
+    layer = QuantizedConv2d(3, 8, 3)
+    with pytest.raises(ShapeError, match=r"the input needs 3 channels"):
+        layer(hm.ones((1, 4, 8, 8)))
+    with pytest.raises(DTypeError, match="quantize: input must be of a float dtype, got int8"):
+        layer(hm.ones((1, 3, 8, 8), dtype=hm.int8))
+    with pytest.raises(ArgumentError, match="no 8-bit form of ReLU; kinds may be Linear and Conv2d"):
+        quantize_layers(nn.ReLU(), (nn.ReLU,))
+    with pytest.raises(ArgumentError, match="in_channels=3 and out_channels=8 must divide by groups=2"):
+        QuantizedConv2d(3, 8, 3, groups=2)
