@@ -138,14 +138,18 @@ class Path:
         """The value of a node for this call, read-only."""
         found = self.answers.get(node)
         if found is None:
-            found = self._evaluate(node) if is_literal(node) else self._ask(node, what)
+            settled = is_literal(node) or self.tracer.is_around(node)
+            found = self._evaluate(node) if settled else self._ask(node, what)
             found = found.view()
             found.flags.writeable = False
             self.answers[node] = found
         return found
 
     def _evaluate(self, node: ir.Node) -> np.ndarray:
-        return np.asarray(interpret(ir.Graph((), (node,)), [])[0])
+        """Of literals, and of numbers from around the function, which are guarded from now on."""
+        inputs = [n for n in ir.topological([node]) if n.is_input]
+        self.tracer.looked_at |= {i.index for i in self.tracer.inputs if i.node in inputs}
+        return np.asarray(interpret(ir.Graph(tuple(inputs), (node,)), [self.known[n] for n in inputs])[0])
 
     def _ask(self, node: ir.Node, what: str) -> np.ndarray:
         if self.strict:

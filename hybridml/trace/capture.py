@@ -25,7 +25,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
-from ..tensor import Tensor, leaked
+from ..tensor import Tensor, leaked, wrap
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
 
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
     from .region import Frame
 
 _ndarray = np.ndarray
-_astype = OPS["astype"]
+_astype, _pow = OPS["astype"], OPS["pow"]
 
 
 @dataclass(eq=False)
 class Input:
     """An input of the graph, and where a call finds its array."""
 
-    kind: str  # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad"
+    # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad", "place" (of a
+    # lifted float, see lifted.py)
+    kind: str
     index: int
     real: Any  # the tensor or array at trace time; None once the trace is done where each call brings its own
     node: ir.Node  # the array as it lies in memory
@@ -50,6 +52,7 @@ class Input:
     owner: Input | None = None  # of a "grad": the input whose gradient it is
     wants: bool = False  # the real tensor requires grad
     recorded: bool = False  # it is an inner tensor of a history outside
+    read: Callable[[], Any] | None = None  # of a "place": its present value
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
 
 
@@ -105,7 +108,9 @@ class Tracer:
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
+        self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.ask: Ask | None = None  # what knows values; None when the function has returned
+        self.looked_at: set[int] = set()  # places whose values the program has asked for
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
@@ -137,6 +142,9 @@ class Tracer:
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
         self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
+        if op is _pow and is_number(tensors[1]) and self.is_around(tensors[1]._array):
+            # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
+            tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
@@ -174,11 +182,11 @@ class Tracer:
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
-    def lift_float(self, kind: str, index: Any, value: Any, name: str) -> Traced:
-        """The number that stands for a Python float: "argument" (a leaf of the call) or "place" (see places of it)."""
+    def lift_float(self, kind: str, index: int, value: Any, name: str, read: Callable[[], Any] | None = None) -> Traced:
+        """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True)
-        self.inputs.append(Input(kind, index, value, node, shadow, node))
+        self.inputs.append(Input(kind, index, value, node, shadow, node, read=read))
         return shadow
 
     def _input(self, key: Any, aval: Aval, name: str) -> ir.Node:
@@ -218,6 +226,12 @@ class Tracer:
             if source.shadow is t and isinstance(source.real, Tensor | _ndarray):
                 return source.real._array if isinstance(source.real, Tensor) else source.real
         return None
+
+    def is_around(self, node: ir.Node) -> bool:
+        """Whether a value depends on numbers from around the function (see lifted.py), and on nothing else."""
+        nodes = {i.node for i in self.inputs if i.kind == "place"}
+        found = [n for n in ir.topological([node]) if n.is_input] if nodes else []
+        return bool(found) and all(n in nodes for n in found)
 
     def has_inputs(self, node: ir.Node) -> bool:
         """Whether a node depends on inputs of the traced function only: bodies of control operations have others."""

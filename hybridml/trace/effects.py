@@ -78,8 +78,8 @@ def _slot(
     watch: Watch, name: str, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None
 ) -> Effect:
     """A name that is assigned: repeated where all that the code does with it is that."""
-    uses = list(_uses(watch.codes, name))
-    only_stored = bool(uses) and all(use.kind == "store" for use in uses)
+    found = list(uses(watch.codes, name))
+    only_stored = bool(found) and all(use.kind == "store" for use in found)
     repeats = only_stored and not watch.reflects() and _is_plain(value)
     return Effect(name, _line(watch, name), value, put, take_back, repeats)
 
@@ -127,8 +127,8 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
             (c.update if isinstance(c, set) else c.extend)(values)
 
         return Effect(name, _line(watch, name), list(c), put, None, False)
-    uses = list(_uses(watch.codes, name))
-    only_grows = bool(uses) and all(use.kind == "append" for use in uses)
+    found = list(uses(watch.codes, name))
+    only_grows = bool(found) and all(use.kind == "append" for use in found)
     added = c[was:]
 
     def take_back() -> None:
@@ -157,7 +157,7 @@ class Use:
     where: str
 
 
-def _uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
+def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
     """Where code of the function names a variable or attribute, and what it does with it."""
     for code in codes:
         line = code.co_firstlineno
@@ -178,5 +178,5 @@ def _uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
 
 def _line(watch: Watch, name: str) -> str:
     """The line that changes what has this name, or at least reads it."""
-    uses = sorted(_uses(watch.codes, name), key=lambda use: use.kind == "load")
-    return uses[0].where if uses else ""
+    found = sorted(uses(watch.codes, name), key=lambda use: use.kind == "load")
+    return found[0].where if found else ""

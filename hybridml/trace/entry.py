@@ -18,6 +18,7 @@ from .branches import Arrays, Ask, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
 from .effects import Effect, find
 from .guards import Watch
+from .lifted import lift, over, places, settle
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
 from .program import dense
@@ -31,6 +32,7 @@ class Entry:
     def __init__(self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool) -> None:
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
+        self.places = places(fn, self.watch)  # of floats that are inputs
         self.root: Ask | Outcome | None = None
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
@@ -73,6 +75,9 @@ class Entry:
         args, kwargs = tree.unflatten(structure, shadows)
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
+        lifted = lift(tracer, self.places)
+        fn = over(self.fn, lifted)
+        tracer.copies[id(getattr(self.fn, "__func__", self.fn))] = getattr(fn, "__func__", fn)
         path = Path(tracer, self.root, found, self.build, self.strict)
         tracer.ask = path.answer
 
@@ -81,7 +86,7 @@ class Entry:
 
         def trace() -> Outcome:
             try:
-                result = self.fn(*args, **kwargs)
+                result = fn(*args, **kwargs)
             except BaseException as error:
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
@@ -96,6 +101,8 @@ class Entry:
         finally:
             tracer.ask = None
         _ = outcome.program.executable  # an error of the compiler leaves no path behind
+        used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
+        self.places = settle(self.places, tracer, used, self.watch)
         self._guard(outcome)
         self.root = path.place(outcome)
         return outcome, found
@@ -146,6 +153,9 @@ class Entry:
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
+        for place in self.places:
+            if type(place.read()) is not float:
+                return False
         for index, real in self.aliased:
             if leaves[index] is not real:
                 return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ TIMED_CALLS = 16  # through every guard; later calls go straight to the native e
 class Fast:
     """A compiled entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "outcome", "rest")
+    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "numbers", "outcome", "rest")
 
     def __init__(self, entry: Entry, outcome: Outcome, loans: Loans, rest: list[Guard]) -> None:
         self.entry, self.rest, self.outcome = entry, rest, outcome
@@ -46,6 +46,8 @@ class Fast:
         self.loans = loans if loans.grads else None
         # What every guard was checked at; native code compares these in place.
         self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
+        # Lifted floats: where each is read, and the number that native code reads.
+        self.numbers = [(i.read, np.zeros(())) for i in outcome.inputs if i.read is not None]
         self.left = TIMED_CALLS
         self.native: Callable[..., Any] = _miss
         self.direct: Callable[..., Any] = self.call
@@ -53,7 +55,8 @@ class Fast:
     def enter(self, native: Callable[..., Any]) -> None:
         """What is called, and what a call comes down to if it is no more than that."""
         self.native = native
-        if self.finish is None and self.loans is None and not self.rest and not self.entry.owners:
+        plain = not (self.rest or self.entry.owners or self.entry.places)
+        if plain and self.finish is None and self.loans is None:
             self.direct = native
 
     def refresh(self) -> None:
@@ -78,6 +81,11 @@ class Fast:
         """`MISS`, or the result."""
         if names or (self.rest and not hold(self.rest)) or (self.entry.owners and self.entry.overlaps(args)):
             return MISS
+        for read, number in self.numbers:
+            value = read()
+            if type(value) is not float:
+                return MISS
+            number[()] = value
         if self.loans is not None:
             self.loans.offer()
         out = self.native(*args)
@@ -121,9 +129,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
             on_status=loans.lose,
             slot_defaults={"_node": None, "_version": 0},
             require_none_slots=("_node",),
-            captured=tuple(
-                i.real if i.kind == "held" else wrap(i.real) for i in outcome.inputs if i.kind != "argument"
-            ),
+            captured=tuple(_captured(outcome, fast)),
             arena=executable.give_arena() if executable.arena_bytes else None,
             epochs=fast.epochs,
             contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
@@ -136,6 +142,15 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     )
     fast.enter(native)
     return fast
+
+
+def _captured(outcome: Outcome, fast: Fast) -> Iterator[Tensor]:
+    numbers = iter(fast.numbers)
+    for i in outcome.inputs:
+        if i.read is not None:
+            yield wrap(next(numbers)[1])
+        elif i.kind != "argument":
+            yield i.real if i.kind == "held" else wrap(i.real)
 
 
 def _miss(*args: Any, **names: Any) -> Any:
@@ -151,12 +166,12 @@ def _plain(outcome: Outcome, leaves: Sequence[Any]) -> bool:
     arguments = [i.index for i in outcome.inputs if i.kind == "argument"]
     if len(set(arguments)) != len(arguments) or any(i.kind == "argument" for _, i in outcome.writes):
         return False
-    if any(i.kind not in ("argument", "held", "array") for i in outcome.inputs):
+    if any(i.kind not in ("argument", "held", "array", "place") for i in outcome.inputs):
         return False
     if any(source.kind != "held" for source, _ in outcome.grads) or any(r.kind == "input" for r in outcome.results):
         return False
     for i in outcome.inputs:
-        if i.kind != "argument":
+        if i.kind in ("held", "array"):
             array = in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
             if not array.flags.c_contiguous or not array.flags.aligned:
                 return False
@@ -231,11 +246,14 @@ def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
     parents = [outcome.inputs[k].real for k in wanting]
     given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
     fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
+    numbers = [(k, i.read) for k, i in enumerate(outcome.inputs) if k in needed and i.read is not None]
 
     def history(args: Sequence[Any]) -> Node:
         kept = fixed.copy()
         for k, index in given:
             kept[k] = args[index]
+        for k, read in numbers:
+            kept[k] = read()
         return program.history(parents, wanting, kept)
 
     return history

@@ -96,8 +96,9 @@ class TracedFunction:
             if out is not MISS:
                 self._hits += 1
                 return out
-        if current_interpreter() is not None:
-            return self._fn(*args, **kwargs)  # a traced function inside another is part of it
+        interp = current_interpreter()
+        if interp is not None:  # a traced function inside another is part of it
+            return interp.copies.get(id(self._fn), self._fn)(*args, **kwargs)
         return self._general(args, kwargs)
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

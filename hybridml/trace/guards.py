@@ -48,11 +48,12 @@ class Watch:
         self.free: list[Entry] = []  # checked at every call
         self.quiet: list[Entry] = []  # checked when the epoch has moved
         self.moving: list[Entry] = []  # changed by the function itself: no guards (see effects.py)
-        self.codes: list[types.CodeType] = []  # all code that was reached
+        self.functions: list[types.FunctionType] = []  # that were reached
+        self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
         self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
         self._seen: set[int] = set()
         self._keep: list[Any] = []
-        self._names = set(_HOOKS)
+        self.names = set(_HOOKS)
         self._spaces: list[tuple[Mapping[str, Any], ...]] = []  # where an attribute is looked up, in this order
         self._class_vars: dict[type, Mapping[str, Any]] = {}
         self._done: set[tuple[int, str]] = set()
@@ -91,20 +92,24 @@ class Watch:
         entries = (*self.free, *self.quiet, *self.moving)
         return {key for read, key, _ in entries if read is not len and holder((read, key, None)) is mapping}
 
+    def names_of(self, fn: types.FunctionType) -> frozenset[str]:
+        """What a function may look up by name."""
+        return _names(fn.__code__)
+
     def reflects(self) -> bool:
         """Whether reached code can read an attribute that it does not name."""
-        return not self._names.isdisjoint(_REFLECTION)
+        return not self.names.isdisjoint(_REFLECTION)
 
     # -- collecting
 
     def _collect(self) -> None:
         """Visit until nothing new is reached: code gives names, names lead to attributes, attributes to code."""
         known = -1
-        while self._pending or known != len(self._names):
+        while self._pending or known != len(self.names):
             while self._pending and len(self.free) + len(self.quiet) < _MAX_ENTRIES:
                 self._visit(*self._pending.pop())
             self._pending.clear()
-            known = len(self._names)
+            known = len(self.names)
             for spaces in self._spaces:
                 self._attributes(spaces)
 
@@ -149,7 +154,8 @@ class Watch:
         if _is_library(module):
             return
         names = _names(fn.__code__)
-        self._names |= names
+        self.names |= names
+        self.functions.append(fn)
         self.codes += _nested(fn.__code__)
         self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
         self._reach(fn.__defaults__, fn.__kwdefaults__, getattr(fn, "__wrapped__", None))
@@ -214,10 +220,10 @@ class Watch:
 
     def _attributes(self, spaces: tuple[Mapping[str, Any], ...]) -> None:
         """Entries for the attributes that reached code names; one that is found in a class may come to be shadowed."""
-        every = not self._names.isdisjoint(_REFLECTION)
+        every = not self.names.isdisjoint(_REFLECTION)
         for space in spaces:
             for name in list(space):
-                if not (name in self._names or every or (name[:2] == "__" and callable(space[name]))):
+                if not (name in self.names or every or (name[:2] == "__" and callable(space[name]))):
                     continue
                 if name in _CONSTRUCTION or (id(space), name) in self._done:
                     continue

@@ -68,7 +68,8 @@ class Outcome:
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
                 orders.append(source.order)
-        self.inputs = list(tracer.inputs)
+        reached = set(ir.topological([o._array for o in outputs]))
+        self.inputs = [i for i in tracer.inputs if i.kind != "place" or i.node in reached]
         position = {id(i): k for k, i in enumerate(self.inputs)}
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
@@ -179,7 +180,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
         return grad_of(source.owner, leaves)
-    return source.real
+    return source.real if source.read is None else source.read()
 
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
