@@ -283,7 +283,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 def host() -> Target:
     """What this machine can do."""
     from .backends.llvm.convolution import has_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.product import own_blocking
+    from .backends.llvm.product import computes_left, own_blocking
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
@@ -313,7 +313,7 @@ def host() -> Target:
             return False
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow)
+    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left)
 
 
 def _counts(expr: Expr) -> bool:

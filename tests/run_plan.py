@@ -77,6 +77,13 @@ def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int =
     """One of so many parts of the range, on memory that starts with its operands; the status of its index checks."""
     call = work.call if isinstance(work, Fused) else work
     if isinstance(call, Product):
+        if isinstance(work, Fused) and work.prologue is not None:
+            nest, before = work.prologue, work.left + work.prologue.checked
+            whole = np.empty(nest.operands[0].nbytes, np.uint8)
+            given = zip([whole, *memories[: work.left]], nest.operands, strict=True)
+            if interpret_kernel(nest, [_array(m, b.dtype, b.size) for m, b in given], 0, nest.total):
+                return 1
+            memories = [whole, *memories[before:]]
         left, right, out, *_ = memories
         stored = call.stored or (call.dtype, call.dtype)
         a = _matrices(left, call, stored[0], call.a, call.m, call.k)

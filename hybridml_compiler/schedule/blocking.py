@@ -51,10 +51,13 @@ PACK_ROWS_SHARED = 12
 PACK_BYTES_LINE = 1 << 17
 # Units that share columns pack them twice: each gets at least so many tiles of rows.
 UNIT_TILES = 16
+UNIT_TILES_COMPUTED = 2  # units that share rows of a computed A compute them twice
 # Every block of columns reads A once more (1), every block of rows B. Fits two dozen shapes: the weight gradient
 # 1024x256x2048 of a transposed A is 57 GF/s as 8 blocks of columns and 98 as 2 by 4; 1024^3 109 and 97.
 READ_AGAIN = 2
 PACKED_AGAIN = 8
+# Rows of an A that is computed lie in a buffer of its own: in sets of L1 of their own, and along k.
+PITCH_PADDING = LINE
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
@@ -70,6 +73,7 @@ class Blocking:
     unit_panels: int
     unit_tiles: int
     pack: bool  # B
+    pitch: int = 0  # elements between rows of A, or its steps in k if it is transposed, where A is computed
 
     @property
     def columns(self) -> int:
@@ -93,9 +97,12 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     """`registers` of `vector_bytes` each; the bits of the result depend on neither them nor the number of cores."""
     size = product.dtype.itemsize
     lanes = vector_bytes // size
-    tiles, vectors = tile_shape(
-        product.m, product.n, lanes, registers, _most_rows(product.a.row * size), product.a.transposed
-    )
+    if product.computed:
+        tiles, vectors = tile_shape(product.m, product.n, lanes, registers, MAX_ROWS)
+    else:
+        tiles, vectors = tile_shape(
+            product.m, product.n, lanes, registers, _most_rows(product.a.row * size), product.a.transposed
+        )
     rows = -(-product.m // tiles)
     panels = -(-product.n // (lanes * vectors))
     tall = product.m >= TALL_ROWS
@@ -106,7 +113,9 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
     wanted = -(-UNITS_A_CORE * cores // product.matrices)
     if product.flops * cost.FLOP_NS <= cost.PARALLEL_THRESHOLD_NS:
         wanted = 1
-    column_blocks, row_blocks = _blocks(product, -(-panels // most), panels, -(-tiles // UNIT_TILES), wanted, pack)
+    pitch = -(-rows // lanes) * lanes if product.a.transposed else depth + PITCH_PADDING // size
+    least = UNIT_TILES_COMPUTED if product.computed and not pack else UNIT_TILES
+    column_blocks, row_blocks = _blocks(product, -(-panels // most), panels, -(-tiles // least), wanted, pack)
     return Blocking(
         lanes=lanes,
         rows=rows,
@@ -118,6 +127,7 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
         unit_panels=-(-panels // column_blocks),
         unit_tiles=-(-tiles // row_blocks),
         pack=pack,
+        pitch=pitch if product.computed else 0,
     )
 
 
@@ -133,7 +143,8 @@ def _most_in_place(product: Product, panel: int, depth: int) -> int:
 
 def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: int, pack: bool) -> tuple[int, int]:
     """Blocks of columns and of rows that make as many units as wanted, if there are, with the least traffic."""
-    a, b = product.m * product.k, product.k * product.n * (PACKED_AGAIN if pack else READ_AGAIN)
+    a = product.m * product.k * (PACKED_AGAIN if product.computed else 1)
+    b = product.k * product.n * (PACKED_AGAIN if pack else READ_AGAIN)
     choices = []
     for columns in range(fewest, max(fewest, min(panels, wanted)) + 1):
         rows = min(most_rows, -(-wanted // columns))

@@ -187,7 +187,7 @@ class _Chains:
                     writer, readers = task, []
                 else:
                     readers.append(task)
-        checks = [number for number, task in enumerate(self.tasks) if _is_checked(task.work)]
+        checks = [number for number, task in enumerate(self.tasks) if is_checked(task.work)]
         for number, own in enumerate(self.tasks):  # state is overwritten once every index has been checked
             if any(node.is_input and written for node, written in own.roles()):
                 for check in checks:
@@ -235,9 +235,22 @@ class _Chains:
 
 
 def kernel_of(work: Work | Chain) -> Kernel | None:
-    """The loop nest that it runs, alone or after a library call."""
+    """The loop nest that it ends with, alone or after a library call."""
     kernel = work.epilogue if isinstance(work, Fused) else work
     return kernel if isinstance(kernel, Kernel) else None
+
+
+def nests_of(work: Work | Chain) -> list[Kernel]:
+    """All loop nests that it runs."""
+    return [work] if isinstance(work, Kernel) else [*work.kernels.values()] if isinstance(work, Fused) else []
+
+
+def with_nests(work: Work, nests: Sequence[Kernel]) -> Work:
+    """The same work with other loop nests."""
+    if isinstance(work, Fused):
+        new = dict(zip(work.kernels, nests, strict=True))
+        return replace(work, epilogue=new.get("epilogue"), prologue=new.get("prologue"))
+    return nests[0] if isinstance(work, Kernel) else work
 
 
 def written_by(work: Work, operands: int) -> list[bool]:
@@ -247,16 +260,15 @@ def written_by(work: Work, operands: int) -> list[bool]:
     return [False] * (operands - len(written)) + written
 
 
-def _is_checked(work: Work) -> bool:
-    kernel = kernel_of(work)
-    return kernel is not None and kernel.checked
+def is_checked(work: Work) -> bool:
+    return any(kernel.checked for kernel in nests_of(work))
 
 
 def _batch_counts(work: Work, target: Target) -> set[int]:
     """Numbers of equal parts that a work can be run in."""
-    if _is_checked(work):
-        return {1}
     call = work.call if isinstance(work, Fused) else work
+    if is_checked(work) or (isinstance(call, Product) and call.computed):
+        return {1}
     if isinstance(call, Product):
         cut = {call.matrices * d for d in _divisors(call.m) if call.m // d >= cost.CHAIN_ROWS}
         if call is not work:

@@ -37,6 +37,7 @@ class Product:
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see narrow.py.
+    `computed`: a has no memory; it is computed while it is packed, see prologue.py.
     """
 
     dtype: np.dtype
@@ -47,6 +48,7 @@ class Product:
     a: Matrix
     b: Matrix
     stored: tuple[np.dtype, np.dtype] | None = None
+    computed: bool = False
 
     @property
     def matrices(self) -> int:
@@ -72,6 +74,7 @@ class Product:
         return (
             f"matmul {dtypes.short(self.dtype)} {shape}{stored}"
             + (" A'" if self.a.transposed else "")
+            + (" of A computed" if self.computed else "")
             + (" B'" if self.b.transposed else "")
         )
 

@@ -14,7 +14,7 @@ that of a result of the epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..graph.ir import Node
@@ -29,20 +29,38 @@ from .lower import GroupLowering, Index, unravel
 
 @dataclass(frozen=True)
 class Fused:
-    """`call` writes its result into the first operand of `epilogue`, which then runs over it.
+    """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
+    result into the first operand of `epilogue`, which then runs over it.
 
-    Operands of the launch: the two of the call, then those of the epilogue.
+    Operands of the launch: the left one of the call, or those that the prologue reads and, if that checks indices, the
+    status word; the right one of the call; its result, or the operands of the epilogue.
     """
 
     call: Call
-    epilogue: Kernel
+    epilogue: Kernel | None = None
+    prologue: Kernel | None = None
 
     @property
     def flops(self) -> float:
         return self.call.flops
 
+    @property
+    def left(self) -> int:
+        """How many arrays the left operand of the call is made of."""
+        return 1 if self.prologue is None else len(self.prologue.operands) - 1
+
+    @property
+    def firsts(self) -> list[int]:
+        """Number of the operand that is the first of each loop nest; the first of a prologue has none."""
+        return [*([-1] if self.prologue is not None else []), *([self.left + 1] if self.epilogue is not None else [])]
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        both = {"prologue": self.prologue, "epilogue": self.epilogue}
+        return {name: kernel for name, kernel in both.items() if kernel is not None}
+
     def __str__(self) -> str:
-        return f"{self.call} + epilogue"
+        return " + ".join([str(self.call), *self.kernels])
 
 
 def splits(shape: tuple[int, ...], rows: int, columns: int) -> bool:
@@ -73,8 +91,17 @@ def lower_epilogue(
         lambda n: n is result or in_memory(n),
         overwrites if lender is None else {**overwrites, lender: result},
     )
-    s = lowering.s
     lowering.buffer(result)
+    kernel = over_matrix(lowering, roots, rows, columns, lanes)
+    homes = [lender if node is result and lender is not None else node for node in lowering.operands]
+    return kernel, tuple(homes)
+
+
+def over_matrix(
+    lowering: GroupLowering, roots: Sequence[Node], rows: int, columns: int, lanes: Callable[[list[Expr]], int]
+) -> Kernel:
+    """The kernel of these roots, each with so many rows and columns, in a loop over rows and one over columns."""
+    s = lowering.s
     row, column = s.var("row", rows), s.var("column", columns)
     stores: list[Store] = []
     for root in roots:
@@ -87,9 +114,7 @@ def lower_epilogue(
     loop = For(row, inner, vector=columns == 1 and rows > 1)
     width = side_by_side(lanes(expressions(body)), columns)
     kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, width)
-    kernel = replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
-    homes = [lender if node is result and lender is not None else node for node in lowering.operands]
-    return kernel, tuple(homes)
+    return replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:

@@ -12,15 +12,17 @@ The decisions look at the kind of an operation and its cost, never at its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..graph.ir import Graph, Node, users
 from . import cost
+from .contract import Product
 from .epilogue import splits
 from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
 from .lower import moved, widens
+from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
 
@@ -40,7 +42,12 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
         groups, owner = _group(order, materialised, target)
-        explain(choice, groups)
+    packing = choose_prologues(order, graph.outputs, materialised, groups, owner, donated.values(), target)
+    if packing.computed:
+        materialised = {node: reason for node, reason in materialised.items() if node not in packing.computed}
+        groups, owner = _group(order, materialised, target, packing.computed)
+    explain(choice, groups)
+    explain_kept(packing, owner)
     _order_overwrites(groups, owner, donated)
     _keep_local(graph, groups, owner, materialised)
     return Fusion(_execution_order(groups, donated), materialised)
@@ -167,9 +174,11 @@ def _has_own_memory(node: Node) -> bool:
 
 # ---- 2. group
 
+_NONE: Mapping[Node, str] = {}
+
 
 def _group(
-    order: Sequence[Node], materialised: dict[Node, str], machine: Target
+    order: Sequence[Node], materialised: dict[Node, str], machine: Target, computed: Mapping[Node, str] = _NONE
 ) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
     owner: dict[Node, Group] = {}
@@ -185,7 +194,9 @@ def _group(
         )
         if target is None:
             target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
-            target.call = _library_call(node, materialised, machine)
+            target.call = _library_call(node, materialised, machine, computed)
+            if target.call is not None and target.call[1] in computed:
+                target.reasons.append(f"prologue: {computed[target.call[1]]}")
             bit[target], ancestors[target] = 1 << len(groups), 0
             groups.append(target)
         else:
@@ -206,7 +217,9 @@ def _group(
     return groups, owner
 
 
-def _library_call(node: Node, materialised: dict[Node, str], machine: Target) -> Matched | None:
+def _library_call(
+    node: Node, materialised: dict[Node, str], machine: Target, computed: Collection[Node]
+) -> Matched | None:
     """The call that computes the node, if the machine can; None where a loop nest must."""
     assert node.op is not None
     library = LIBRARY.get(node.op.kind)
@@ -214,10 +227,13 @@ def _library_call(node: Node, materialised: dict[Node, str], machine: Target) ->
         return None
     found = library.match(
         node,
-        lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised,
+        lambda n: (n.op is None and (n.is_input or bool(n.shape))) or n in materialised or n in computed,
         machine.reads_narrow(node),
     )
-    return found if found is not None and machine.has_library(found[0]) else None
+    if found is None or not machine.has_library(found[0]):
+        return None
+    call, left, right = found
+    return (replace(call, computed=True), left, right) if isinstance(call, Product) and left in computed else found
 
 
 def _find_group(

@@ -40,6 +40,8 @@ class Target:
     # what it makes of the left and the right operand first
     prepared: Callable[[Call], tuple[Prepared | None, Prepared | None]] = lambda _: (None, None)
     reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?
+    # How often a product would compute an element of its left operand while packing it (see prologue.py); 0: it cannot.
+    computes_left: Callable[[Product], int] = lambda _: 0
 
 
 LIBRARY: dict[str, Library] = {

@@ -18,12 +18,14 @@ from ..errors import CompileError
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
 from .alike import Alike
-from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, kernel_of
+from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
+from .contract import Product
 from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
-from .library import Target
+from .library import Call, Target
 from .memory import Interval, plan_arena
+from .prologue import lower_prologue
 from .rebase import rebase
 from .split import lower_group
 
@@ -93,7 +95,7 @@ def works_of(work: Work | Chain) -> tuple[Work, ...]:
 
 def kernels_of(work: Work | Chain) -> list[Kernel]:
     """The loop nests of its works."""
-    return [kernel for kernel in map(kernel_of, works_of(work)) if kernel is not None]
+    return [kernel for part in works_of(work) for kernel in nests_of(part)]
 
 
 def make_plan(graph: Graph, donate: Mapping[int, int], target: Target, begin: Begin = lambda work: None) -> Plan:
@@ -143,7 +145,8 @@ class _Planner:
         self.target, self.begin = target, begin
         self.materialised = fusion.materialised
         self.alike = Alike(self.in_memory, donated)
-        self.rebased: dict[Any, tuple[Kernel, Work, dict[str, int]]] = {}  # by the identity of the kernel before
+        # By the identity of the loop nests before.
+        self.rebased: dict[Any, tuple[list[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
 
@@ -177,7 +180,7 @@ class _Planner:
                 tasks.append(task)
                 if all([n in kept or not fills_cache(n, self.target) for n in task.operands]):  # it is in no chain
                     self.begin(self._alone(task.work)[0])
-        checked = any(isinstance(task.work, Kernel) and task.work.checked for task in tasks)
+        checked = any(is_checked(task.work) for task in tasks)
         start = STATUS_BYTES if checked else 0
         steps = form_chains(tasks, kept, self.target)
         offsets, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
@@ -211,14 +214,26 @@ class _Planner:
                     before.append(self._task(prepared, (operands[k], memory), group))
                     operands[k] = memory
             left, right = operands
-            if len(group.roots) == 1:
-                return [*before, self._task(call, (left, right, group.roots[0]), group)]
-            ((epilogue, others),) = self.alike.lowered(
-                group, lambda: [lower_epilogue(group, self.in_memory, self.donated, self.target.lanes)]
-            )
-            return [*before, self._task(Fused(call, epilogue), (left, right, *others), group)]
+            return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(group, lambda: lower_group(group, self.in_memory, self.donated, self.target.lanes))
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
+
+    def _call(self, group: Group, call: Call, left: Node, right: Node) -> Task:
+        """A call, with the loop nests round it."""
+        steps: list[Callable[..., tuple[Kernel, tuple[Node, ...]]]] = []
+        if isinstance(call, Product) and call.computed:
+            steps.append(lower_prologue)
+        if len(group.roots) > 1:
+            steps.append(lower_epilogue)
+        if not steps:
+            return self._task(call, (left, right, group.roots[0]), group)
+        made = self.alike.lowered(
+            group, lambda: [lower(group, self.in_memory, self.donated, self.target.lanes) for lower in steps]
+        )
+        found = dict(zip(steps, made, strict=True))
+        prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))
+        epilogue, after = found.get(lower_epilogue, (None, (group.roots[0],)))
+        return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
 
     def _task(self, work: Work, operands: tuple[Node, ...], group: Group) -> Task:
         return Task(work, tuple(self.donated.get(node, node) for node in operands), group)
@@ -261,32 +276,34 @@ class _Planner:
         if step.scratch:
             places.append(home[step])
         else:
-            work, shifts = self._alone(tasks[0].work)
-            kernel = kernel_of(work)
-            buffers = () if kernel is None else kernel.operands
-            for k, buffer in enumerate(buffers, len(operands) - len(buffers)):
-                shift = shifts.get(buffer.name, 0) * buffer.dtype.itemsize
-                places[k] = replace(places[k], offset=places[k].offset + shift)
-                sizes[k] = buffer.nbytes  # of a part, where only a part is used
-            if isinstance(work, Kernel) and work.checked:
-                places.append(Place("arena"))
+            work, parts = self._alone(tasks[0].work)
+            for k, (start, size) in parts.items():
+                places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
+            if is_checked(work):
+                places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
         self.begin(work)
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, sum(sizes))
 
-    def _alone(self, work: Work) -> tuple[Work, Mapping[str, int]]:
-        """A work that is no part of a chain: its loop nest by `rebase`, and the shifts of its operands."""
-        kernel = kernel_of(work)
-        if kernel is None:
+    def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
+        """A work that is no part of a chain, its loop nests by `rebase`; and where in its operands those lie: by number
+        the first byte, and how many."""
+        nests = nests_of(work)
+        if not nests:
             return work, {}
-        key = id(kernel), work.call if isinstance(work, Fused) else None
-        found = self.rebased.get(key)
-        if found is None:
-            new, shifts = rebase(kernel)
-            found = kernel, replace(work, epilogue=new) if isinstance(work, Fused) else new, shifts
-            self.rebased[key] = found
-        return found[1:]
+        key = *map(id, nests), work.call if isinstance(work, Fused) else None
+        if key not in self.rebased:
+            made = [rebase(kernel) for kernel in nests]
+            firsts = work.firsts if isinstance(work, Fused) else [0]
+            parts = {
+                first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
+                for first, (kernel, shifts) in zip(firsts, made, strict=True)
+                for k, buffer in enumerate(kernel.operands)
+                if first + k >= 0
+            }
+            self.rebased[key] = nests, with_nests(work, [kernel for kernel, _ in made]), parts
+        return self.rebased[key][1:]
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:

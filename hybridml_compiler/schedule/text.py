@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from .. import aval as avals
 from ..loops.ir import Kernel
 from ..loops.text import print_kernel
-from .chain import Chain, Work, kernel_of
+from .chain import Chain, Work, kernel_of, nests_of
+from .epilogue import Fused
 from .plan import Copy, Launch, Place, Plan
 
 
@@ -63,7 +64,11 @@ def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
     """Its operands, and its loop nest."""
     kernel = kernel_of(work)
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
-    if kernel is not work:
+    prologue = work.prologue if isinstance(work, Fused) else None
+    if prologue is not None:
+        before = [*(f"{b.name} of a" for b in prologue.operands[1:]), *(["status"] if prologue.checked else [])]
+        names = [*before, "b", *names]
+    elif kernel is not work:
         names = ["a", "b", *names]
     lines = [f"  {', '.join(f'{name} = {place}' for name, place in zip(names, places, strict=False))}"]
-    return lines + ([] if kernel is None else [f"  {line}" for line in print_kernel(kernel).splitlines()])
+    return lines + [f"  {line}" for nest in nests_of(work) for line in print_kernel(nest).splitlines()]

@@ -64,9 +64,11 @@ def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Fu
     return function
 
 
-def call_epilogue(b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range) -> None:
+def call_epilogue(
+    b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range, first: int = 2
+) -> None:
     """Over a part of the result that is final. Its buffers follow A and B in the table."""
-    b.call(epilogue, [b.gep(table, [_i64(2)], source_etype=PTR), *rows, *columns])
+    b.call(epilogue, [b.gep(table, [_i64(first)], source_etype=PTR), *rows, *columns])
 
 
 Range = tuple[Any, Any]

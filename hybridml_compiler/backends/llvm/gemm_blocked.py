@@ -1,7 +1,8 @@
 """A matrix product of our own as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack. An
-epilogue runs over each tile of rows when all of k has been added up there: over 14 rows of a unit, 7 to 28 KB in L1.
+The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack. A
+prologue computes a tile of rows of A for a block of k there, which then meets all panels of the unit. An epilogue runs
+over each tile of rows when all of k has been added up there: over 14 rows of a unit, 7 to 28 KB in L1.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...loops.ir import Kernel
 from ...schedule.blocking import Blocking
 from ...schedule.contract import Product
 from . import ir
 from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue
+from .gemm_computed import ComputedRows
 from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR
@@ -22,7 +25,8 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 
 Range = tuple[Any, Any]
 Starts = tuple[Any, Any, Any]  # of A, B and the result
-Finish = Callable[[Any, int], None]  # a tile of rows: its first row, how many
+Left = Callable[[Any, int], Any]  # a tile of rows: its first row, how many
+Finish = Callable[[Any, int], None]
 
 
 def emit_blocked_product(
@@ -32,11 +36,13 @@ def emit_blocked_product(
     blocking: Blocking,
     epilogue: ir.Function | None = None,
     turn: str = "",
+    *,
+    prologue: Kernel | None = None,
 ) -> ir.Function:
     """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    _Product(function, product, blocking, epilogue, turn).emit()
+    _Product(function, product, blocking, epilogue, turn, prologue).emit()
     return function
 
 
@@ -48,7 +54,13 @@ class _Product:
     """One emission: the blocking, the micro-kernels by their number of rows, and where the panels are."""
 
     def __init__(
-        self, function: ir.Function, product: Product, blocking: Blocking, epilogue: ir.Function | None, turn: str
+        self,
+        function: ir.Function,
+        product: Product,
+        blocking: Blocking,
+        epilogue: ir.Function | None,
+        turn: str,
+        prologue: Kernel | None,
     ) -> None:
         self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
@@ -61,6 +73,10 @@ class _Product:
             memory = self.b.alloca(self.v.scalar_type, size=self.panel * blocking.unit_panels)
             memory.align = _LINE
             self.packed = self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+        self.rows, self.right = None, 1  # where B is in the table
+        if prologue is not None:
+            self.rows = ComputedRows(self.b, self.table, function.name, product, blocking, prologue)
+            self.right = self.rows.count
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
         self.tiles = {
             rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
@@ -68,13 +84,17 @@ class _Product:
 
     def _tile(self, rows: int) -> Tile:
         p, g = self.product, self.blocking
+        a_row, a_step = p.a.row, p.a.column
+        if p.computed:
+            a_row, a_step = (1, g.pitch) if p.a.transposed else (g.pitch, 1)
         return Tile(
             dtype=p.dtype,
             lanes=g.lanes,
             rows=rows,
             vectors=g.vectors,
-            a_row=p.a.row,
-            a_step=p.a.column,
+            a_row=a_row,
+            a_step=a_step,
+            far=p.a.transposed and not p.computed,
             b_step=g.columns if g.pack else p.b.row,
             c_row=p.n,
             partial=self.partial,
@@ -84,7 +104,8 @@ class _Product:
 
     def emit(self) -> None:
         b, p = self.b, self.product
-        a, right, c = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
+        places = (0, self.right, self.right + 1)
+        a, right, c = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in places)
 
         def unit(index: Any) -> None:
             blocks = self.blocking.row_blocks * self.blocking.column_blocks
@@ -124,27 +145,42 @@ class _Product:
                 row, columns = b.add(above, row), [b.mul(j, i64(g.columns)) for j in panels]
                 with b.if_then(last):
                     ends = columns[0], least(b, columns[1], i64(p.n))
-                    call_epilogue(b, self.epilogue, self.table, (row, b.add(row, i64(rows))), ends)
+                    rows_here = (row, b.add(row, i64(rows)))
+                    call_epilogue(b, self.epilogue, self.table, rows_here, ends, self.right + 1)
+
+            def left(row: Any, rows: int) -> Any:
+                """Where the tile's rows of A are, from this k on."""
+                if self.rows is not None:
+                    return self.rows.compute(row, rows, k, depth)
+                return self.v.element(a_at, b.mul(row, i64(p.a.row)))
 
             large = (tiles[0], least(b, tiles[1], i64(g.large)))
-            self._rows_of_tiles(g.rows, large, (a_at, b_at, c), panels, depth, first, finish)
+            self._rows_of_tiles(g.rows, large, left, (b_at, c), panels, depth, first, finish)
             if g.large < g.tiles:
                 small = (b.select(b.icmp_signed("<", tiles[0], i64(g.large)), i64(g.large), tiles[0]), tiles[1])
-                self._rows_of_tiles(g.rows - 1, small, (a_at, b_at, c), panels, depth, first, finish)
+                self._rows_of_tiles(g.rows - 1, small, left, (b_at, c), panels, depth, first, finish)
 
         repeat(b, i64(0), i64(p.k), g.depth, block_of_k)
 
     def _rows_of_tiles(
-        self, rows: int, tiles: Range, starts: Starts, panels: Range, depth: Any, first: Any, finish: Finish
+        self,
+        rows: int,
+        tiles: Range,
+        left: Left,
+        starts: tuple[Any, Any],
+        panels: Range,
+        depth: Any,
+        first: Any,
+        finish: Finish,
     ) -> None:
-        """The tiles of one height, each against every panel."""
+        """The tiles of one height, each against every panel; `starts` of B and the result."""
         b, p, g = self.b, self.product, self.blocking
-        a, right, c = starts
+        right, c = starts
         skipped = 0 if rows == g.rows else g.large  # every larger tile before has one row more
 
         def tile(t: Any) -> None:
             row = b.add(b.mul(t, i64(rows)), i64(skipped))
-            a_at = self.v.element(a, b.mul(row, i64(p.a.row)))
+            a_at = left(row, rows)
 
             def panel(j: Any) -> None:
                 column = b.mul(j, i64(g.columns))

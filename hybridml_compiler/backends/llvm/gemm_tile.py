@@ -41,6 +41,7 @@ class Tile:
     bounded: bool  # B is read in place: beyond the live columns there may be no memory
     adds: bool  # k is cut into blocks: all but the first add to what is there
     how: Format = FLOATS  # what is in a word of A and of B; a step of k is a word
+    far: bool = False  # every step of k reads lines of A that no step before has read
     starts: bool = False  # sums start with the first row of B, which is no part of it
 
 
@@ -70,7 +71,7 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
         row = memory.element(right, b.mul(k, i64(tile.b_step)))
         across = [memory.load(memory.element(row, i64(j * tile.lanes)), masks[j] if tile.bounded else None) for j in at]
         column = memory.element(a, b.mul(k, i64(tile.a_step)))
-        if tile.a_step != 1:
+        if tile.far:
             memory.prefetch(memory.element(column, i64(PREFETCH * tile.a_step)))
         updated = []
         for i in range(tile.rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache as once
 
 from ... import dtypes
@@ -57,6 +58,15 @@ def range_of_product(product: Product) -> int:
     return gemm.slabs(product) if blocking is None else units(product, blocking)
 
 
+def computes_left(product: Product) -> int:
+    """How often our own product computes an element of an A that has no memory; 0 if it does not."""
+    if not isinstance(own_blocking(replace(product, computed=False)), Blocking):
+        return 0
+    blocking = own_blocking(product)
+    assert isinstance(blocking, Blocking)
+    return blocking.column_blocks
+
+
 def takes_epilogue(product: Product) -> bool:
     """BLAS computes a product too small for slabs on one thread; a loop over a large result should not stay there."""
     return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
@@ -71,11 +81,19 @@ def parts_of_product(product: Product) -> list[Turn]:
 
 
 def emit_product(
-    module: ir.Module, name: str, product: Product, parts: Sequence[str] = (), epilogue: Kernel | None = None
+    module: ir.Module,
+    name: str,
+    product: Product,
+    parts: Sequence[str] = (),
+    epilogue: Kernel | None = None,
+    prologue: Kernel | None = None,
 ) -> ir.Function:
-    """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are A, B and the result, or those of the epilogue."""
+    """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are those of a launch of `Fused`."""
     blocking = own_blocking(product)
     finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
+    if prologue is not None:
+        assert isinstance(blocking, Blocking)
+        return emit_blocked_product(module, name, product, blocking, finish, *parts, prologue=prologue)
     if blocking is None:
         return gemm.emit_product(module, name, product, finish)
     if isinstance(blocking, Dots):

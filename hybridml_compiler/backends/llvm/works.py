@@ -93,14 +93,16 @@ KINDS: dict[type, Kind] = {
     Turn: Kind(emit=emit_turn, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0),
     Fused: Kind(
         emit=lambda module, name, fused, *parts: kind_of(fused.call).emit(
-            module, name, fused.call, *parts, epilogue=fused.epilogue
+            module, name, fused.call, *parts, **fused.kernels
         ),
-        source=lambda fused, *parts: (
-            kind_of(fused.call).source(fused.call, *parts) + KINDS[Kernel].source(fused.epilogue)
+        source=lambda fused, *parts: "".join(
+            [kind_of(fused.call).source(fused.call, *parts), *map(KINDS[Kernel].source, fused.kernels.values())]
         ),
         parts=lambda fused: kind_of(fused.call).parts(fused.call),
         range=lambda fused: kind_of(fused.call).range(fused.call),
-        nanoseconds=lambda fused: kind_of(fused.call).nanoseconds(fused.call) + fused.epilogue.cost,
+        nanoseconds=lambda fused: (
+            kind_of(fused.call).nanoseconds(fused.call) + sum(kernel.cost for kernel in fused.kernels.values())
+        ),
         calls_blas=lambda fused: kind_of(fused.call).calls_blas(fused.call),
     ),
     Chain: Kind(
