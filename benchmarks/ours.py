@@ -13,7 +13,7 @@ from hybridml import functional as F
 from hybridml_compiler.graph.text import parse_graph
 
 from .training import RATES, Arrays, Training, split
-from .workloads import Case
+from .workloads import SCALES, Case
 
 
 def set_threads(count: int) -> None:
@@ -128,6 +128,29 @@ def conv3x3(arrays: Arrays, style: str) -> Case:
 
 def conv1x1(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b)), style, *_tensors(arrays))
+
+
+def _narrow_convolution(arrays: Arrays, style: str) -> Case:
+    padding = arrays["w"].shape[-1] // 2
+    narrow = (t.astype(hm.bfloat16) for t in _tensors(arrays))
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=padding)), style, *narrow)
+
+
+conv3x3_bf16 = conv1x1_bf16 = _narrow_convolution
+
+
+def _quantized_convolution(arrays: Arrays, style: str) -> Case:
+    padding, (of_x, of_w, of_y) = arrays["w"].shape[-1] // 2, SCALES
+
+    def run(x: hm.Tensor, w: hm.Tensor, b: hm.Tensor) -> hm.Tensor:
+        sums = F.conv2d(x.astype(hm.int32), w.astype(hm.int32), padding=padding)
+        y = sums.astype(hm.float32) * (of_x * of_w / of_y) + (b / of_y).reshape((-1, 1, 1))
+        return hm.round(hm.clip(y, 0, 255)).astype(hm.uint8)
+
+    return _case(run, style, *_tensors(arrays))
+
+
+conv3x3_int8 = conv1x1_int8 = _quantized_convolution
 
 
 def depthwise(arrays: Arrays, style: str) -> Case:

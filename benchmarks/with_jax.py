@@ -88,6 +88,17 @@ def matmul_int8(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w: jnp.matmul(x, w, preferred_element_type=jnp.int32), *_tensors(arrays))
 
 
+def _narrow_convolution(arrays: Arrays, style: str) -> Case:
+    def run(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
+        return jax.nn.relu(y + b[:, None, None])
+
+    return _case(run, *(x.astype(jnp.bfloat16) for x in _tensors(arrays)))
+
+
+conv3x3_bf16 = conv1x1_bf16 = _narrow_convolution
+
+
 def _convolved(activation: Callable[..., jax.Array], padding: str, arrays: Arrays) -> Case:
     def run(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         groups, layout = x.shape[1] // w.shape[1], ("NCHW", "OIHW", "NCHW")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from .training import RATES, Arrays, Training, split
-from .workloads import Case
+from .workloads import SCALES, Case
 
 
 def set_threads(count: int) -> None:
@@ -125,6 +125,34 @@ def conv3x3(arrays: Arrays, style: str) -> Case:
 
 def conv1x1(arrays: Arrays, style: str) -> Case:
     return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b)), style, *_tensors(arrays))
+
+
+def _narrow_convolution(arrays: Arrays, style: str) -> Case:
+    padding = arrays["w"].shape[-1] // 2
+    narrow = (t.bfloat16() for t in _tensors(arrays))
+    return _case(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=padding)), style, *narrow)
+
+
+conv3x3_bf16 = conv1x1_bf16 = _narrow_convolution
+
+
+def _quantized_convolution(arrays: Arrays, style: str) -> Case:
+    """By the engine for x86, which keeps images channels last."""
+    (x, w, b), (of_x, of_w, of_y) = _tensors(arrays), SCALES
+    torch.backends.quantized.engine = "x86"
+    image = torch._make_per_tensor_quantized_tensor(x, of_x, 0).contiguous(memory_format=torch.channels_last)
+    weight = torch._make_per_tensor_quantized_tensor(w, of_w, 0)
+    around = [w.shape[-1] // 2] * 2
+    packed = torch.ops.quantized.conv2d_prepack(weight, b, [1, 1], around, [1, 1], 1)
+    last: list[Any] = [None]
+
+    def call() -> None:
+        last[0] = torch.ops.quantized.conv2d_relu(image, packed, of_y, 0)
+
+    return Case(call, lambda: [last[0].int_repr().float().numpy()])
+
+
+conv3x3_int8 = conv1x1_int8 = _quantized_convolution
 
 
 def depthwise(arrays: Arrays, style: str) -> Case:

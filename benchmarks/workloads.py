@@ -25,6 +25,8 @@ COMPILERS = ("jax", "tensorflow")
 EVERYONE = (*OURS, *TORCH, *COMPILERS)
 IMAGES = (*OURS, *TORCH, *LAST, *COMPILERS)
 PRODUCTS = ("hybridml traced", "torch", "jax")
+NARROW_IMAGES = ("hybridml traced", "torch", "torch channels_last", "jax")
+QUANTIZED = ("hybridml traced", "torch")  # JAX has convolutions of 8 bits, and no kernel for them
 EAGER, COMPILED = ("hybridml eager", "torch"), ("hybridml traced", "torch.compile", "jax")
 
 
@@ -101,6 +103,21 @@ def _convolution(n: int, c: int, side: int, outputs: int, size: int, groups: int
     return make
 
 
+# Of an input, a weight and an output in 8 bits: real numbers are so many times the integers.
+SCALES = 2.0**-6, 2.0**-9, 2.0**-5
+
+
+def _small_convolution(n: int, c: int, side: int, outputs: int, size: int) -> Callable[..., Arrays]:
+    """Integers of 7 bits, which kernels without instructions for products of bytes multiply without saturating."""
+
+    def make(rng: np.random.Generator) -> Arrays:
+        x, w = ((n, c, side, side), np.uint8, 0), ((outputs, c, size, size), np.int8, -63)
+        operands = {k: rng.integers(low, 64, shape, dtype) for k, (shape, dtype, low) in (("x", x), ("w", w))}
+        return operands | _normal(b=(outputs,))(rng)
+
+    return make
+
+
 def _attention(rng: np.random.Generator, length: int = 256) -> Arrays:
     return _normal(**{name: (8, 8, length, 64) for name in "qkv"})(rng)
 
@@ -125,6 +142,14 @@ WORKLOADS: dict[str, Workload] = {w.name: w for w in [
              reach=1.6),
     Workload("conv1x1", "relu(conv 1x1), 8x256x28x28 -> 256", "steady", _convolution(8, 256, 28, 256, 1), 1e-4, IMAGES,
              reach=1.15),
+    Workload("conv3x3_bf16", "relu(conv 3x3), 8x64x56x56 -> 64 bfloat16", "steady", _convolution(8, 64, 56, 64, 3),
+             2e-2, NARROW_IMAGES),
+    Workload("conv1x1_bf16", "relu(conv 1x1), 8x256x28x28 -> 256 bfloat16", "steady", _convolution(8, 256, 28, 256, 1),
+             2e-2, NARROW_IMAGES),
+    Workload("conv3x3_int8", "relu(conv 3x3), 8x64x56x56 -> 64 uint8 by int8 to uint8", "steady",
+             _small_convolution(8, 64, 56, 64, 3), 1e-2, QUANTIZED),
+    Workload("conv1x1_int8", "relu(conv 1x1), 8x256x28x28 -> 256 uint8 by int8 to uint8", "steady",
+             _small_convolution(8, 256, 28, 256, 1), 1e-2, QUANTIZED),
     Workload("depthwise", "relu6(depthwise 3x3), 8x128x56x56", "steady", _convolution(8, 128, 56, 128, 3, 128), 1e-4,
              IMAGES, reach=2.0),
     Workload("attention", "attention, 8x8x256x64", "steady", _attention, reach=1.6),
