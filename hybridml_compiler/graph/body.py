@@ -70,3 +70,10 @@ def family(node: Node) -> tuple[Any, ...]:
 def map_bodies(node: Node, change: Callable[[Body], Body]) -> dict[str, Any]:
     """The node's parameters with every body changed."""
     return {name: change(value) if isinstance(value, Body) else value for name, value in node.params.items()}
+
+
+def may_fail(node: Node) -> bool:
+    """Does the node check an index, itself or in a body?"""
+    if node.op is None or node.op.kind != "control":
+        return node.op is not None and node.op.kind in ("gather", "scatter")
+    return any(any(map(may_fail, body.graph.nodes())) for body in bodies_of(node))

@@ -25,6 +25,7 @@ from ..graph.ir import Node
 from ..loops.ir import Kernel
 from . import cost
 from .contract import Matrix, Product
+from .control import Control
 from .convolve import Pixels, Turn, Weights
 from .epilogue import Fused
 from .group import Group
@@ -32,7 +33,7 @@ from .library import Call, Target
 from .memory import Interval, plan_arena
 from .reach import may_overwrite, splits_evenly
 
-Work = Kernel | Call | Weights | Pixels | Turn | Fused
+Work = Kernel | Call | Weights | Pixels | Turn | Fused | Control
 
 
 @dataclass(frozen=True)
@@ -256,16 +257,23 @@ def with_nests(work: Work, nests: Sequence[Kernel]) -> Work:
 def written_by(work: Work, operands: int) -> list[bool]:
     """Which operands it writes: those of its loop nest that are not only read; the last one of a call alone."""
     kernel = kernel_of(work)
+    if isinstance(work, Control):
+        return [False] * (operands - len(work.wanted) - 1) + [True] * (len(work.wanted) + 1)
     written = [True] if kernel is None else [buffer.role != "in" for buffer in kernel.operands]
     return [False] * (operands - len(written)) + written
 
 
 def is_checked(work: Work) -> bool:
+    """Does it check indices? Then it takes the status word, as its last operand or behind those of a prologue."""
+    if isinstance(work, Control):
+        return any(plan.checked for plan in work.plans)
     return any(kernel.checked for kernel in nests_of(work))
 
 
 def _batch_counts(work: Work, target: Target) -> set[int]:
     """Numbers of equal parts that a work can be run in."""
+    if isinstance(work, Control):
+        return set()
     call = work.call if isinstance(work, Fused) else work
     if is_checked(work) or (isinstance(call, Product) and call.computed):
         return {1}

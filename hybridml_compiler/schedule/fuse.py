@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from ..graph.body import family, may_fail
 from ..graph.ir import Graph, Node, users
 from . import cost
 from .contract import Product
@@ -84,6 +86,8 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
     for node in reversed(order):
         if node.op is None:
             continue
+        if any(r.op is not None and r.op.kind == "control" for r in readers[node]):
+            chosen.setdefault(node, "given to a loop or a branch")
         for reader in (r for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
             assert reader.op is not None
             library = LIBRARY[reader.op.kind]
@@ -181,6 +185,7 @@ def _group(
     order: Sequence[Node], materialised: dict[Node, str], machine: Target, computed: Mapping[Node, str] = _NONE
 ) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
+    runs: dict[Any, Group] = {}  # of control operations, which are several nodes each
     owner: dict[Node, Group] = {}
     bit: dict[Group, int] = {}
     ancestors: dict[Group, int] = {}  # the groups that one needs, directly or not, as bits: 10,000 groups are 12 MB
@@ -189,8 +194,13 @@ def _group(
             continue
         reads, inlined = expression_of(node, materialised)
         needs = {owner[r] for r in reads if r in owner}
-        target = _find_group(
-            node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]), machine
+        control = node.op is not None and node.op.kind == "control"
+        target = (
+            runs.get(family(node))
+            if control
+            else _find_group(
+                node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]), machine
+            )
         )
         if target is None:
             target = Group([node], reads, inlined, reasons=[f"{node.op.name if node.op else ''}: {materialised[node]}"])
@@ -199,6 +209,8 @@ def _group(
                 target.reasons.append(f"prologue: {computed[target.call[1]]}")
             bit[target], ancestors[target] = 1 << len(groups), 0
             groups.append(target)
+            if control:
+                runs[family(node)] = target
         else:
             target.roots.append(node)
             target.reads |= reads - set(target.roots)
@@ -371,7 +383,7 @@ def _may_fail(group: Group) -> bool:
 
 
 def _any_fails(nodes: Iterable[Node]) -> bool:
-    return any(n.op is not None and n.op.kind in ("gather", "scatter") for n in nodes)
+    return any(may_fail(n) for n in nodes)
 
 
 def _depend(groups: Sequence[Group], on: Group) -> bool:

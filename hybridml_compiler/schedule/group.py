@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .library import Matched
 
 # Kinds that cannot be inlined into another loop.
-OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random")
+OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control")
 Form = Literal["full", "row", "column"]
 
 

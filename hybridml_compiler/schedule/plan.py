@@ -20,6 +20,7 @@ from ..loops.ir import Kernel
 from .alike import Alike
 from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
+from .control import control_of
 from .epilogue import Fused, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
@@ -71,7 +72,7 @@ class Launch:
 
     @property
     def checked(self) -> bool:
-        return any(kernel.checked for kernel in self.kernels)
+        return not isinstance(self.work, Copy) and any(map(is_checked, works_of(self.work)))
 
 
 @dataclass
@@ -148,7 +149,8 @@ class _Planner:
         # By the identity of the loop nests before.
         self.rebased: dict[Any, tuple[list[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes())}
-        self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs)]
+        given = {n for node in self.position if node.op and node.op.kind == "control" for n in node.inputs}
+        self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
 
     def in_memory(self, node: Node) -> bool:
         return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
@@ -205,6 +207,8 @@ class _Planner:
         """Works of a group, each with the nodes whose memory it is given."""
         if all(node.aval.size == 0 for node in group.roots):
             return []
+        if group.kind == "control":
+            return [self._control(group)]
         if group.call is not None:
             call, left, right = group.call
             before, operands = [], [left, right]
@@ -217,6 +221,12 @@ class _Planner:
             return [*before, self._call(group, call, left, right)]
         kernels = self.alike.lowered(group, lambda: lower_group(group, self.in_memory, self.donated, self.target.lanes))
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
+
+    def _control(self, group: Group) -> Task:
+        results = sorted(group.roots, key=lambda node: int(node.params["result"]))
+        work = control_of(results, lambda body: make_plan(body, {}, self.target, self.begin))
+        memory = input_node(Aval((work.memory,), dtypes.uint8))  # of no graph: it is in the arena
+        return self._task(work, (*results[0].inputs, *results, memory), group)
 
     def _call(self, group: Group, call: Call, left: Node, right: Node) -> Task:
         """A call, with the loop nests round it."""

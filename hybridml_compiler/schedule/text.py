@@ -14,6 +14,7 @@ from .. import aval as avals
 from ..loops.ir import Kernel
 from ..loops.text import print_kernel
 from .chain import Chain, Work, kernel_of, nests_of
+from .control import Control
 from .epilogue import Fused
 from .plan import Copy, Launch, Place, Plan
 
@@ -62,6 +63,11 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
 
 def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
     """Its operands, and its loop nest."""
+    if isinstance(work, Control):
+        lines = [f"  {', '.join(places)}"]
+        for number, plan in enumerate(work.plans):
+            lines += [f"  body {number}", *(f"  {line}".rstrip() for line in describe_plan(plan).splitlines())]
+        return lines
     kernel = kernel_of(work)
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
     prologue = work.prologue if isinstance(work, Fused) else None

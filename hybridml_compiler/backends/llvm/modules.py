@@ -17,9 +17,9 @@ from ...runtime import cache
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
-from ...schedule.plan import Copy, Launch, Plan
+from ...schedule.plan import Copy, Plan
 from . import ir
-from .step import emit_step, runs_parallel
+from .step import emit_step, launch_sources
 from .works import kind_of
 
 # Whatever decides what is emitted for a source and how it is compiled, relative to the package. All of the schedule:
@@ -68,7 +68,7 @@ def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
         *_, own = needed = works.modules(launch.work)
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
-    lines = [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
+    lines = launch_sources(plan, symbols)
     header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs"
     # One call a launch, and each once: there is nothing in it to optimise (a step of 170 launches: 50 ms, 6 without).
     step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols), opt=0)
@@ -89,13 +89,6 @@ def modules_of_work(work: Work | Chain) -> list[Module]:
         return str(module)
 
     return [*(module for part in parts for module in part), Module(symbol, source, emit)]
-
-
-def _launch_source(launch: Launch, symbol: str | None) -> str:
-    work = launch.work
-    if isinstance(work, Copy):
-        return f"copy {work.nbytes} {launch.operands}"
-    return f"{symbol} {kind_of(work).range(work)} {runs_parallel(launch)} {launch.checked} {launch.operands}"
 
 
 def _step_text(plan: Plan, symbols: list[str | None]) -> str:

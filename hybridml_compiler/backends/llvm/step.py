@@ -26,14 +26,31 @@ def calls_blas(launch: Launch) -> bool:
     return not isinstance(launch.work, Copy) and kind_of(launch.work).calls_blas(launch.work)
 
 
-def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) -> set[str]:
-    """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs."""
-    step = ir.Function(module, ir.FunctionType(I64, [PTR]), STEP)
+def launch_sources(plan: Plan, symbols: Sequence[str | None]) -> list[str]:
+    """All that is emitted for the launches, a line each; `symbols[k]` is that of launch k."""
+    return [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
+
+
+def _launch_source(launch: Launch, symbol: str | None) -> str:
+    work = launch.work
+    if isinstance(work, Copy):
+        return f"copy {work.nbytes} {launch.operands}"
+    return f"{symbol} {kind_of(work).range(work)} {runs_parallel(launch)} {launch.checked} {launch.operands}"
+
+
+def emit_step(
+    module: ir.Module, plan: Plan, functions: Sequence[str | None], name: str = STEP, *, hold: bool = True
+) -> set[str]:
+    """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs.
+
+    `hold`: BLAS is held at one thread here, and not by what calls it.
+    """
+    step = ir.Function(module, ir.FunctionType(I64, [PTR]), name)
     step.attributes.add("nounwind")
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
     slots = _Memory(b, step.args[0], plan, needs)
-    blas = any(map(calls_blas, plan.launches))
+    blas = hold and any(map(calls_blas, plan.launches))
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.alloca(PTR, size=max(widest, 1))
     status = slots.pointer(Place("arena")) if plan.checked else None
@@ -41,13 +58,13 @@ def emit_step(module: ir.Module, plan: Plan, functions: Sequence[str | None]) ->
         b.store(_i64(0), status)
     if blas:
         _blas(b, module, needs, "hold")
-    for number, (launch, name) in enumerate(zip(plan.launches, functions, strict=True)):
+    for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
         if isinstance(launch.work, Copy):
             _memcpy(b, module, needs, pointers, launch.work.nbytes)
             continue
-        assert name is not None
-        function = module.globals.get(name) or ir.Function(module, KERNEL_TYPE, name)
+        assert symbol is not None
+        function = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
         for k, pointer in enumerate(pointers):
             b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
         total, granule = kind_of(launch.work).range(launch.work)

@@ -11,10 +11,12 @@ from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.chain import Chain, Work
 from ...schedule.contract import Product
+from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
 from . import ir
 from .chain import emit_chain
+from .control import control_source, distinct_works, emit_control
 from .conv_pack import emit_turn
 from .convolution import (
     convolution_source,
@@ -114,6 +116,16 @@ KINDS: dict[type, Kind] = {
         parts=lambda chain: [stage.work for stage in chain.stages],
     ),
 }
+
+
+KINDS[Loop] = KINDS[Choice] = Kind(
+    emit=emit_control,
+    source=control_source,
+    range=lambda _: (1, 1),
+    nanoseconds=lambda _: 0.0,
+    calls_blas=lambda control: any(kind_of(work).calls_blas(work) for work in distinct_works(control)),
+    parts=distinct_works,
+)
 
 
 def _iterations(chain: Chain) -> list[int]:

@@ -1,0 +1,224 @@
+"""Control flow as LLVM functions: the step of each body (step.py), and a loop or branch around it.
+
+Nothing but pointers changes from step to step: a table of data pointers is what a body is called with, as the step of a
+whole program is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...schedule.control import Choice, Control, Loop
+from ...schedule.plan import Copy, Plan
+from . import ir
+from .gemm_tile import i64
+from .kernel import KERNEL_TYPE
+from .types import I8, I32, I64, PTR, Literal
+
+
+def distinct_works(control: Control) -> list[Any]:
+    """What its bodies launch, each work once."""
+    works = [launch.work for plan in control.plans for launch in plan.launches]
+    return list({id(work): work for work in works if not isinstance(work, Copy)}.values())
+
+
+def control_source(control: Control, symbols: Sequence[str] = ()) -> str:
+    from .step import launch_sources
+
+    fields = {name: value for name, value in vars(control).items() if not isinstance(value, Plan)}
+    names = _names(control, symbols)
+    lines = [line for plan in control.plans for line in (f"body of {_sizes(plan)}", *launch_sources(plan, names(plan)))]
+    return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
+
+
+def _sizes(plan: Plan) -> str:
+    return f"{len(plan.inputs)} inputs {len(plan.outputs)} outputs {plan.arena_bytes}"
+
+
+def _names(control: Control, symbols: Sequence[str]) -> Any:
+    """Plan -> the symbol of each of its launches."""
+    symbol = {id(work): name for work, name in zip(distinct_works(control), symbols, strict=True)}
+    return lambda plan: [symbol.get(id(launch.work)) for launch in plan.launches]
+
+
+class _Step:
+    """A body as a function in this module, and the table of pointers that it is called with."""
+
+    def __init__(self, b: ir.IRBuilder, module: ir.Module, plan: Plan, symbols: Any, name: str, arena: Any) -> None:
+        from .step import emit_step  # which launches what this file emits
+
+        assert not plan.constants, "a body is given its constants"
+        emit_step(module, plan, symbols(plan), name, hold=False)
+        self.b, self.plan = b, plan
+        self.function = module.globals[name]
+        self.inputs = len(plan.inputs)
+        self.table = b.alloca(PTR, size=self.inputs + len(plan.outputs) + 1)
+        self.put(self.inputs + len(plan.outputs), arena)
+
+    def put(self, entry: int, pointer: Any) -> None:
+        self.b.store(pointer, self.b.gep(self.table, [i64(entry)], source_etype=PTR))
+
+    def call(self, failed: ir.Block) -> None:
+        """Run it; a failed index check goes on at `failed`."""
+        b, result = self.b, self.b.call(self.function, [self.table])
+        if self.plan.checked:
+            fine = b.append_basic_block("fine")
+            b.cbranch(b.icmp_unsigned("!=", result, i64(0)), failed, fine)
+            b.position_at_end(fine)
+
+
+def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequence[str] = ()) -> ir.Function:
+    """`void control(ptr buffers, i64, i64)`; its range is one iteration."""
+    function = ir.Function(module, KERNEL_TYPE, name)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
+    operands = _count_operands(control)
+    given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
+    if isinstance(control, Loop):
+        _emit_loop(b, module, name, control, _names(control, symbols), given, failed)
+    else:
+        _emit_choice(b, module, name, control, _names(control, symbols), given, failed)
+    b.branch(done)
+    b.position_at_end(failed)
+    if any(plan.checked for plan in control.plans):
+        b.store(i64(1), b.load(_entry(b, function.args[0], operands), typ=PTR))
+    b.branch(done)
+    b.position_at_end(done)
+    b.ret_void()
+    return function
+
+
+def _count_operands(control: Control) -> int:
+    if isinstance(control, Choice):
+        return 1 + control.operands + len(control.wanted) + 1
+    before = int(control.counted) + control.consts + len(control.carries) + len(control.xs)
+    return before + len(control.wanted) + 1
+
+
+def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
+    return b.gep(table, [i64(number)], source_etype=PTR)
+
+
+def _at(b: ir.IRBuilder, pointer: Any, offset: Any) -> Any:
+    return b.gep(pointer, [offset], source_etype=I8)
+
+
+def _true(b: ir.IRBuilder, pointer: Any) -> Any:
+    return b.icmp_unsigned("!=", b.load(pointer, typ=I8), Literal(I8, "0"))
+
+
+def _emit_choice(
+    b: ir.IRBuilder, module: ir.Module, name: str, choice: Choice, symbols: Any, given: list[Any], failed: ir.Block
+) -> None:
+    after = b.append_basic_block("chosen")
+    blocks = [b.append_basic_block("true"), b.append_basic_block("false")]
+    steps = [
+        _Step(b, module, plan, symbols, f"{name}_{which}", given[-1])
+        for which, plan in (("true", choice.true), ("false", choice.false))
+    ]
+    for step in steps:
+        for k, pointer in enumerate(given[1:-1]):
+            step.put(k, pointer)
+    b.cbranch(_true(b, given[0]), *blocks)
+    for block, step in zip(blocks, steps, strict=True):
+        b.position_at_end(block)
+        step.call(failed)
+        b.branch(after)
+    b.position_at_end(after)
+
+
+def _emit_loop(
+    b: ir.IRBuilder, module: ir.Module, name: str, loop: Loop, symbols: Any, given: list[Any], failed: ir.Block
+) -> None:
+    count, rest = (given[0], given[1:]) if loop.counted else (None, given)
+    n, m = loop.consts, loop.consts + len(loop.carries)
+    consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
+    results = dict(zip(loop.wanted, rest[m + len(loop.xs) : -1], strict=True))
+    offsets, memory = loop.places[0], rest[-1]
+    own = [_at(b, memory, i64(offset)) for offset in offsets]
+    c = len(loop.carries)
+    ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
+    stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
+    body = _Step(b, module, loop.body, symbols, f"{name}_body", own[-2])
+    check = _Step(b, module, loop.condition, symbols, f"{name}_condition", own[-2]) if loop.condition else None
+    for step in (body, *([check] if check else [])):
+        for k, pointer in enumerate(consts):
+            step.put(k, pointer)
+    if check is not None:
+        check.put(check.inputs, own[-1])
+    last = i64(loop.length or 0)
+    if count is not None:
+        asked = b.load(count, typ=I64)
+        asked = b.select(b.icmp_signed("<", asked, i64(0)), i64(0), asked)
+        last = b.select(b.icmp_signed("<", asked, last), asked, last)
+    known = count is None and check is None
+    if not known:  # what is not run is zero
+        for k, size in enumerate(loop.ys):
+            if c + k in results:
+                _clear(b, module, ys[k], size * (loop.length or 0))
+    # Places that a step writes a carry to by turns; the last step should write to the result.
+    turned = known and (loop.length or 0) % 2 == 0
+    firsts = []
+    for k in range(c):
+        pair = (results.get(k, own[2 * k]), own[2 * k + 1])
+        firsts.append((starts[k], *(reversed(pair) if turned else pair)))
+
+    entry, head = b.block, b.append_basic_block("head")
+    run, end = b.append_basic_block("run"), b.append_basic_block("end")
+    b.branch(head)
+    b.position_at_end(head)
+    number = b.phi(I64)
+    number.add_incoming(i64(0), entry)
+    carried = [[b.phi(PTR) for _ in range(3)] for _ in range(c)]  # read by this step, written by it, by the next one
+    for phis, first in zip(carried, firsts, strict=True):
+        for phi, pointer in zip(phis, first, strict=True):
+            phi.add_incoming(pointer, entry)
+    now = [phis[0] for phis in carried]
+    if loop.length is not None:
+        more = run if check is None else b.append_basic_block("more")
+        b.cbranch(b.icmp_signed("<", number, last), more, end)
+        b.position_at_end(more)
+    if check is not None:
+        for k, pointer in enumerate(now):
+            check.put(n + k, pointer)
+        check.call(failed)
+        b.cbranch(_true(b, own[-1]), run, end)
+    b.position_at_end(run)
+    at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
+    for k, pointer in enumerate(now):
+        body.put(n + k, pointer)
+    for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
+        body.put(m + k, _at(b, pointer, b.mul(at, i64(size))))
+    slices = [_at(b, pointer, b.mul(at, i64(size))) for pointer, size in zip(ys, stride, strict=True)]
+    written = [phis[1] if y is None else slices[y] for phis, y in zip(carried, loop.kept, strict=True)]
+    targets = [*(pointer for pointer, y in zip(written, loop.kept, strict=True) if y is None), *slices]
+    for k, pointer in enumerate(targets):
+        body.put(body.inputs + k, pointer)
+    body.call(failed)
+    latch = b.block
+    number.add_incoming(b.add(number, i64(1)), latch)
+    for (reads, writes, spare), pointer in zip(carried, written, strict=True):
+        for phi, after in ((reads, pointer), (writes, spare), (spare, writes)):
+            phi.add_incoming(after, latch)
+    b.branch(head)
+    b.position_at_end(end)
+    for k, size in enumerate(loop.carries):
+        if k in results:
+            with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
+                _copy(b, module, results[k], now[k], size)
+
+
+def _extern(module: ir.Module, name: str, arguments: Sequence[Any]) -> Any:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(PTR, arguments), name)
+
+
+def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: int) -> None:
+    if nbytes:
+        b.call(_extern(module, "memcpy", [PTR, PTR, I64]), [target, source, i64(nbytes)])
+
+
+def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: int) -> None:
+    if nbytes:
+        b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), i64(nbytes)])

@@ -1,0 +1,115 @@
+"""Control flow as a launch: plans of the bodies, and how the operands of the launch become theirs.
+
+    loop    operands: [count], constants, starts, xs, then the results that are wanted, then memory of its own
+            of a step: constants, carries, slices -> carries, slices of the ys
+    cond    operands: the predicate, operands, results, memory
+
+A carry goes from step to step in two places by turns, one of them its result's. One that is given out in every step as
+well has no place of its own: the next step reads it where this one has written it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..graph.body import Body
+from ..graph.ir import Graph, Node
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+Planned = Callable[[Graph], "Plan"]
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Sizes are bytes: of a carry, of a slice of an operand or of a result."""
+
+    body: Plan
+    condition: Plan | None
+    consts: int
+    carries: tuple[int, ...]
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+    kept: tuple[int | None, ...]  # carry -> the one of the ys that it is
+    wanted: tuple[int, ...]  # numbers of the results that are operands
+    length: int | None
+    counted: bool
+    reverse: bool
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (self.body,) if self.condition is None else (self.body, self.condition)
+
+    @property
+    def places(self) -> tuple[list[int], int]:
+        """Offsets in its memory: two places for each carry, one for each of the ys, the arenas; and bytes in all."""
+        sizes = []
+        for k, size in enumerate(self.carries):
+            sizes += [0, 0] if self.kept[k] is not None else [0 if k in self.wanted else size, size]
+        sizes += [*self.ys, max(plan.arena_bytes for plan in self.plans), 1]
+        offsets: list[int] = []
+        total = 0
+        for size in sizes:
+            offsets.append(total)
+            total += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return offsets, total
+
+    @property
+    def memory(self) -> int:
+        return self.places[1]
+
+    def __str__(self) -> str:
+        steps = "as long as its condition holds" if self.length is None else f"of {self.length} steps"
+        return f"loop {steps}, {len(self.body.launches)} launches a step"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    true: Plan
+    false: Plan
+    operands: int
+    wanted: tuple[int, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return self.true, self.false
+
+    @property
+    def memory(self) -> int:
+        return max(1, *(plan.arena_bytes for plan in self.plans))
+
+    def __str__(self) -> str:
+        return f"choice of {len(self.true.launches)} or {len(self.false.launches)} launches"
+
+
+Control = Loop | Choice
+
+
+def control_of(results: list[Node], planned: Planned) -> Control:
+    """The launch that computes these results of one control operation, in the order of their numbers."""
+    node = results[0]
+    p = node.params
+    wanted = tuple(result.params["result"] for result in results)
+    if "true" in p:
+        true, false = (_restricted(p[name], wanted) for name in ("true", "false"))
+        return Choice(planned(true), planned(false), len(node.inputs) - 1, wanted)
+    body: Graph = p["body"].graph
+    n, first = p["carries"], p["consts"] + p["carries"]
+    after, ys = body.outputs[:n], body.outputs[n:]
+    given = {y: k for k, y in enumerate(ys) if n + k in wanted}
+    kept = tuple(given.get(node) for node in after)
+    own = tuple(node for node, k in zip(after, kept, strict=True) if k is None)
+    return Loop(
+        planned(Graph(body.inputs, (*own, *ys), "body")),
+        None if p["condition"] is None else planned(p["condition"].graph),
+        p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
+        tuple(y.aval.nbytes for y in ys), kept, wanted, p["length"], p["counted"], p["reverse"],
+    )  # fmt: skip
+
+
+def _restricted(body: Body, wanted: tuple[int, ...]) -> Graph:
+    return Graph(body.graph.inputs, tuple(body.graph.outputs[k] for k in wanted), body.graph.name)
