@@ -45,7 +45,7 @@ def compiled(fn: Callable[P, R]) -> Callable[P, R]:
         if not traced:
             from ..trace import TracedFunction
 
-            traced.append(TracedFunction(fn, most=MOST))
+            traced.append(TracedFunction(fn, most=MOST, silent=True))
         result: R = traced[0](*args, **kwargs)
         return result
 

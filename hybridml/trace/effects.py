@@ -118,7 +118,7 @@ def _attribute(obj: Any, name: str, was: Any) -> tuple[Callable[[Any], None], Ca
 
 def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
     """A list that has grown at its end is repeated where the code does nothing else with it."""
-    name = next((_label(watch, r, k) for r, k, v in (*watch.free, *watch.quiet) if v is c), "a container")
+    name = next((label(watch, r, k) for r, k, v in (*watch.free, *watch.quiet) if v is c), "a container")
     was = next((v for read, _, v in changed if read is len), None)
     if type(c) is not list or was is None or len(c) <= was or len(changed) > 1:
 
@@ -137,7 +137,7 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
     return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and _is_plain(added))
 
 
-def _label(watch: Watch, read: Any, key: Any) -> str:
+def label(watch: Watch, read: Any, key: Any) -> str:
     if isinstance(key, types.CellType):
         return watch.cells.get(id(key), "a variable of the enclosing function")
     return read.__reduce__()[1][0] if isinstance(read, attrgetter) else str(key)

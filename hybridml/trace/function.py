@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import statistics
 import sys
 import threading
@@ -23,6 +24,7 @@ from hybridml_compiler.graph.text import print_graph
 from .. import tree
 from ..context import current_interpreter, grad_is_off
 from ..tensor import Tensor, leaked
+from . import reasons
 from .branches import Arrays, Ask, Endless
 from .entry import Entry
 from .fast import MISS, Fast, build
@@ -32,6 +34,7 @@ from .outcome import Failed, Outcome
 from .report import report
 
 _ndarray = np.ndarray
+_log = logging.getLogger("hybridml")
 _STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
 BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
@@ -71,15 +74,19 @@ class TracedFunction:
     __qualname__: str
 
     def __init__(
-        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False
-    ) -> None:
-        """`most`: programs that are compiled; calls that need further ones run the function itself."""
+        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
+        silent: bool = False,
+    ) -> None:  # fmt: skip
+        """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
+        `silent`.
+        """
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
             raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
         functools.update_wrapper(self, fn)
-        self._fn, self._backend, self._most, self._strict = fn, backend, most, strict
+        self._fn, self._backend, self._most = fn, backend, most
+        self._strict, self._silent = strict, silent
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Outcome | None = None
@@ -88,6 +95,7 @@ class TracedFunction:
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
         self._reported: set[str] = set()
+        self._retraces: list[str] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         direct = self._direct
@@ -128,12 +136,13 @@ class TracedFunction:
                     return outcome.run(leaves, known)
                 if not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
-                return self._trace(key, structure, leaves, objects, (entry, known))
+                return self._trace(key, structure, leaves, objects, (entry, known, len(entry.outcomes)))
             if self._programs() >= self._most:
+                if not self._silent:
+                    self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
             return self._trace(key, structure, leaves, objects)
         except Endless as endless:
-            entry.eager = True
             self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
         except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
@@ -153,16 +162,20 @@ class TracedFunction:
 
     def _trace(
         self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any],
-        on: tuple[Entry, Arrays] | None = None,
+        on: tuple[Entry, Arrays, int] | None = None,
     ) -> Any:  # fmt: skip
         """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
-                    outcome, known, _ = entry.find(leaves) if on is None or on[0] is not entry else (None, on[1], None)
+                    outcome, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
+                    if on is None or on[0] is not entry or on[2] != len(entry.outcomes):
+                        outcome, known, _ = entry.find(leaves)
                     break
             else:
                 outcome, known = None, Arrays(_nothing)
+                if self._entries:
+                    self._note(self._why(key, leaves))
                 entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
             if outcome is None:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
@@ -172,11 +185,16 @@ class TracedFunction:
         self, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
     ) -> tuple[Outcome, Arrays]:
         start = time.perf_counter()
-        with _collector_paused():
-            outcome, known = entry.grow(structure, leaves, known)
+        entries = self._entries.setdefault(key, [])
+        try:
+            with _collector_paused():
+                outcome, known = entry.grow(structure, leaves, known)
+        except Endless:
+            entry.eager = True
+            entries.insert(0, entry)
+            raise
         outcome.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
         self._trace_ms = outcome.first_ms - outcome.program.compile_ms
-        entries = self._entries.setdefault(key, [])
         if entry not in entries:
             entries.insert(0, entry)
         entry.fast = self._direct = None
@@ -188,6 +206,17 @@ class TracedFunction:
         self._last = outcome
         return outcome, known
 
+    def _why(self, key: Any, leaves: list[Any]) -> str:
+        if same := self._entries.get(key):
+            return reasons.of_state(same[0], leaves)
+        return reasons.of_arguments(self._fn, list(self._entries), key)
+
+    def _note(self, reason: str) -> None:
+        """One line of `retraces`."""
+        if len(self._retraces) < MOST_PROGRAMS:
+            self._retraces.append(f"{self._name} retraced: {reason}")
+        _log.info("%s retraced: %s", self._name, reason)
+
     def _may_grow(self, entry: Entry, ask: Ask) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
@@ -195,6 +224,7 @@ class TracedFunction:
             self._report_eager(_other(ask, f"was another one in {len(ask.next)} calls: calls like this one"))
             return False
         if self._programs() < self._most:
+            self._note(f"{ask.what} at {ask.where} is another than before")
             return True
         self._report_eager(_other(ask, f"leads to more than {self._most} programs: calls with further values"))
         return False
@@ -228,6 +258,18 @@ class TracedFunction:
     def cache_info(self) -> CacheInfo:
         """How often calls compiled and how often they did not."""
         return CacheInfo(self._compiles, self._hits, self._programs())
+
+    @property
+    def retraces(self) -> tuple[str, ...]:
+        """Why calls after the first were traced, a line for each (the log "hybridml", level INFO, has them, too).
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x, n: x * n)
+        >>> y = f(hm.tensor([1.0]), 3), f(hm.tensor([1.0]), 4)
+        >>> f.retraces
+        ('<lambda> retraced: argument n 3 -> 4',)
+        """
+        return tuple(self._retraces)
 
     def clear(self) -> None:
         """Forget every compiled signature (and the tensors they hold)."""

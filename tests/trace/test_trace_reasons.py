@@ -1,0 +1,77 @@
+"""A call that is traced again says why, in one line."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import hybridml as hm
+
+RATE = 3
+
+
+class Model(hm.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.sizes = 2, [1.0, 2.0]
+
+    def forward(self, x: hm.Tensor) -> hm.Tensor:
+        return x * self.steps * self.sizes[1]
+
+
+def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, depth, w = hm.ones((2, 3)), 1, hm.ones((3,))
+
+    @trace
+    def f(x: Any, n: int = 1, *, mode: str = "a") -> Any:
+        first = x[0] if isinstance(x, list) else x
+        return first * n * RATE * depth * w.sum()
+
+    def why() -> str:
+        return f.retraces[-1].removeprefix("f retraced: ")
+
+    caplog.set_level(logging.INFO, "hybridml")
+    f(x, 3)
+    assert f.retraces == ()
+    f(x, 4)
+    assert why() == "argument n 3 -> 4" and caplog.messages[-1] == "f retraced: argument n 3 -> 4"
+    f(hm.ones((5, 3)), 4)
+    assert why() == "argument x float32[2, 3] -> float32[5, 3]"
+    f(hm.ones((2, 3), requires_grad=True), 4)
+    assert why() == "argument x float32[2, 3] -> float32[2, 3] that requires grad"
+    f([x, x * 2], 4)
+    assert why() == "the arguments are ([x, x], x) and not (x, x)"
+    f([x, x[:1]], 4)
+    assert why() == "argument x[1] float32[2, 3] -> float32[1, 3]"
+    f(x, n=3)
+    assert why().startswith("the arguments are (x, n=x) and not")
+    monkeypatch.setitem(globals(), "RATE", 4)
+    f(x, 3)
+    assert why() == "RATE 3 -> 4"
+    depth = 2
+    f(x, 3)
+    assert why() == "depth 1 -> 2"
+    w.requires_grad_()
+    f(x, 3)
+    assert why() == "a captured tensor of shape [3] requires grad"
+    with hm.no_grad():
+        f(x, 3)
+    assert why() == "gradients are off"
+
+
+def test_reasons_in_attributes_containers_and_branches(trace: Any) -> None:
+    model, x = trace(Model()), hm.tensor([1.0])
+    model(x)
+    model.steps = 3
+    model(x)
+    model.sizes[1] = 5.0
+    model(x)
+    model.sizes.append(1.0)
+    model(x)
+    reasons = [line.partition(": ")[2] for line in model.forward.retraces]
+    assert reasons == ["steps 2 -> 3", "sizes[1] 2.0 -> 5.0", "the size of sizes 2 -> 3"]
+    f = trace(lambda t: t if t.sum() > 0 else -t)
+    f(x), f(-x)
+    assert "bool() at" in f.retraces[0] and "if t.sum() > 0" in f.retraces[0]
