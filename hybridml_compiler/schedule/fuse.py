@@ -26,6 +26,7 @@ from .library import LIBRARY, Call, Library, Matched, Target
 from .lower import moved, widens
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
+from .turned import worth_turning
 
 
 @dataclass
@@ -94,6 +95,8 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
             base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
+        if worth_turning(node, readers[node]):
+            chosen.setdefault(node, "transposed operand of many products")
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], weight[node])
         if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads what is kept, and widens it
