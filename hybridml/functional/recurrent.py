@@ -5,7 +5,8 @@ products with the inputs before the sequence, the gradient of the recurrent weig
 gradient would be one small product and one addition to the whole weight for every step.
 
 The backward passes are framework operations on arguments and results, so they can be differentiated again: every value
-that they need is a result of the forward pass, and takes a gradient of its own.
+that they need is a result of the forward pass, and takes a gradient of its own. A sequence is a `scan` either way, one
+native loop in a traced program, which compiles in the time of one step.
 """
 
 from __future__ import annotations
@@ -54,11 +55,6 @@ def _earlier(first: Tensor, states: Tensor) -> Tensor:
     return hm.concat([first[None], states[:-1]], axis=0)
 
 
-def _together(states: list[Tensor]) -> Tensor:
-    """(n, width) of every step -> (steps, n, width)."""
-    return hm.concat(states, axis=0).reshape((len(states), *states[0].shape))
-
-
 def _flat(x: Tensor) -> Tensor:
     """(steps, n, width) -> (steps * n, width)."""
     return x.reshape((-1, x.shape[-1]))
@@ -94,15 +90,14 @@ def _lstm_cell_back(
 class _LSTM(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        start, transposed = (h, c), weight.mT
-        hidden, cells, gates = [], [], []
-        for step in inputs:
-            h, c, gate = _lstm_cell(step, hm.matmul(h, transposed), c)
-            hidden.append(h)
-            cells.append(c)
-            gates.append(gate)
-        results = _together(hidden), _together(cells), _together(gates)
-        ctx.save_for_backward(*start, weight, *results)
+        transposed = weight.mT
+
+        def step(state: tuple[Tensor, Tensor], x: Tensor) -> Any:
+            h, c, gates = _lstm_cell(x, hm.matmul(state[0], transposed), state[1])
+            return (h, c), (h, c, gates)
+
+        results: tuple[Tensor, Tensor, Tensor] = hm.scan(step, (h, c), inputs)[1]
+        ctx.save_for_backward(h, c, weight, *results)
         ctx.set_materialize_grads(False)
         return results
 
@@ -111,18 +106,16 @@ class _LSTM(Function):
         ctx: Any, d_hidden: Tensor | None, d_cells: Tensor | None, d_gates: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first_h, first_c, weight, hidden, cells, gates = ctx.saved_tensors
-        cells_before = _earlier(first_c, cells)
-        dh, dc = hm.zeros_like(first_h), hm.zeros_like(first_c)
-        pre: list[Tensor] = []
-        for k in reversed(range(len(hidden))):
-            dh = dh if d_hidden is None else dh + d_hidden[k]
-            dc = dc if d_cells is None else dc + d_cells[k]
-            d, dc = _lstm_cell_back(
-                gates[k], cells_before[k], cells[k], dh, dc, None if d_gates is None else d_gates[k]
-            )
-            pre.append(d)
-            dh = hm.matmul(d, weight)
-        d_inputs = _together(pre[::-1])
+
+        def step(after: tuple[Tensor, Tensor], slices: Any) -> Any:
+            (dh, dc), (gate, before, c, d_h, d_c, d_gate) = after, slices
+            dh, dc = dh if d_h is None else dh + d_h, dc if d_c is None else dc + d_c
+            d, dc = _lstm_cell_back(gate, before, c, dh, dc, d_gate)
+            return (hm.matmul(d, weight), dc), d
+
+        start = hm.zeros_like(first_h), hm.zeros_like(first_c)
+        slices = gates, _earlier(first_c, cells), cells, d_hidden, d_cells, d_gates
+        (dh, dc), d_inputs = hm.scan(step, start, slices, reverse=True)
         return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
 
 
@@ -153,29 +146,28 @@ def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | 
 class _GRU(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        start, transposed = h, weight.mT
-        hidden, gates = [], []
-        for step in inputs:
-            h, gate = _gru_cell(step, hm.matmul(h, transposed) + bias, h)
-            hidden.append(h)
-            gates.append(gate)
-        results = _together(hidden), _together(gates)
-        ctx.save_for_backward(start, weight, *results)
+        transposed = weight.mT
+
+        def step(state: Tensor, x: Tensor) -> Any:
+            state, gates = _gru_cell(x, hm.matmul(state, transposed) + bias, state)
+            return state, (state, gates)
+
+        results: tuple[Tensor, Tensor] = hm.scan(step, h, inputs)[1]
+        ctx.save_for_backward(h, weight, *results)
         ctx.set_materialize_grads(False)
         return results
 
     @staticmethod
     def backward(ctx: Any, d_hidden: Tensor | None, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first, weight, hidden, gates = ctx.saved_tensors
-        before = _earlier(first, hidden)
-        dh = hm.zeros_like(first)
-        inputs: list[Tensor] = []
-        products: list[Tensor] = []
-        for k in reversed(range(len(hidden))):
-            dh = dh if d_hidden is None else dh + d_hidden[k]
-            d_input, d, past = _gru_cell_back(gates[k], before[k], dh, None if d_gates is None else d_gates[k])
-            inputs.append(d_input)
-            products.append(d)
-            dh = past + hm.matmul(d, weight)
-        d_products = hm.concat(products[::-1], axis=0)
-        return _together(inputs[::-1]), dh, hm.matmul(d_products.mT, _flat(before)), d_products.sum(axis=0)
+        earlier = _earlier(first, hidden)
+
+        def step(dh: Tensor, slices: Any) -> Any:
+            gate, before, d_h, d_gate = slices
+            d_input, d, past = _gru_cell_back(gate, before, dh if d_h is None else dh + d_h, d_gate)
+            return past + hm.matmul(d, weight), (d_input, d)
+
+        slices = gates, earlier, d_hidden, d_gates
+        dh, (d_inputs, d_products) = hm.scan(step, hm.zeros_like(first), slices, reverse=True)
+        d_products = _flat(d_products)
+        return d_inputs, dh, hm.matmul(d_products.mT, _flat(earlier)), d_products.sum(axis=0)
