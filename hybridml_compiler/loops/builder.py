@@ -6,6 +6,7 @@ strides: constants fold, ranges decide divisions and comparisons, and `(x // c) 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from .index import constant_factor, terms, value_range
 from .ir import Buffer, Expr, Reduce
 
 Scalar = Expr | int | float | bool
+_INT64 = 1 << 63
 
 _COMPARE = {
     "eq": lambda a, b: a == b,
@@ -46,6 +48,9 @@ class LoopBuilder:
         return self._const(value, dtype)
 
     def _const(self, value: Any, dtype: np.dtype) -> Expr:
+        if dtype is dtypes.int64 and type(value) is int and -_INT64 <= value < _INT64:  # what the rest does, at once
+            key = ("const", dtype.char, value.to_bytes(8, sys.byteorder, signed=True))
+            return self._intern(key, "const", (), value, dtype, value, value)
         if dtype.kind in "iu" and isinstance(value, int):
             value = _wrapped(value, dtype)
         number = np.asarray(value).astype(dtype)[()]
@@ -83,8 +88,12 @@ class LoopBuilder:
         """The expression `op(args)` without simplification beyond interning."""
         exprs = self._unify(args)
         result = dtype or (dtypes.bool_ if op in _COMPARE else exprs[1 if op == "select" else 0].dtype)
-        low, high = value_range(op, exprs, result) if result.kind in "iu" else (None, None)
-        return self._intern((op, attr, result.char, *map(id, exprs)), op, exprs, attr, result, low, high)
+        key = (op, attr, result.char, *map(id, exprs))
+        found = self._interned.get(key)
+        if found is None:
+            low, high = value_range(op, exprs, result) if result.kind in "iu" else (None, None)
+            found = self._interned[key] = self._make(op, exprs, attr, result, low, high)
+        return found
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
         if op.startswith("_"):
@@ -367,7 +376,7 @@ class LoopBuilder:
         def replaced(part: Expr) -> Expr | None:
             if part in mapping:
                 return mapping[part]
-            if not part.args or not any(key in part.depends for key in mapping):
+            if not part.args or part.depends.isdisjoint(mapping):
                 return part
             return memo.get(part)
 
@@ -428,10 +437,12 @@ class LoopBuilder:
     def _make(op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None) -> Expr:
         expr = Expr()
         expr.op, expr.args, expr.attr, expr.dtype, expr.low, expr.high = op, args, attr, dtype, low, high
-        expr.depends = frozenset().union(*(a.depends for a in args)) if args else frozenset()
+        first = args[0].depends if args else _NOTHING
+        expr.depends = first.union(*[a.depends for a in args[1:] if a.depends is not first]) if args[1:] else first
         return expr
 
 
+_NOTHING: frozenset[Expr] = frozenset()
 _REBUILT = frozenset(
     "add sub mul floordiv mod minimum maximum eq ne lt le gt ge and_ or_ select".split()
 )  # instructions that simplify when their operands change

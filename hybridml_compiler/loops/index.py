@@ -28,17 +28,14 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
 
 
 def _exact_range(op: str, args: tuple[Expr, ...]) -> Range:
-    spans = [(a.low, a.high) for a in args]
-    if op in ("select", "minimum", "maximum"):
-        spans = spans[-2:]
-    if any(low is None or high is None for low, high in spans):
-        return _UNKNOWN
-    known = [(low, high) for low, high in spans if low is not None and high is not None]
     if op == "cast":
-        return known[0] if args[0].dtype.kind in "iub" else _UNKNOWN
-    if len(known) != 2:
+        return (args[0].low, args[0].high) if args[0].dtype.kind in "iub" else _UNKNOWN
+    if len(args) != (3 if op == "select" else 2):
         return _UNKNOWN
-    (a, b), (c, d) = known
+    x, y = args[-2:]
+    a, b, c, d = x.low, x.high, y.low, y.high
+    if a is None or b is None or c is None or d is None:
+        return _UNKNOWN
     if op == "add":
         return a + c, b + d
     if op == "sub":

@@ -134,7 +134,12 @@ class Kernel:
     @cached_property
     def checked(self) -> bool:
         """Does it verify data-dependent indices? Then it is given the status word after its buffers."""
-        return any(e.op == "index" for e in expressions(self.body))
+        return any(e.op == "index" for e in self.expressions)
+
+    @cached_property
+    def expressions(self) -> list[Expr]:
+        """Every distinct expression, operands first."""
+        return expressions(self.body)
 
     @property
     def total(self) -> int:
@@ -201,10 +206,11 @@ def expressions(body: Sequence[Stmt]) -> list[Expr]:
         stack = list(reversed(operands(stmt)))
         while stack:
             expr = stack[-1]
-            waiting = [a for a in expr.args if a not in order] if expr not in order else ()
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
+            if expr.args and expr not in order:
+                waiting = [a for a in expr.args if a not in order]
+                if waiting:
+                    stack.extend(reversed(waiting))
+                    continue
             stack.pop()
             order[expr] = None
     return list(order)

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, operands
+from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, operands
 from .parse import INFIX, parse_kernel
 
 __all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
@@ -247,7 +247,7 @@ def _below(expr: Expr, stop: Any = ()) -> list[Expr]:
 def _named_values(kernel: Kernel) -> set[Expr]:
     """Values that get a name: those used twice or more, and parts of expressions that would be too long for a line."""
     uses: dict[Expr, int] = {}
-    order = expressions(kernel.body)
+    order = kernel.expressions
     for expr in order:
         for operand in expr.args:
             uses[operand] = uses.get(operand, 0) + 1

@@ -51,7 +51,7 @@ def _faults(kernel: Kernel) -> Iterator[Fault]:
         yield None, f"the parallel variable {kernel.range} is not that of an outermost loop"
     if kernel.lanes < 1 or kernel.granule < 1:
         yield None, f"{kernel.lanes} lanes, granule {kernel.granule}; both are 1 or more"
-    for expr in expressions(kernel.body):
+    for expr in kernel.expressions:
         for message in _expression_faults(expr, buffers):
             yield _user_of(kernel, expr), message
     yield from _Walk(kernel, buffers).body(kernel.body, frozenset(), None)

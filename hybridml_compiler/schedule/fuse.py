@@ -266,6 +266,8 @@ def _find_group(
     if node.op.kind in ("contraction", "convolution", "scan", "scatter", "random"):
         return None
     for group in reversed(groups[-64:]):
+        if group not in needs and reads.isdisjoint(group.reads) and inlined.isdisjoint(group.inlined):
+            continue
         if group.call is not None:
             call = group.call[0]
             fits = group in needs and machine.takes_epilogue(call) and _is_epilogue(node, inlined, call)

@@ -88,10 +88,10 @@ class GroupLowering:
         return value if isinstance(value, Expr) else self.s.const(value, node.dtype)
 
     def flat(self, index: Index, shape: tuple[int, ...]) -> Expr:
-        position = self.s.const(0, dtypes.int64)
+        position: Any = None
         for k, n in zip(index, shape, strict=True):
-            position = self.s.add(self.s.mul(position, n), k)
-        return position
+            position = k if position is None else self.s.add(self.s.mul(position, n), k)
+        return position if isinstance(position, Expr) else self.s.const(position or 0, dtypes.int64)
 
     def loop_vars(self, shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index, loop variables): an axis of size 1 has index 0 and no loop."""

@@ -16,7 +16,7 @@ def splits_evenly(kernel: Kernel, buffer: Buffer, parts: int) -> bool:
         return False
     s = LoopBuilder()
     part, rest = s.var("part", parts), s.var("rest", kernel.total // parts)
-    positions = [*_stored(kernel.body, buffer), *_loaded(kernel.body, buffer)]
+    positions = [*_stored(kernel.body, buffer), *_loaded(kernel.expressions, buffer)]
     whole = s.add(s.mul(part, kernel.total // parts), rest)
     return _in_steps(s, [s.substitute(p, {kernel.range: whole}) for p in positions], (part,), buffer.size)
 
@@ -48,17 +48,19 @@ def may_overwrite(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     while len(body) == 1 and isinstance(body[0], For) and not body[0].vector:
         outer.append(body[0].var)
         body = body[0].body
-    positions = [p for buffer in (old, new) for p in (*_stored(kernel.body, buffer), *_loaded(kernel.body, buffer))]
+    positions = [
+        p for buffer in (old, new) for p in (*_stored(kernel.body, buffer), *_loaded(kernel.expressions, buffer))
+    ]
     if not _in_steps(LoopBuilder(), positions, outer, new.size):
         return False
     first = next(k for k, stmt in enumerate(body) if _stored([stmt], new))
-    places = {*_stored(body[first:], new), *_loaded([body[first]], old)}
-    return len(places) == 1 and not _loaded(body[first + 1 :], old)
+    places = {*_stored(body[first:], new), *_loaded(expressions([body[first]]), old)}
+    return len(places) == 1 and not _loaded(expressions(body[first + 1 :]), old)
 
 
 def _stored(body: Iterable[Stmt], buffer: Buffer) -> list[Expr]:
     return [s.index for s in statements(tuple(body)) if isinstance(s, Store | Scan) and s.buffer.name == buffer.name]
 
 
-def _loaded(body: Iterable[Stmt], buffer: Buffer) -> list[Expr]:
-    return [e.args[0] for e in expressions(tuple(body)) if e.op == "load" and e.attr.name == buffer.name]
+def _loaded(parts: Iterable[Expr], buffer: Buffer) -> list[Expr]:
+    return [e.args[0] for e in parts if e.op == "load" and e.attr.name == buffer.name]

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..loops.builder import LoopBuilder
-from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, statements
+from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, statements
 
 
 def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     """The kernel using each operand from its first element on, and how many elements each begins later."""
     indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role in ("in", "out")}
-    parts = expressions(kernel.body)
+    parts = kernel.expressions
     for part in parts:
         if part.op == "load" and part.attr.name in indices:
             indices[part.attr.name].append(part.args[0])
