@@ -33,6 +33,9 @@ A_LINE = 2.5
 # where nothing is late (128x512x512: 105 GF/s as tiles of 6x16, 97 as 4x16).
 IN_FLIGHT = 8
 IN_FLIGHT_FEW = 10
+# A last panel of fewer vectors has a micro-kernel of its own (4 to 8 ms of compilation) in products that take so long:
+# eight of 256x784x256, whose rows are 16 panels of 48 columns and one of 16, run at 103 GF/s of one core instead of 98.
+TAIL_NS = 1e6
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
 UNIT_BYTES = 1 << 18
@@ -73,11 +76,17 @@ class Blocking:
     unit_panels: int
     unit_tiles: int
     pack: bool  # B
+    tail: int  # vectors across a tile of the last panel
     pitch: int = 0  # elements between rows of A, or its steps in k if it is transposed, where A is computed
 
     @property
     def columns(self) -> int:
         return self.lanes * self.vectors
+
+    @property
+    def whole_panels(self) -> int:
+        """Panels that have all of their columns computed by the same micro-kernel."""
+        return self.panels - (self.tail < self.vectors)
 
     @property
     def column_blocks(self) -> int:
@@ -93,16 +102,17 @@ def units(product: Product, blocking: Blocking) -> int:
     return product.matrices * blocking.column_blocks * blocking.row_blocks
 
 
-def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Blocking:
-    """`registers` of `vector_bytes` each; the bits of the result depend on neither them nor the number of cores."""
+def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int, *, tails: bool = True) -> Blocking:
+    """`registers` of `vector_bytes` each; the bits of the result depend on neither them nor the number of cores.
+
+    `tails`: the last panel may have fewer vectors.
+    """
     size = product.dtype.itemsize
     lanes = vector_bytes // size
-    if product.computed:
-        tiles, vectors = tile_shape(product.m, product.n, lanes, registers, MAX_ROWS)
-    else:
-        tiles, vectors = tile_shape(
-            product.m, product.n, lanes, registers, _most_rows(product.a.row * size), product.a.transposed
-        )
+    tails = tails and product.flops * cost.FLOP_NS >= TAIL_NS
+    most_rows = MAX_ROWS if product.computed else _most_rows(product.a.row * size)
+    strided = product.a.transposed and not product.computed
+    tiles, vectors = tile_shape(product.m, product.n, lanes, registers, most_rows, strided, tails=tails)
     rows = -(-product.m // tiles)
     panels = -(-product.n // (lanes * vectors))
     tall = product.m >= TALL_ROWS
@@ -127,6 +137,7 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int)
         unit_panels=-(-panels // column_blocks),
         unit_tiles=-(-tiles // row_blocks),
         pack=pack,
+        tail=-(-product.n // lanes) - (panels - 1) * vectors if tails and panels > 1 else vectors,
         pitch=pitch if product.computed else 0,
     )
 
@@ -152,24 +163,33 @@ def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: 
     return min(choices)[2:]
 
 
-def tile_shape(m: int, n: int, lanes: int, registers: int, most_rows: int, transposed: bool = False) -> tuple[int, int]:
+def tile_shape(
+    m: int, n: int, lanes: int, registers: int, most_rows: int, transposed: bool = False, *, tails: bool = False
+) -> tuple[int, int]:
     """(tiles of rows, vectors across a tile): the cheapest whose sums, row of B and element of A fit the registers.
 
-    One is left over: 6x16 is faster than 4x24, which fills 16 of them (128x512x512, B packed: 105 and 98 GF/s).
+    With `tails`, the last panel may have fewer vectors. One register is left over: 6x16 is faster than 4x24, which
+    fills 16 of them (128x512x512, B packed: 105 and 98 GF/s).
     """
     best = (math.inf, 0, 0)
     in_flight = IN_FLIGHT_FEW if registers <= 16 else IN_FLIGHT
-    for vectors in range(1, min(8, -(-n // lanes), (registers - 2) // 2) + 1):
+    across = -(-n // lanes)
+    for vectors in range(1, min(8, across, (registers - 2) // 2) + 1):
         fewest = -(-m // min((registers - 2 - vectors) // vectors, most_rows))
         # A number of tiles that divides m needs one micro-kernel, any other two (8 ms of compilation each).
         dividing = [t for t in range(fewest, fewest + fewest * 3 // 4 + 1) if m % t == 0][:1]
         for tiles in (fewest, *dividing):
             rows = -(-m // tiles)
-            # One step in k: multiply-adds or loads; a row of B comes from further away than A.
-            step = max(rows * vectors, rows + vectors, in_flight) + 0.1 * rows + 0.3 * vectors + 0.5
-            step += A_LINE if transposed else 0.0
+
+            def step(vectors: int, rows: int = rows) -> float:
+                """In k: multiply-adds or loads; a row of B comes from further away than A."""
+                step = max(rows * vectors, rows + vectors, in_flight) + 0.1 * rows + 0.3 * vectors + 0.5
+                return step + (A_LINE if transposed else 0.0)
+
+            whole, rest = divmod(across, vectors)
             masked = 1.0 if n % (lanes * vectors) == 0 else 1.02
-            total = step * tiles * -(-n // (lanes * vectors)) * (1.0 if m % tiles == 0 else 1.03) * masked
+            last = step(rest if tails and whole else vectors) if rest else 0.0
+            total = (step(vectors) * whole + last) * tiles * (1.0 if m % tiles == 0 else 1.03) * masked
             best = min(best, (total, tiles, vectors))
     return best[1], best[2]
 

@@ -69,7 +69,7 @@ def words_of(product: Product, how: Format) -> Product:
 
 def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers: int, cores: int) -> Blocking:
     """Its depth counts words."""
-    return blocking_of(words_of(product, how), vector_bytes, registers, cores)
+    return blocking_of(words_of(product, how), vector_bytes, registers, cores, tails=False)
 
 
 def _stored(product: Product | Convolution) -> tuple[np.dtype, np.dtype]:

@@ -161,6 +161,30 @@ def test_bits_depend_neither_on_threads_nor_on_tiles_nor_on_the_width(layout: st
         np.testing.assert_array_equal(other, results[0])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("columns", [100, 112])
+@pytest.mark.parametrize("pack", [False, True])
+def test_a_last_panel_of_fewer_vectors_has_the_same_bits(
+    layout: str, columns: int, pack: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case((37, columns, 300), layout, pad=3)
+    want = case.check(blocked(case.product))
+    monkeypatch.setattr(limits, "TAIL_NS", 0.0)
+    monkeypatch.setattr(limits, "tile_shape", lambda m, *_, **__: (-(-m // 4), 3))
+    for width in usable_widths():
+        blocking = replace(blocked(case.product, width), pack=pack or case.product.b.transposed)
+        assert 0 < blocking.tail < blocking.vectors
+        np.testing.assert_array_equal(case.check(blocking), want)
+
+
+def test_a_last_panel_of_its_own_is_for_products_that_take_long() -> None:
+    """784 columns of 16 are 16 panels of three vectors and one more."""
+    large, small = (Case((64, 784, k)).product for k in (1200, 64))
+    assert blocked(small, 64).tail == blocked(small, 64).vectors
+    blocking = blocked(large, 64)
+    assert blocking.tail == 49 - (blocking.panels - 1) * blocking.vectors < blocking.vectors
+
+
 def test_tiles_cover_the_rows_and_fit_the_registers() -> None:
     for m, n, lanes, registers in itertools.product((1, 2, 13, 64, 67, 1000), (1, 10, 48, 500), (4, 16), (16, 32)):
         tiles, vectors = tile_shape(m, n, lanes, registers, limits.MAX_ROWS)

@@ -8,6 +8,7 @@ over each tile of rows when all of k has been added up there: over 14 rows of a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...loops.ir import Kernel
@@ -67,7 +68,8 @@ class _Product:
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, product.dtype, blocking.lanes)
         self.turn: Any = declared_turn(function.module, turn) if turn else None
-        self.partial = product.n % blocking.columns != 0
+        self.tail = blocking.tail < blocking.vectors
+        self.partial = product.n % (blocking.lanes if self.tail else blocking.columns) != 0  # the last panel
         self.panel = blocking.depth * blocking.columns
         if blocking.pack:
             memory = self.b.alloca(self.v.scalar_type, size=self.panel * blocking.unit_panels)
@@ -79,10 +81,12 @@ class _Product:
             self.right = self.rows.count
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
         self.tiles = {
-            rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
+            (rows, vectors): emit_tile(function.module, f"{function.name}_{rows}_{vectors}", self._tile(rows, vectors))
+            for rows in sorted(sizes)
+            for vectors in sorted({blocking.vectors, blocking.tail})
         }
 
-    def _tile(self, rows: int) -> Tile:
+    def _tile(self, rows: int, vectors: int) -> Tile:
         p, g = self.product, self.blocking
         a_row, a_step = p.a.row, p.a.column
         if p.computed:
@@ -91,14 +95,14 @@ class _Product:
             dtype=p.dtype,
             lanes=g.lanes,
             rows=rows,
-            vectors=g.vectors,
+            vectors=vectors,
             a_row=a_row,
             a_step=a_step,
             far=p.a.transposed and not p.computed,
             b_step=g.columns if g.pack else p.b.row,
             c_row=p.n,
-            partial=self.partial,
-            bounded=self.partial and not g.pack,
+            partial=self.partial and vectors == g.tail,
+            bounded=self.partial and vectors == g.tail and not g.pack,
             adds=g.depth < p.k,
         )
 
@@ -182,14 +186,17 @@ class _Product:
             row = b.add(b.mul(t, i64(rows)), i64(skipped))
             a_at = left(row, rows)
 
-            def panel(j: Any) -> None:
+            def panel(vectors: int, j: Any) -> None:
                 column = b.mul(j, i64(g.columns))
                 live = least(b, i64(g.columns), b.sub(i64(p.n), column))
                 c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
                 b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(right, column)
-                b.call(self.tiles[rows], [a_at, b_at, c_at, depth, live, first])
+                b.call(self.tiles[rows, vectors], [a_at, b_at, c_at, depth, live, first])
 
-            repeat(b, *panels, 1, panel)
+            whole = least(b, panels[1], i64(g.whole_panels)) if self.tail else panels[1]
+            repeat(b, panels[0], whole, 1, partial(panel, g.vectors))
+            if self.tail:
+                repeat(b, whole, panels[1], 1, partial(panel, g.tail))
             finish(row, rows)
 
         repeat(b, *tiles, 1, tile)
@@ -216,7 +223,7 @@ class _Product:
 
         def row(k: Any) -> None:  # a row at once: panels are narrow, and far apart in memory are their rows
             repeat(b, panels[0], whole, 1, lambda j: self._pack_row(right, b.sub(j, panels[0]), j, k, None))
-            if self.partial:
+            if p.n % g.columns:
                 live = b.sub(i64(p.n), b.mul(whole, i64(g.columns)))
                 repeat(b, whole, panels[1], 1, lambda j: self._pack_row(right, b.sub(j, panels[0]), j, k, live))
 
