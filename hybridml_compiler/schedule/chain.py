@@ -255,11 +255,13 @@ def with_nests(work: Work, nests: Sequence[Kernel]) -> Work:
 
 
 def written_by(work: Work, operands: int) -> list[bool]:
-    """Which operands it writes: those of its loop nest that are not only read; the last one of a call alone."""
+    """Which operands it writes: those of its loop nest that are not only read, and what a call writes, which is the
+    first one of its epilogue, or the last one."""
     kernel = kernel_of(work)
     if isinstance(work, Control):
         return [False] * (operands - len(work.wanted) - 1) + [True] * (len(work.wanted) + 1)
     written = [True] if kernel is None else [buffer.role != "in" for buffer in kernel.operands]
+    written[0] |= isinstance(work, Fused)
     return [False] * (operands - len(written)) + written
 
 
