@@ -96,6 +96,10 @@ class Watch:
         """What a function may look up by name."""
         return _names(fn.__code__)
 
+    def count(self, cls: type) -> int:
+        """How many objects of a class were reached."""
+        return sum(isinstance(value, cls) for value in self._keep)
+
     def reflects(self) -> bool:
         """Whether reached code can read an attribute that it does not name."""
         return not self.names.isdisjoint(_REFLECTION)

@@ -40,7 +40,7 @@ def places(fn: Any, watch: Watch) -> list[Place]:
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if not isinstance(function, types.FunctionType) or watch.reflects() or "globals" in watch.names:
         return []
-    if any(value is function for _, _, value in (*watch.free, *watch.quiet)):
+    if any(value is function and not _is_method(fn, watch, e) for e in (*watch.free, *watch.quiet) for value in e[2:]):
         return []  # it may call itself, by another way
     closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     cells = {id(cell): name for name, cell in closure}
@@ -62,6 +62,16 @@ def places(fn: Any, watch: Watch) -> list[Place]:
     guards = {id(place.guard) for place in found}
     watch.free = [entry for entry in watch.free if id(entry) not in guards]
     return found
+
+
+def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
+    """Whether an entry is the class of a method, of which nothing calls the method but the trace."""
+    return (
+        isinstance(fn, types.MethodType)
+        and type(holder(entry)) is types.MappingProxyType
+        and watch.count(type(fn.__self__)) == 1
+        and not any(True for _ in uses(watch.codes, fn.__name__))
+    )
 
 
 def over(fn: Any, lifted: list[tuple[Place, Any]]) -> Any:

@@ -15,3 +15,8 @@ from hybridml.trace import fast
 def trace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setattr(fast, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
     return hm.trace(backend=request.param)
+
+
+@pytest.fixture(params=["llvm", "interpret"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
