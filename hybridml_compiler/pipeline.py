@@ -30,8 +30,11 @@ from . import config, dtypes
 from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph, Node
+from .graph.sizes import at_sizes
 from .graph.text import print_graph
 from .graph.verify import verify
+from .sizes.dims import hint, structural
+from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
     from .backends.llvm.modules import Module, Works
@@ -74,14 +77,19 @@ class Stats:
         return sum(self.milliseconds.values())
 
 
-def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "") -> Executable:
+def compile(
+    graph: Graph, donate: Mapping[int, int] | None = None, name: str = "", guards: Guards | None = None
+) -> Executable:
     """An executable for the graph on this machine's CPU.
 
-    `donate` maps an output position to the input position whose memory that output is written to.
+    `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
+    symbolic sizes, `guards` is what its capture has relied on.
     """
     from .runtime.executable import Executable
     from .runtime.stored import STEP
 
+    if any(node.aval.symbolic for node in graph.inputs):
+        return _compile_symbolic(graph, dict(donate or {}), name or graph.name, guards or Guards())
     stats = Stats()
     stages = Stages(graph, dict(donate or {}), name or graph.name, stats)
     with stats.stage("find"):
@@ -107,6 +115,35 @@ def compile(graph: Graph, donate: Mapping[int, int] | None = None, name: str = "
         stages,
         (library,),
     )
+
+
+def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
+    """The same for sizes that come with the call. What a stage decides by a size is a guard of the executable (see
+    sizes/dims.py); sizes that do not hold to it are compiled for themselves."""
+    from .runtime import jit
+    from .runtime.executable import Executable, Shapes
+    from .runtime.stored import STEP, imports
+
+    stats = Stats()
+    stages = Stages(graph, donate, name, stats)
+    guards = captured.copy()
+    with collecting(guards), structural():
+        objects = stages.objects()
+        plan = stages.plan
+    with stats.stage("link"):
+        library = jit.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+    stats.update(stages.facts)
+    stages.say(1, lambda: _summary(stats))
+    inputs, outputs = [node.aval for node in graph.inputs], [graph.outputs[k].aval for k in plan.fresh]
+
+    def exact(sizes: Mapping[str, int]) -> Executable:
+        return compile(at_sizes(graph, sizes), donate, name)
+
+    shapes = Shapes(inputs, outputs, plan.arena_bytes, guards.since(captured), exact)
+    return Executable(
+        name, library.address(STEP), inputs, outputs, plan.fresh, donate, plan.arena_bytes,
+        lambda arrays: failure(graph, arrays), stats, stages, (library,), shapes,
+    )  # fmt: skip
 
 
 class Stages:
@@ -190,25 +227,35 @@ class Stages:
         """LLVM IR of every kernel and of the step that launches them."""
         return "\n".join(f"; ---- {module.symbol}\n{module.emit()}" for module in self.modules)
 
+    @property
+    def facts(self) -> dict[str, int]:
+        """What `Stats` says of the program."""
+        return {
+            "nodes": len(self.graph.nodes()),
+            "kernels": len(self.plan.launches),
+            "distinct_kernels": len(self.modules) - 1,
+            "nbytes": sum(launch.nbytes for launch in self.plan.launches),
+            "arena_bytes": hint(self.plan.arena_bytes),
+        }
+
+    def objects(self) -> list[bytes]:
+        """Object code of the modules."""
+        from .runtime import jit
+
+        with jit.Compilation(passes=False) as compilation:
+            self.compile = compilation.add
+            modules = self.modules
+            with self.stats.stage("codegen"):
+                return compilation.objects([module.code for module in modules])
+
     def make(self, key: str) -> tuple[Stored, Library]:
         """The program, kept under the key, and its code."""
         from .runtime import jit
         from .runtime.stored import STEP, Stored, imports
         from .schedule.text import describe_launch
 
-        stats = self.stats
-        with jit.Compilation(passes=False) as compilation:
-            self.compile = compilation.add
-            plan, modules = self.plan, self.modules
-            with stats.stage("codegen"):
-                objects = compilation.objects([module.code for module in modules])
-        facts = {
-            "nodes": len(self.graph.nodes()),
-            "kernels": len(plan.launches),
-            "distinct_kernels": len(modules) - 1,
-            "nbytes": sum(launch.nbytes for launch in plan.launches),
-            "arena_bytes": plan.arena_bytes,
-        }
+        stats, objects = self.stats, self.objects()
+        plan, facts = self.plan, self.facts
         with stats.stage("link"):
             program = Stored(jit.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
             if program.image is None:

@@ -8,15 +8,16 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 14000,  # with layers in 8 bits, and control flow of traced Python
+    "hybridml": 14600,  # with layers in 8 bits, and control flow of traced Python
+    "hybridml_compiler/sizes": 750,
     "hybridml_compiler/ops": 4200,
-    "hybridml_compiler/graph": 1100,
+    "hybridml_compiler/graph": 1200,
     "hybridml_compiler/passes": 2000,
-    "hybridml_compiler/schedule": 4700,  # with convolutions of narrow operands, minimum cuts and regions
+    "hybridml_compiler/schedule": 5100,  # with convolutions of narrow operands, minimum cuts and regions
     "hybridml_compiler/loops": 4700,
-    "hybridml_compiler/backends": 5700,  # with convolutions of narrow operands
-    "hybridml_compiler/runtime": 3850,  # with memory of results on cache lines
-    "hybridml_compiler": 25900,  # of its folders together
+    "hybridml_compiler/backends": 6250,  # with convolutions of narrow operands
+    "hybridml_compiler/runtime": 3980,  # with memory of results on cache lines
+    "hybridml_compiler": 28900,  # of its folders together
     "tests": 16500,  # with programs of traced Python, each in seven places
     "examples": 1000,
     "benchmarks": 2600,  # four libraries, sixteen workloads, a report

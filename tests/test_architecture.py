@@ -15,12 +15,13 @@ ROOT = Path(__file__).parent.parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
-BASE = ("errors", "config", "dtypes", "aval")
+BASE = ("errors", "config", "dtypes", "sizes", "aval")
 ARROWS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "config": ("errors",),
     "dtypes": ("errors", "config"),
-    "aval": ("errors", "config", "dtypes"),
+    "sizes": ("errors",),
+    "aval": ("errors", "config", "dtypes", "sizes"),
     "ops": BASE,  # a row lowers to an abstract scalar builder: it knows no IR
     "graph": (*BASE, "ops"),
     "passes": (*BASE, "ops", "graph"),

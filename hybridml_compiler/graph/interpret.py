@@ -5,13 +5,14 @@ What any other stage computes is right when it agrees with this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import aval as avals
 from ..errors import LOCATION, ArgumentError, CompileError, DTypeError, HybridmlError, ShapeError
+from ..sizes.values import bindings, substitute
 from .ir import Graph, Node
 
 
@@ -26,7 +27,8 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     >>> interpret(double, [np.array([1, 2], "f4")])
     [array([2., 4.], dtype=float32)]
     """
-    values = _inputs(graph, arrays)
+    sizes = bindings([node.aval.shape for node in graph.inputs], [np.shape(a) for a in arrays])
+    values = _inputs(graph, arrays, sizes)
     nodes = graph.nodes()
     runs: dict[Any, list[np.ndarray]] = {}  # of control operations, which are several nodes each
     last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))
@@ -36,7 +38,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     with np.errstate(all="ignore"):  # inf and nan are values here, as in compiled code
         for k, node in enumerate(nodes):
             if node.op is not None:
-                values[node] = _run(node, [values[n] for n in node.inputs], runs)
+                values[node] = _run(node, [values[n] for n in node.inputs], runs, sizes)
                 for operand in node.inputs:
                     if last_use[operand] == k:
                         values.pop(operand, None)
@@ -45,7 +47,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     return [values[node] for node in graph.outputs]
 
 
-def _inputs(graph: Graph, arrays: Sequence[Any]) -> dict[Node, np.ndarray]:
+def _inputs(graph: Graph, arrays: Sequence[Any], sizes: Mapping[str, int]) -> dict[Node, np.ndarray]:
     if len(arrays) != len(graph.inputs):
         raise ArgumentError(
             f"interpret: graph {graph.name!r} takes {len(graph.inputs)} arrays, got {len(arrays)}; pass one an input"
@@ -56,29 +58,32 @@ def _inputs(graph: Graph, arrays: Sequence[Any]) -> dict[Node, np.ndarray]:
         what = f"interpret: graph {graph.name!r} needs {node.aval} as input {k}{f' ({node.name})' if node.name else ''}"
         if array.dtype != node.dtype:
             raise DTypeError(f"{what}, got an array of {array.dtype}; cast it with astype")
-        if array.shape != node.shape:
+        if array.shape != substitute(node.shape, sizes):
             raise ShapeError(f"{what}, got an array of shape {array.shape}")
         values[node] = array
     return values
 
 
-def _run(node: Node, operands: list[np.ndarray], runs: dict[Any, list[np.ndarray]]) -> np.ndarray:
+def _run(
+    node: Node, operands: list[np.ndarray], runs: dict[Any, list[np.ndarray]], sizes: Mapping[str, int]
+) -> np.ndarray:
     op = node.op
     assert op is not None
+    params = {name: substitute(value, sizes) for name, value in node.params.items()} if sizes else node.params
     try:
         if op.kind == "control":
-            params = {**node.params, "result": None}
+            params = {**params, "result": None}
             key = op, node.inputs, tuple(params.items())
             if key not in runs:
                 runs[key] = op.eager(operands, **params)
             result = runs[key][node.params["result"]]
         else:
-            result = op.eager(operands, **node.params) if op.variadic else op.eager(*operands, **node.params)
+            result = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)
     except HybridmlError as error:  # the line that made the node, not the one that runs the graph
         if not node.where:
             raise
         raise type(error)(f"{str(error).partition(LOCATION)[0]}{LOCATION}{node.where}") from None
     value = np.asarray(result)
-    if value.shape != node.shape or value.dtype != node.dtype:
+    if value.shape != (substitute(node.shape, sizes) if sizes else node.shape) or value.dtype != node.dtype:
         raise CompileError(f"interpret: {op.name} was inferred as {node.aval}, its eager meaning is {avals.of(value)}")
     return value

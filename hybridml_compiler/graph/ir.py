@@ -24,6 +24,8 @@ from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
 from ..ops.op import Op
+from ..sizes.dims import known, structural
+from ..sizes.values import has_dims
 
 _INTERNED: WeakValueDictionary[Any, Node] = WeakValueDictionary()
 _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing megabytes would cost more than it saves
@@ -129,6 +131,8 @@ _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applica
 def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
     """(canonical parameters, their text, type of the result), remembered for what has been applied before."""
     plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
+    if any([a.symbolic for a in avals]) or any(map(has_dims, params.values())):
+        return _symbolic(op, avals, params)
     given = op.name, avals, _text(params), dtypes.default_float()
     found = _known.get(given) if plain else None
     if found is not None:
@@ -141,6 +145,15 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
             _known.clear()
         _known[given] = made
     return made
+
+
+def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
+    """As `_inferred` where sizes come with the call: what the row decides is a guard of the program (sizes/dims.py)."""
+    with structural(False):
+        canonical = op.canonical_params(avals, params)
+        out = op.infer(avals, **canonical) if op.variadic else op.infer(*avals, **canonical)
+        shape = tuple([known(n) for n in out.shape])
+    return canonical, _text(canonical), Aval(shape, out.dtype, out.weak)
 
 
 @dataclass(frozen=True, eq=False)

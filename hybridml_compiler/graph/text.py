@@ -1,14 +1,15 @@
 """Text of the graph dialect: `print_graph` and its exact inverse `parse_graph`.
 
     text   = {graph NEWLINE} graph                            the bodies of control operations, then the graph itself
-    graph  = "graph" name "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
-    input  = id [" " string] ": " aval                        %0 "x": f32[4,8]
+    graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
+    sizes  = "[" word "=" digits {", " word "=" digits} "]"   symbols, and the sizes they had when it was captured
+    input  = id [" " string] ": " aval                        %0 "x": f32[4,8]    %1: f32[n,2*n+1]
     node   = id " = " op "(" [id {", " id}] ")" [" {" param {", " param} "}"] " : " aval
            | id " = const " data " : " aval
     return = "return" [" " id {", " id}]
     data   = literal | "base64 " string                       1.5    [[1, 2], [3, 4]]    base64 "AACAPw=="
     param  = word "=" value
-    value  = True | False | None | number | nan | inf | string | dtype | "(" {value ","} ")" | name of a body
+    value  = True | False | None | number | nan | inf | string | dtype | size | "(" {value ","} ")" | name of a body
     name   = word | string          word: letters, digits, "_" and "."; string: a JSON string
     id     = "%" digits             numbered in order: the inputs, then operands before their users
 
@@ -32,6 +33,9 @@ from ..aval import Aval
 from ..errors import LOCATION, ArgumentError, HybridmlError
 from ..ops.op import Op
 from ..ops.table import CONTROL, OPS
+from ..sizes.dims import symbol, symbols_of
+from ..sizes.guards import Guards, collecting
+from ..sizes.values import parse as parse_size
 from .body import Body, bodies_of, body_of
 from .ir import Graph, Node, apply, constant, input_node
 
@@ -79,7 +83,8 @@ def _lines_of(graph: Graph, name: str, names: Mapping[Body, str], locations: boo
     ids = {node: f"%{k}" for k, node in enumerate(nodes)}
     inputs = ", ".join(f"{ids[n]}{' ' + _quote(n.name) if n.name else ''}: {n.aval}" for n in graph.inputs)
     name = name if _WORD.fullmatch(name) else _quote(name)
-    lines = [f"graph {name}({inputs}) {{"]
+    symbols = ", ".join(f"{s}={s.hint}" for s in sorted(symbols_of(*(d for n in nodes for d in n.shape)), key=str))
+    lines = [f"graph {name}{f'[{symbols}]' if symbols else ''}({inputs}) {{"]
     line_of = dict.fromkeys(graph.inputs, 0)
     for node in nodes[len(line_of) :]:
         if node.op is not None:
@@ -130,10 +135,12 @@ def _show_literal(value: np.ndarray) -> str:
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _ID = re.compile(r"%\d+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_AVAL = re.compile(r"[a-z]+\d*\[[\d,]*\]~?")
+_AVAL = re.compile(r"[a-z]+\d*\[[^\]]*\]~?")
+_SIZES = re.compile(r"\[[^\]]*\]")
 _PARAMS = re.compile(r"""\{((?:"(?:[^"\\]|\\.)*"|[^{}"])*)\}""")
 _LITERAL = re.compile(r"[-+\w.\[\], ]*?(?= :)")
 _SPACE = re.compile(r"[ \t]*(?:#.*)?")
+NO_SYMBOLS: Mapping[str, Any] = {}
 _NAMES: dict[str, Any] = {"nan": float("nan"), "inf": float("inf"), **{dtypes.short(d): d for d in dtypes.ALL}}
 
 
@@ -186,6 +193,7 @@ class _Parser:
         self.last = text.count("\n") + 1
         self.ops = ops
         self.nodes: dict[str, Node] = {}
+        self.symbols: dict[str, Any] = {}
         self.params: dict[str, dict[str, Any]] = {}  # parsed text: most nodes repeat the parameters of another
         self.bodies: dict[str, Body] = {}  # graphs above the present one, by name
 
@@ -219,6 +227,8 @@ class _Parser:
         line.expect("graph")
         quoted = line.text.startswith('"', line.at)
         name = self.name(line) if quoted else line.read(_WORD, "the name of the graph")
+        if line.text.startswith("[", line.at):
+            self.symbols = self.sizes(line)
         line.expect("(")
         inputs: list[Node] = []
         while not line.reads(")"):
@@ -232,6 +242,15 @@ class _Parser:
         line.expect("{")
         line.end()
         return name, tuple(inputs)
+
+    def sizes(self, line: _Line) -> dict[str, Any]:
+        at = line.at
+        pairs = [pair.split("=") for pair in line.read(_SIZES, "sizes").strip("[]").split(",")]
+        try:
+            return {name.strip(): symbol(name.strip(), int(size)) for name, size in pairs}
+        except ValueError:
+            line.at = at
+            raise line.error("expected sizes such as [n=64, m=10]") from None
 
     def node(self, line: _Line) -> None:
         key = self.new_id(line)
@@ -293,7 +312,11 @@ class _Parser:
         return found
 
     def value(self, node: ast.expr) -> Any:
-        return self.bodies[node.id] if isinstance(node, ast.Name) and node.id in self.bodies else _value(node)
+        return (
+            self.bodies[node.id]
+            if isinstance(node, ast.Name) and node.id in self.bodies
+            else _value(node, self.symbols)
+        )
 
     def ids(self, line: _Line) -> list[Node]:
         found = [self.known(line)]
@@ -325,7 +348,7 @@ class _Parser:
         at = line.at
         text = line.read(_AVAL, "a type such as f32[4,8]")
         try:
-            return avals.parse(text)
+            return avals.parse(text, self.symbols)
         except (KeyError, ValueError):
             line.at = at
             raise line.error("expected a type such as f32[4,8]") from None
@@ -336,7 +359,8 @@ def parse_graph(text: str, ops: Mapping[str, Op] = {**OPS, **CONTROL}) -> Graph:
 
     `ArgumentError` names the line, what was expected there, and what was found.
     """
-    return _Parser(text, ops).text()
+    with collecting(Guards()):
+        return _Parser(text, ops).text()
 
 
 def _read_data(text: str, aval: Aval) -> np.ndarray:
@@ -349,8 +373,8 @@ def _read_data(text: str, aval: Aval) -> np.ndarray:
     return np.asarray(data, dtype=aval.dtype).reshape(aval.shape)
 
 
-def _value(node: ast.expr) -> Any:
-    """A Python literal, or a name that stands for one value: nan, inf, a dtype."""
+def _value(node: ast.expr, symbols: Mapping[str, Any] = NO_SYMBOLS) -> Any:
+    """A Python literal, a size, or a name that stands for one value: nan, inf, a dtype."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None):
             return node.value
@@ -358,10 +382,12 @@ def _value(node: ast.expr) -> Any:
             return dtypes.from_short("bf16")
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
+        case ast.Name() | ast.BinOp() if symbols:
+            return parse_size(ast.unparse(node), symbols)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
+            return -_value(operand, symbols)
         case ast.Tuple(elts=items):
-            return tuple(map(_value, items))
+            return tuple([_value(item, symbols) for item in items])
         case ast.List(elts=items):
-            return list(map(_value, items))
+            return [_value(item, symbols) for item in items]
     raise ValueError(f"{ast.unparse(node)!r} is not a value of the graph dialect")

@@ -15,6 +15,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError, HybridmlError
 from ..ops.op import Op
+from ..sizes.dims import Dim
 from .body import Body, bodies_of
 from .ir import Graph, Node
 from .text import graph_lines
@@ -58,6 +59,8 @@ def _faults(node: Node) -> Iterator[str]:
     if node.op is None:
         yield from _constant_faults(node)
         return
+    if node.aval.symbolic or any(n.aval.symbolic for n in node.inputs):
+        return  # `apply` has inferred it: to ask again is to decide again
     # Most nodes are like another one: in a step of ResNet-18, 8357 of 9133. The text of the parameters tells apart what
     # is equal and not the same, as 1 and True.
     text = repr(sorted(node.params.items()))
@@ -112,7 +115,9 @@ def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return (
-        value is None or type(value) in (bool, int, float, str, Body) or (isinstance(value, np.dtype) and _known(value))
+        value is None
+        or type(value) in (bool, int, float, str, Dim, Body)
+        or (isinstance(value, np.dtype) and _known(value))
     )
 
 

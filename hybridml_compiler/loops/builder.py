@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..sizes.dims import Dim, Size, at_most, is_dim, same
 from .index import constant_factor, terms, value_range
 from .ir import Buffer, Expr, Reduce
 
-Scalar = Expr | int | float | bool
+Scalar = Expr | Dim | int | float | bool
 _INT64 = 1 << 63
 
 _COMPARE = {
@@ -51,6 +52,10 @@ class LoopBuilder:
         if dtype is dtypes.int64 and type(value) is int and -_INT64 <= value < _INT64:  # what the rest does, at once
             key = ("const", dtype.char, value.to_bytes(8, sys.byteorder, signed=True))
             return self._intern(key, "const", (), value, dtype, value, value)
+        if is_dim(value):
+            if dtype is not dtypes.int64:
+                return self.cast(self.const(value, dtypes.int64), dtype)
+            return self._intern(("const", value), "const", (), value, dtype, value, value)
         if dtype.kind in "iu" and isinstance(value, int):
             value = _wrapped(value, dtype)
         number = np.asarray(value).astype(dtype)[()]
@@ -58,14 +63,15 @@ class LoopBuilder:
         low = high = int(number) if dtype.kind in "iub" else None
         return self._intern(key, "const", (), number.item(), dtype, low, high)
 
-    def var(self, name: str, size: int) -> Expr:
+    def var(self, name: str, size: Size) -> Expr:
         """A loop variable that runs from 0 to size - 1; every call makes a new one."""
-        expr = self._make("var", (), f"{name}{self._fresh}", dtypes.int64, 0, max(size - 1, 0))
+        last = size - 1 if is_dim(size) else max(size - 1, 0)
+        expr = self._make("var", (), f"{name}{self._fresh}", dtypes.int64, 0, last)
         self._fresh += 1
         expr.depends = frozenset((expr,))
         return expr
 
-    def variables(self, name: str, extents: Sequence[int]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    def variables(self, name: str, extents: Sequence[Size]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index, loop variables) of an index space: an axis of size 1 has index 0 and no variable."""
         index = tuple(self.const(0, dtypes.int64) if n == 1 else self.var(name, n) for n in extents)
         return index, tuple(k for k in index if k.op == "var")
@@ -156,7 +162,7 @@ class LoopBuilder:
         x, y = self._unify((a, b))
         if x.dtype.kind not in "iu" or y.op != "const" or y.attr <= 0:
             return self.emit("floordiv", x, y)
-        c = int(y.attr)
+        c = y.attr
         if c == 1:
             return x
         if x.low is not None and x.high is not None and x.low // c == x.high // c:
@@ -171,7 +177,7 @@ class LoopBuilder:
         x, y = self._unify((a, b))
         if x.dtype.kind not in "iu" or y.op != "const" or y.attr <= 0:
             return self.emit("mod", x, y)
-        c = int(y.attr)
+        c = y.attr
         if c == 1:
             return self.const(0, x.dtype)
         if x.low is not None and x.high is not None and x.low // c == x.high // c:
@@ -181,7 +187,7 @@ class LoopBuilder:
             return self.mod(self._sum(rest, x.dtype), y)
         return self.emit("mod", x, y)
 
-    def _split_multiples(self, x: Expr, c: int) -> tuple[list[Expr], list[Expr]]:
+    def _split_multiples(self, x: Expr, c: Size) -> tuple[list[Expr], list[Expr]]:
         """Summands of x that c divides, and the others. Only for ranges that cannot have wrapped."""
         if x.low is None:
             return [], [x]
@@ -195,10 +201,14 @@ class LoopBuilder:
         return total
 
     def minimum(self, a: Scalar, b: Scalar) -> Expr:
-        return self._extreme("minimum", a, b, lambda x, y: x.high is not None and y.low is not None and x.high <= y.low)
+        return self._extreme(
+            "minimum", a, b, lambda x, y: x.high is not None and y.low is not None and at_most(x.high, y.low)
+        )
 
     def maximum(self, a: Scalar, b: Scalar) -> Expr:
-        return self._extreme("maximum", a, b, lambda x, y: x.low is not None and y.high is not None and x.low >= y.high)
+        return self._extreme(
+            "maximum", a, b, lambda x, y: x.low is not None and y.high is not None and at_most(y.high, x.low)
+        )
 
     def _extreme(self, op: str, a: Scalar, b: Scalar, first_wins: Callable[[Expr, Expr], bool]) -> Expr:
         x, y = self._unify((a, b))
@@ -211,6 +221,9 @@ class LoopBuilder:
 
     def _compare(self, op: str, a: Scalar, b: Scalar) -> Expr:
         x, y = self._unify((a, b))
+        if any(is_dim(n) for e in (x, y) for n in (e.low, e.high)):
+            known = _compared(op, x, y)
+            return self.emit(op, x, y) if known is None else self.const(known, dtypes.bool_)
         if x.low is not None and x.high is not None and y.low is not None and y.high is not None:
             outcomes = {_COMPARE[op](p, q) for p in (x.low, x.high) for q in (y.low, y.high)}
             monotonic = op in ("lt", "le", "gt", "ge") or (x.low == x.high and y.low == y.high)
@@ -266,7 +279,7 @@ class LoopBuilder:
     def cast(self, x: Expr, dtype: np.dtype) -> Expr:
         if x.dtype is dtype:
             return x
-        if x.op == "const" and dtype.kind in "iub" and x.dtype.kind in "iub":
+        if x.op == "const" and dtype.kind in "iub" and x.dtype.kind in "iub" and not is_dim(x.attr):
             return self.const(x.attr, dtype)
         return self.emit("cast", x, dtype=dtype)
 
@@ -297,14 +310,17 @@ class LoopBuilder:
         finally:
             self._masks.pop()
 
-    def bounded(self, value: Scalar, size: int) -> Expr:
+    def bounded(self, value: Scalar, size: Size) -> Expr:
         """The value, which the caller knows to lie in [0, size) wherever it is used: under the mask that says so.
 
         Divisions that undo a reshape then simplify. The promise is for the simplifier alone: `without_bounds` takes it
         out again once the index is built.
         """
         expr = self._index(value)
-        if size < 1 or (expr.low is not None and expr.high is not None and expr.low >= 0 and expr.high < size):
+        inside = (
+            expr.low is not None and expr.high is not None and at_most(0, expr.low) and at_most(expr.high, size - 1)
+        )
+        if inside or (not is_dim(size) and size < 1):
             return expr
         return self._intern(("bounded", size, id(expr)), "bounded", (expr,), size, dtypes.int64, 0, size - 1)
 
@@ -337,19 +353,19 @@ class LoopBuilder:
     def mask(self) -> Expr | None:
         return self._masks[-1] if self._masks else None
 
-    def index(self, value: Scalar, size: int, what: str = "index") -> Expr:
+    def index(self, value: Scalar, size: Size, what: str = "index") -> Expr:
         """A data-dependent index: negatives wrapped, out-of-range ones reported when the kernel runs (and clamped).
 
         Under `masked` only an index where the mask holds is reported."""
         wide = self.cast(value, dtypes.int64) if isinstance(value, Expr) else self.const(value, dtypes.int64)
         return self.index_of((wide, *self._current_mask()), size, what)
 
-    def index_of(self, args: tuple[Expr, ...], size: int, what: str) -> Expr:
+    def index_of(self, args: tuple[Expr, ...], size: Size, what: str) -> Expr:
         """The checked index with operands `(value)` or `(value, mask)`."""
         key = ("index", size, what, *map(id, args))
-        return self._intern(key, "index", args, (size, what), dtypes.int64, 0, max(size - 1, 0))
+        return self._intern(key, "index", args, (size, what), dtypes.int64, 0, size - 1 if size else 0)
 
-    def reduce(self, op: str, extents: Sequence[int], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
+    def reduce(self, op: str, extents: Sequence[Size], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
         """Combination of body(r) over the index space `extents`, row-major."""
         index, variables = self.variables("r", extents)
         value = body(index)
@@ -426,7 +442,7 @@ class LoopBuilder:
         return tuple(a if isinstance(a, Expr) else self.const(a, dtype) for a in args)
 
     def _intern(
-        self, key: Any, op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None
+        self, key: Any, op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: Size | None, high: Size | None
     ) -> Expr:
         found = self._interned.get(key)
         if found is None:
@@ -434,7 +450,7 @@ class LoopBuilder:
         return found
 
     @staticmethod
-    def _make(op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: int | None, high: int | None) -> Expr:
+    def _make(op: str, args: tuple[Expr, ...], attr: Any, dtype: np.dtype, low: Size | None, high: Size | None) -> Expr:
         expr = Expr()
         expr.op, expr.args, expr.attr, expr.dtype, expr.low, expr.high = op, args, attr, dtype, low, high
         first = args[0].depends if args else _NOTHING
@@ -446,6 +462,24 @@ _NOTHING: frozenset[Expr] = frozenset()
 _REBUILT = frozenset(
     "add sub mul floordiv mod minimum maximum eq ne lt le gt ge and_ or_ select".split()
 )  # instructions that simplify when their operands change
+
+
+def _compared(op: str, x: Expr, y: Expr) -> bool | None:
+    """A comparison of sizes, if the form decides it."""
+    if x.low is None or x.high is None or y.low is None or y.high is None:
+        return None
+    if op in ("gt", "ge"):
+        return _compared({"gt": "lt", "ge": "le"}[op], y, x)
+    if op in ("lt", "le"):
+        gap = 1 if op == "lt" else 0
+        if at_most(x.high + gap, y.low):
+            return True
+        return False if at_most(y.high + 1 - gap, x.low) else None
+    if at_most(x.high + 1, y.low) or at_most(y.high + 1, x.low):
+        return op == "ne"
+    if same(x.low, x.high) and same(y.low, y.high) and same(x.low, y.low):
+        return op == "eq"
+    return None
 
 
 def _wrapped(value: int, dtype: np.dtype) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from ..sizes.dims import is_symbolic
 from .builder import LoopBuilder, identity
 from .ir import Buffer, Expr, For, Reduce, Stmt, Store, extent
 
@@ -32,6 +33,8 @@ def accumulated(
 ) -> tuple[Stmt, ...] | None:
     """The loop nest with accumulators in scratch memory, loops over `vars_` included; None where it does not apply."""
     *outer, column = vars_
+    if is_symbolic(extent(v) for v in (column, *(v for r in reduces for v in r.vars))):
+        return None
     width = _width(extent(column))
     if width is None or not all(_fits(r) for r in reduces):
         return None

@@ -6,9 +6,10 @@ from functools import cache
 
 import numpy as np
 
+from ..sizes.dims import Size, extremes, is_dim
 from .ir import Expr
 
-Range = tuple[int | None, int | None]
+Range = tuple[Size | None, Size | None]
 _UNKNOWN: Range = (None, None)
 
 
@@ -17,6 +18,8 @@ def value_range(op: str, args: tuple[Expr, ...], dtype: np.dtype) -> Range:
     low, high = _exact_range(op, args)
     if low is None or high is None:
         return _UNKNOWN
+    if is_dim(low) or is_dim(high):
+        return low, high  # positions in an array: it would not fit otherwise
     least, most = _limits(dtype)
     return (low, high) if least <= low and high <= most else _UNKNOWN
 
@@ -41,18 +44,18 @@ def _exact_range(op: str, args: tuple[Expr, ...]) -> Range:
     if op == "sub":
         return a - d, b - c
     if op == "mul":
-        corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
+        return extremes((a * c, a * d, b * c, b * d)) or _UNKNOWN
     if op == "floordiv" and c == d and c > 0:
         return a // c, b // c
     if op == "mod" and c == d and c > 0:
         return 0, c - 1
-    if op == "minimum":
-        return min(a, c), min(b, d)
-    if op == "maximum":
-        return max(a, c), max(b, d)
-    if op == "select":
-        return min(a, c), max(b, d)
+    if op in ("minimum", "maximum", "select"):
+        lows, highs = extremes((a, c)), extremes((b, d))
+        if lows is None or highs is None:
+            return _UNKNOWN
+        if op == "minimum":
+            return lows[0], highs[0]
+        return (lows[1] if op == "maximum" else lows[0]), highs[1]
     return _UNKNOWN
 
 
@@ -80,7 +83,7 @@ def opaque_leaves(expr: Expr) -> list[Expr]:
     return list(leaves)
 
 
-def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, int] | None = None) -> int:
+def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, Size] | None = None) -> Size:
     """Coefficient of `var` outside of the opaque leaves."""
     if var not in expr.depends or not is_affine_step(expr):
         return 0
@@ -92,13 +95,13 @@ def affine_coefficient(expr: Expr, var: Expr, memo: dict[Expr, int] | None = Non
         if expr.op == "bounded":
             memo[expr] = parts[0]
         elif expr.op == "mul":
-            memo[expr] = parts[0] * int(expr.args[1].attr)
+            memo[expr] = parts[0] * expr.args[1].attr
         else:
             memo[expr] = parts[0] + parts[1] if expr.op == "add" else parts[0] - parts[1]
     return memo[expr]
 
 
-def coefficient(expr: Expr, var: Expr) -> int | None:
+def coefficient(expr: Expr, var: Expr) -> Size | None:
     """k when expr = k*var + (something without var); None when it is not affine in var."""
     if any(var in leaf.depends for leaf in opaque_leaves(expr)):
         return None
@@ -120,10 +123,14 @@ def terms(expr: Expr, most: int = 64) -> list[Expr]:
     return found
 
 
-def constant_factor(expr: Expr) -> int:
+def constant_factor(expr: Expr) -> Size:
     """Largest constant that is known to divide the expression (1 when nothing is known)."""
     if expr.op == "const":
-        return abs(int(expr.attr)) or 0
+        return _magnitude(expr.attr)
     if expr.op == "mul" and expr.args[1].op == "const":
-        return abs(int(expr.args[1].attr))
+        return _magnitude(expr.args[1].attr)
     return 1
+
+
+def _magnitude(size: Size) -> Size:
+    return size if is_dim(size) else abs(int(size))

@@ -8,12 +8,14 @@ front, so that a value of an outer loop broadcasts into an inner one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ..errors import CompileError
+from ..sizes.values import evaluate
 from .builder import scan_start
 from .index import coefficient
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements, steps
@@ -25,8 +27,15 @@ _COMBINE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def interpret_kernel(kernel: Kernel, arrays: Sequence[np.ndarray], lo: int = 0, hi: int | None = None) -> int:
+def interpret_kernel(
+    kernel: Kernel,
+    arrays: Sequence[np.ndarray],
+    lo: int = 0,
+    hi: int | None = None,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> int:
     """Run iterations lo..hi of the kernel over `arrays`: one flat array an operand, stored to in place.
+    `sizes`: the value of each of its symbols.
 
     Returns the status: 0, or 1 if a checked index was out of range (element 0 was read in its place).
     Raises `CompileError` for arrays that are not the kernel's buffers, and for a load or store outside of its buffer.
@@ -38,19 +47,23 @@ def interpret_kernel(kernel: Kernel, arrays: Sequence[np.ndarray], lo: int = 0, 
     (0, array([2., 4., 6.], dtype=float32))
     """
     for buffer, array in zip(kernel.operands, arrays, strict=True):
-        if array.ndim != 1 or array.dtype != buffer.dtype or array.size < buffer.size:
+        if array.ndim != 1 or array.dtype != buffer.dtype or array.size < evaluate(buffer.size, sizes):
             raise CompileError(f"interpret_kernel: {buffer} needs a flat array, got {array.dtype}{list(array.shape)}")
-    run = _Run(kernel, arrays, lo, kernel.total if hi is None else hi)
+    run = _Run(kernel, arrays, lo, evaluate(kernel.total, sizes) if hi is None else hi, sizes)
     with np.errstate(all="ignore"):
         run.body(kernel.body)
     return run.status
 
 
 class _Run:
-    def __init__(self, kernel: Kernel, arrays: Sequence[np.ndarray], lo: int, hi: int) -> None:
-        self.kernel, self.lo, self.hi = kernel, lo, hi
+    def __init__(
+        self, kernel: Kernel, arrays: Sequence[np.ndarray], lo: int, hi: int, sizes: Mapping[str, int]
+    ) -> None:
+        self.kernel, self.lo, self.hi, self.sizes = kernel, lo, hi, sizes
         self.arrays = {b.name: a for b, a in zip(kernel.operands, arrays, strict=True)}
-        self.arrays |= {b.name: np.full(b.size, 77).astype(b.dtype) for b in kernel.scratch}  # not zeros: it is dirty
+        self.arrays |= {
+            b.name: np.full(evaluate(b.size, sizes), 77).astype(b.dtype) for b in kernel.scratch
+        }  # not zeros: it is dirty
         self.s = NumpyBuilder()
         self.grid: tuple[int, ...] = ()  # their extents, innermost first
         self.values: dict[Expr, Array] = {}  # variables, results, and what has been computed from them
@@ -73,7 +86,7 @@ class _Run:
                     self.scan(step[0])
 
     def loop(self, stmt: For) -> None:
-        lo, hi = (self.lo, self.hi) if stmt.var is self.kernel.range else (0, extent(stmt.var))
+        lo, hi = (self.lo, self.hi) if stmt.var is self.kernel.range else (0, self.extent(stmt.var))
         outer = self.enter()
         if _independent(stmt):
             self.axis(stmt.var, np.arange(lo, hi))
@@ -84,6 +97,9 @@ class _Run:
             self.values[stmt.var] = np.asarray(iteration)
             self.body(stmt.body)
             self.leave(outer)
+
+    def extent(self, var: Expr) -> int:
+        return int(evaluate(extent(var), self.sizes))
 
     def enter(self) -> tuple[dict[Expr, Array], tuple[int, ...]]:
         return dict(self.values), self.grid
@@ -98,9 +114,9 @@ class _Run:
 
     def reduce(self, stmt: Reduce) -> Array:
         outer = self.enter()
-        extents = tuple(map(extent, stmt.vars))
+        extents = tuple(map(self.extent, stmt.vars))
         for var in reversed(stmt.vars):
-            self.axis(var, np.arange(extent(var)))
+            self.axis(var, np.arange(self.extent(var)))
         value = np.broadcast_to(self.value(stmt.value), self.grid)
         self.leave(outer)
         flat = value.reshape(math.prod(extents), *self.grid)
@@ -111,7 +127,7 @@ class _Run:
     def scan(self, stmt: Scan) -> None:
         outer = self.enter()
         total: Array = np.asarray(scan_start(stmt.op, stmt.value.dtype), stmt.value.dtype)
-        order = range(extent(stmt.var))
+        order = range(self.extent(stmt.var))
         for iteration in reversed(order) if stmt.reverse else order:
             self.values[stmt.var] = np.asarray(iteration)
             total = _COMBINE[stmt.op](total, self.value(stmt.value), dtype=stmt.value.dtype)
@@ -141,13 +157,13 @@ class _Run:
     def compute(self, expr: Expr, args: list[Array]) -> Array:
         match expr.op:
             case "const":
-                return np.asarray(expr.attr).astype(expr.dtype)
+                return np.asarray(evaluate(expr.attr, self.sizes)).astype(expr.dtype)
             case "var" | "result":
                 raise CompileError(f"interpret_kernel: {expr} is used outside of its scope")
             case "load":
                 return self.load(expr.attr.name, *args)
             case "index":
-                return self.checked_index(expr.attr[0], *args)
+                return self.checked_index(evaluate(expr.attr[0], self.sizes), *args)
             case "cast" | "bitcast":
                 return np.asarray(getattr(self.s, expr.op)(np.asarray(args[0]), expr.dtype))
             case "table":

@@ -11,6 +11,9 @@
            | index(expr if expr, size)  a data-dependent index: wrapped, and reported in `status` when out of range
            | op(expr, ...)              op: scalar ISA or transcendental
 
+A size, an extent and an int64 constant may be a `Dim` (see sizes/dims.py), which a call gives a value: the values of
+its symbols are in a table that follows the buffers.
+
 `text.py` prints and reads this form, `verify.py` holds its rules, `interpret.py` defines what it means. Stores that
 stand side by side are one step: all of their values are computed before the first is stored. Reductions that stand side
 by side over the same variables are one loop.
@@ -28,6 +31,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..sizes.dims import Size, is_symbolic, symbols_of
+
 Role = Literal["in", "out", "inout", "scratch"]
 
 
@@ -35,11 +40,11 @@ Role = Literal["in", "out", "inout", "scratch"]
 class Buffer:
     name: str
     dtype: np.dtype
-    size: int
+    size: Size
     role: Role = "in"
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Size:
         return self.size * self.dtype.itemsize
 
 
@@ -52,8 +57,8 @@ class Expr:
     args: tuple[Expr, ...]
     attr: Any  # constant: value; var, result: name; load: Buffer; index: (size, what); table: the values
     dtype: np.dtype
-    low: int | None  # inclusive integer range, None when unknown
-    high: int | None
+    low: Size | None  # inclusive integer range, None when unknown
+    high: Size | None
     depends: frozenset[Expr]  # variables and results this value varies with
 
     def __repr__(self) -> str:
@@ -104,7 +109,7 @@ class For:
 Stmt = Store | Reduce | Scan | For
 
 
-def extent(var: Expr) -> int:
+def extent(var: Expr) -> Size:
     """Number of iterations of a loop variable (it runs from 0)."""
     assert var.op == "var" and var.high is not None
     return var.high + 1
@@ -141,9 +146,40 @@ class Kernel:
         """Every distinct expression, operands first."""
         return expressions(self.body)
 
+    @cached_property
+    def symbols(self) -> list[str]:
+        """The symbols of its sizes; where there are some, a table of their values follows its other operands."""
+        return sorted(map(str, symbols_of(*sizes_of(self)))) if self.symbolic else []
+
+    @cached_property
+    def symbolic(self) -> bool:
+        return is_symbolic(sizes_of(self))
+
     @property
-    def total(self) -> int:
+    def total(self) -> Size:
         return extent(self.range) if self.range is not None else 1
+
+
+def sizes_of(kernel: Kernel) -> Iterator[Any]:
+    """Every size in a kernel, and its constants."""
+    yield from (b.size for b in kernel.buffers)
+    for stmt in statements(kernel.body):
+        yield from (extent(v) for v in variables(stmt))
+    for e in expressions(kernel.body):
+        if e.op == "const":
+            yield e.attr
+        elif e.op == "index":
+            yield e.attr[0]
+
+
+def variables(stmt: Stmt) -> tuple[Expr, ...]:
+    """The loop variables that a statement runs over itself."""
+    match stmt:
+        case For(var, _, _) | Scan(_, _, _, var, _, _):
+            return (var,)
+        case Reduce(_, _, vars_, _, _):
+            return vars_
+    return ()
 
 
 def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:

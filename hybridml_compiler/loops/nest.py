@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .. import dtypes
+from ..sizes.dims import Size, hint, is_dim
 from .builder import LoopBuilder
 from .columns import accumulated
 from .index import affine_coefficient, coefficient, is_affine_step, opaque_leaves
@@ -37,6 +38,7 @@ _COLUMN_VECTORS = ((8, 8), (24, 4))  # up to so many operations an element: so m
 _POLYNOMIAL = 20  # operations of a transcendental function
 # Parts of a row of a scatter, which threads share; each of them goes through all of the indices.
 _SCATTER_PARTS = 8
+_ONE: Size = 1
 _MASKED_VECTORS = 4  # a vector of a masked loop takes one of eight mask registers
 
 
@@ -70,7 +72,7 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
         return Kernel(tuple(buffers), tiles, tiles[0].var, lanes)
     merged = collapse_outer(s, merged, len(merged.vars) - inner_vector)
     vectors = _vectors(merged, inner_vector, lanes)
-    if inner_vector and merged.reduces and extent(merged.vars[-1]) > vectors * lanes:
+    if inner_vector and merged.reduces and hint(extent(merged.vars[-1])) > vectors * lanes:
         rows = accumulated(s, merged.vars, merged.reduces, merged.stores)
         if rows is not None and isinstance(rows[0], For):
             return Kernel(tuple(buffers), rows, rows[0].var, _VECTORS * lanes)
@@ -86,9 +88,9 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
 def build_scan(scan: Scan, vars_: Sequence[Expr], *, lanes: int) -> Kernel:
     """The kernel of a running combination: in lanes over the last of the other variables, where rows lie along it."""
     outer = [v for v in vars_ if v is not scan.var]
-    in_lanes = bool(outer) and extent(outer[-1]) >= _MIN_VECTOR and coefficient(scan.index, outer[-1]) == 1
+    in_lanes = bool(outer) and _is_long(outer[-1]) and coefficient(scan.index, outer[-1]) == 1
     if in_lanes:
-        lanes *= _column_vectors(extent(outer[-1]), _work([scan], outer[-1]), lanes)
+        lanes *= _column_vectors(hint(extent(outer[-1])), _work([scan], outer[-1]), lanes)
     stmts: tuple[Stmt, ...] = (scan,)
     for depth, var in enumerate(reversed(outer)):
         stmts = (For(var, stmts, vector=in_lanes and depth == 0),)
@@ -103,11 +105,12 @@ def build_scatter(s: LoopBuilder, update: Store, free: Sequence[Expr], bound: Se
     row, it runs in lanes: a part of the row outside and shared, its vectors inside (1024 rows of 64 into 60000: 225 us
     element by element, 30 so).
     """
-    in_lanes = bool(free) and extent(free[-1]) >= _MIN_VECTOR and coefficient(update.index, free[-1]) == 1
+    in_lanes = bool(free) and _is_long(free[-1]) and coefficient(update.index, free[-1]) == 1
     within = free[-1] if in_lanes else None
-    parts = min(_SCATTER_PARTS, extent(within) // lanes) if within else 1
-    if within and (count := next((n for n in range(parts, 1, -1) if extent(within) % n == 0), 1)) > 1:
-        part, row, within = s.var("p", count), within, s.var("v", extent(within) // count)
+    size = extent(within) if within else 1
+    parts = 1 if is_dim(size) else min(_SCATTER_PARTS, size // lanes)
+    if within and (count := next((n for n in range(parts, 1, -1) if size % n == 0), 1)) > 1:
+        part, row, within = s.var("p", count), within, s.var("v", size // count)
         at = {row: s.add(s.mul(part, extent(within)), within)}
         update = Store(update.buffer, s.substitute(update.index, at), s.substitute(update.value, at))
         free = [*free[:-1], part, within]
@@ -124,7 +127,7 @@ def _vectors(body: Body, inner_vector: bool, lanes: int) -> int:
     loops += [body.vars[-1]] if inner_vector else []
     if not loops:
         return 1
-    size = min(map(extent, loops))
+    size = min(hint(extent(var)) for var in loops)
     if not (inner_vector and body.reduces):
         return side_by_side(lanes, size) // lanes
     accumulators = max(len(list(run)) for _, run in groupby(body.reduces, key=lambda r: r.vars))
@@ -155,8 +158,15 @@ def _stage(stage: Reduce | Fill) -> Stmt:
         return stage
     stmts: tuple[Stmt, ...] = stage.stores
     for depth, var in enumerate(reversed(stage.vars)):
-        stmts = (For(var, stmts, vector=depth == 0 and extent(var) >= _MIN_VECTOR),)
+        stmts = (For(var, stmts, vector=depth == 0 and _is_long(var)),)
     return stmts[0]
+
+
+def _is_long(var: Expr) -> bool:
+    """Is the loop worth lanes? One whose size comes with the call is taken for long: the choice must not depend on the
+    size that it was captured with, since a reduction in lanes adds up in another order."""
+    size = extent(var)
+    return is_dim(size) or size >= _MIN_VECTOR
 
 
 def without_bounds(s: LoopBuilder, body: Body) -> Body:
@@ -254,7 +264,7 @@ def _merge_runs(
         if len(run) == 1:
             result.append(run[0])
             continue
-        size = 1
+        size: Size = 1
         for var in run:
             size *= extent(var)
             mapping[var] = s.const(0, dtypes.int64)
@@ -265,11 +275,11 @@ def _merge_runs(
 
 def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
     """The outermost of the `plain` loops that have no lanes as one, whose position gives those of each."""
-    count, size = 0, 1
-    while count < plain and size < _MIN_RANGE:
+    count, size = 0, _ONE
+    while count < plain and hint(size) < _MIN_RANGE:
         size *= extent(body.vars[count])
         count += 1
-    inner = math.prod(extent(v) for v in (*body.vars[count:], *(v for stage in body.stages for v in stage.vars)))
+    inner = math.prod(hint(extent(v)) for v in (*body.vars[count:], *(v for stage in body.stages for v in stage.vars)))
     if count < 2 or inner < _LONG_ROW:
         return body
     position = row = s.var("i", size)
@@ -314,9 +324,9 @@ def _joins(a: Reduce, b: Reduce) -> bool:
 def choose_lanes(body: Body) -> tuple[bool, Body]:
     """(run the innermost output loop in lanes?, body with reductions marked that run in lanes themselves)."""
     if not body.stages:
-        return bool(body.vars) and extent(body.vars[-1]) >= _MIN_VECTOR, body
+        return bool(body.vars) and _is_long(body.vars[-1]), body
     rows = len(body.reduces) < len(body.stages)
-    if rows or not body.vars or extent(body.vars[-1]) < _MIN_VECTOR:
+    if rows or not body.vars or not _is_long(body.vars[-1]):
         return False, _with_lanes(body)
     along = [r for r in body.reduces if _lanes_allowed(r)]
     strided_along = sum(_strided_loads(r.value, r.vars[-1]) for r in along)
@@ -333,7 +343,7 @@ def _with_lanes(body: Body) -> Body:
 
 
 def _lanes_allowed(r: Reduce) -> bool:
-    return extent(r.vars[-1]) >= _MIN_VECTOR
+    return _is_long(r.vars[-1])
 
 
 def _reads_contiguously(r: Reduce, var: Expr) -> bool:

@@ -13,6 +13,8 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError
+from ..sizes.dims import Size, same, symbol
+from ..sizes.values import parse as parse_size
 from .builder import LoopBuilder
 from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent
 from .scalar import ISA
@@ -29,9 +31,12 @@ _TOKEN = re.compile(
       | (?P<number>0x[0-9a-f]+ | -?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf\b|nan\b))
       | (?P<word>[A-Za-z_]\w*)
       | (?P<string>"(?:[^"\\\n]|\\.)*")
-      | (?P<symbol>[<>=!]=|[-+*/<>=(){}\[\],:])""",
+      | (?P<symbol>[<>=!]=|[-+*/%<>=(){}\[\],:])""",
     re.VERBOSE,
 )
+
+
+_HINT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class _Parser:
         self.buffers: dict[str, Buffer] = {}
         self.names: list[dict[str, Expr]] = []
         self.range: Expr | None = None
+        self.symbols: dict[str, Size] = {}
         self.loop: dict[str, Expr] = {}  # variables of the reduction just before
 
     # ---- tokens
@@ -96,11 +102,24 @@ class _Parser:
             raise self.error(self.token, what)
         return self.next().text
 
-    def count(self) -> int:
+    def count(self) -> Size:
         token = self.token
+        if self.reads("{"):
+            return self.size()
         with suppress(ValueError):
             return int(self.take("number", "a count"))
         raise self.error(token, "a count")
+
+    def size(self) -> Size:
+        """What stands between braces; a symbol has no size to hint at here."""
+        start = self.token.at
+        while not self.reads("}"):
+            token = self.next()
+            if token.kind == "word":
+                self.symbols.setdefault(token.text, symbol(token.text, _HINT))
+            elif token.kind == "end":
+                raise self.error(token, "'}'")
+        return parse_size(self.text[start : self.tokens[self.at - 1].at], self.symbols)
 
     def error(self, token: _Token, expected: str) -> ArgumentError:
         line = self.text.count("\n", 0, token.at) + 1
@@ -199,7 +218,7 @@ class _Parser:
         self.expect("<")
         size = self.count()
         known = (shared or {}).get(name)
-        return name, known if known is not None and extent(known) == size else self.s.var("i", size)
+        return name, known if known is not None and same(extent(known), size) else self.s.var("i", size)
 
     def reduce(self) -> Reduce:
         op = self.take("word", "add, mul, min, max, and, or, argmin or argmax")
@@ -260,6 +279,8 @@ class _Parser:
         if token.kind == "number":
             dtype = self.dtype() if self.reads(":") else dtypes.int64
             return self.s.const(self.value(token, dtype), dtype)
+        if token.text == "{":
+            return self.s.const(self.size(), dtypes.int64)
         if token.text in ("true", "false"):
             return self.s.const(token.text == "true", dtypes.bool_)
         if token.text == "(":

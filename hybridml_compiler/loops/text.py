@@ -1,6 +1,7 @@
 """The text form of kernels: `print_kernel` and its inverse `parse_kernel`.
 
     kernel = "kernel" "(" [buffer {"," buffer}] ")" {"lanes" N | "granule" N | "cost" F | "chained"} "{" item* "}"
+    N      = digits | "{" size "}"                                     a size that comes with the call: {2*n+1}
     buffer = name ":" dtype "[" N "]" ["out" | "inout" | "scratch"]
     item   = name "=" expr                                             a name for a value that is used again
            | "for" var "<" N ["parallel"] ["vector"] "{" item* "}"
@@ -10,7 +11,7 @@
     store  = name "[" expr "]" "=" expr
     vars   = var "<" N {"," var "<" N}
     expr   = sums, products and comparisons of terms, with the usual precedence, left to right
-    term   = number [":" dtype] | "true" | "false" | name | "(" expr ")"
+    term   = number [":" dtype] | "{" size "}" | "true" | "false" | name | "(" expr ")"
            | name "[" expr ["if" expr] "]"                             a load; zero where the condition does not hold
            | "index" "(" expr ["if" expr] "," N "," string ")"         a checked index into an axis of N elements
            | ("cast" | "bitcast") "(" expr "," dtype ")"
@@ -40,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..sizes.dims import Size, is_dim
 from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, operands
 from .parse import INFIX, parse_kernel
 
@@ -94,7 +96,7 @@ class _Printer:
     def lines(self) -> tuple[list[str], dict[int, int]]:
         kernel = self.kernel
         buffers = ", ".join(
-            f"{b.name}: {dtypes.short(b.dtype)}[{b.size}]" + ("" if b.role == "in" else f" {b.role}")
+            f"{b.name}: {dtypes.short(b.dtype)}[{_size(b.size)}]" + ("" if b.role == "in" else f" {b.role}")
             for b in kernel.buffers
         )
         facts = [f" lanes {kernel.lanes}"] if kernel.lanes != 1 else []
@@ -153,7 +155,7 @@ class _Printer:
         match stmt:
             case For(var, body, vector):
                 flags = " parallel" * (var is self.kernel.range) + " vector" * vector
-                line = f"for {self.new('i', var)} < {extent(var)}{flags} {{"
+                line = f"for {self.new('i', var)} < {_size(extent(var))}{flags} {{"
                 inner = self.block(body, (var,))
                 block.at[id(stmt)] = len(block.lines)
                 block.add(line)
@@ -163,7 +165,7 @@ class _Printer:
                     self.names |= block.loop
                 else:
                     block.loop = {v: self.new("r", v) for v in variables}
-                over = ", ".join(f"{name} < {extent(v)}" for v, name in block.loop.items())
+                over = ", ".join(f"{name} < {_size(extent(v))}" for v, name in block.loop.items())
                 inner = self.open(variables)
                 shown = self.expression(value)
                 self.close(inner)
@@ -178,7 +180,7 @@ class _Printer:
                 else:
                     block.add(f"{head} of {shown}")
             case Scan(buffer, index, op, var, value, reverse):
-                line = f"scan {op} over {self.new('r', var)} < {extent(var)}{' reverse' * reverse} {{"
+                line = f"scan {op} over {self.new('r', var)} < {_size(extent(var))}{' reverse' * reverse} {{"
                 inner = self.open((var,))
                 inner.add(self.store(buffer, index, value))
                 self.close(inner)
@@ -213,7 +215,7 @@ class _Printer:
                 return f"{expr.attr.name}[{self.where(expr.args)}]"
             case "index":
                 size, what = expr.attr
-                return f"index({self.where(expr.args)}, {size}, {json.dumps(what)})"
+                return f"index({self.where(expr.args)}, {_size(size)}, {json.dumps(what)})"
             case "cast" | "bitcast":
                 return f"{expr.op}({self.show(expr.args[0])}, {dtypes.short(expr.dtype)})"
             case "table":
@@ -270,7 +272,13 @@ def _named_values(kernel: Kernel) -> set[Expr]:
     return named
 
 
+def _size(size: Size) -> str:
+    return f"{{{size}}}" if is_dim(size) else str(size)
+
+
 def _number(value: Any, dtype: np.dtype) -> str:
+    if is_dim(value):
+        return _size(value)
     text = _digits(value, dtype)
     return text if dtype is dtypes.int64 or dtype.kind == "b" else f"{text}:{dtypes.short(dtype)}"
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..sizes.dims import is_symbolic
 from .builder import LoopBuilder
 from .index import coefficient
 from .ir import Buffer, Expr, For, Stmt, Store, expressions, extent
@@ -81,6 +82,8 @@ def tiled(s: LoopBuilder, vars_: Sequence[Expr], stores: Sequence[Store], lanes:
 
 
 def _find(vars_: Sequence[Expr], stores: Sequence[Store], lanes: int) -> _Tiling | None:
+    if is_symbolic(map(extent, vars_)):
+        return None
     space = 1
     for var in vars_:
         space *= extent(var)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from .. import dtypes
 from ..errors import LOCATION, CompileError, DTypeError
+from ..sizes.dims import Size, hint
 from .index import affine_coefficient, is_affine_step, opaque_leaves
 from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, steps
 from .scalar import ISA, result_dtype
@@ -45,7 +46,7 @@ def _faults(kernel: Kernel) -> Iterator[Fault]:
     if len(buffers) != len(kernel.buffers):
         yield None, "two buffers have one name"
     for buffer in kernel.buffers:
-        if buffer.size < 1:
+        if hint(buffer.size) < 1:
             yield None, f"buffer {buffer.name} has {buffer.size} elements; extents are 1 or more"
     if kernel.range is not None and not any(isinstance(s, For) and s.var is kernel.range for s in kernel.body):
         yield None, f"the parallel variable {kernel.range} is not that of an outermost loop"
@@ -136,10 +137,10 @@ class _Walk:
         yield from self.uses(stmt, value, scope)
         for var in separate:  # scratch is a thread's own: it is filled anew in every iteration of the parallel loop
             own = known.role == "scratch" and var is self.kernel.range
-            if var in scope and var not in index.depends and extent(var) > 1 and not own:
+            if var in scope and var not in index.depends and hint(extent(var)) > 1 and not own:
                 yield stmt, f"every iteration over {var} stores to the same place of {buffer.name}"
         span = exact_span(index)
-        if span is not None and not (span[0] >= 0 and span[1] < known.size):
+        if span is not None and _outside(span, known.size):
             yield stmt, f"a store to {span[0]}..{span[1]} of {buffer.name}, which has {known.size} elements"
 
 
@@ -188,27 +189,36 @@ def _access_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
     if buffer.dtype is not expr.dtype:
         yield f"a load of {dtypes.short(expr.dtype)} from {buffer.name}, which is {dtypes.short(buffer.dtype)}"
     span = None if mask else exact_span(at)
-    if span is not None and not (span[0] >= 0 and span[1] < buffer.size):
+    if span is not None and _outside(span, buffer.size):
         yield f"a load of {span[0]}..{span[1]} of {buffer.name}, which has {buffer.size} elements"
 
 
-def exact_span(index: Expr) -> tuple[int, int] | None:
+def _outside(span: tuple[Size, Size], size: Size) -> bool:
+    """Is the span known not to lie in a buffer of this size? Where the form of a size does not tell, at the size at
+    hand."""
+    return hint(span[0]) < 0 or hint(span[1]) >= hint(size)
+
+
+def exact_span(index: Expr) -> tuple[Size, Size] | None:
     """Least and greatest value of an index that is affine in loop variables; None when it is not."""
     if index.op == "const":
-        return int(index.attr), int(index.attr)
+        return index.attr, index.attr
     if not is_affine_step(index) or opaque_leaves(index):
         return None
     low = high = _constant_part(index, {})
+    if any(hint(extent(var)) < 1 for var in index.depends):
+        return None  # what is left of a size: nothing, at the size at hand
     for var in index.depends:
         reach = affine_coefficient(index, var) * (extent(var) - 1)
-        low, high = low + min(reach, 0), high + max(reach, 0)
+        low, high = low + (reach if hint(reach) < 0 else 0), high + (reach if hint(reach) > 0 else 0)
     return low, high
 
 
-def _constant_part(index: Expr, memo: dict[Expr, int]) -> int:
+def _constant_part(index: Expr, memo: dict[Expr, Size]) -> Size:
     """Value of an affine index where every variable is 0."""
     if index.op == "const":
-        return int(index.attr)
+        size: Size = index.attr
+        return size
     if index.op == "var":
         return 0
     if index not in memo:

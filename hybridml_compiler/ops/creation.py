@@ -14,18 +14,19 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
+from ..sizes.dims import Dim, hint, is_dim
 from .indexing import Index, Load, Scalar
 from .op import REQUIRED, Op
 from .samples import cases, fails
-from .shapes import integer, shape_tuple
+from .shapes import count, integer, positions, shape_tuple
 
-Number = bool | int | float
+Number = bool | int | float | Dim
 
 
 def number(name: str, what: str, value: Any) -> Number:
     """A Python number from a Python or NumPy one: parameters of the graph are hashable and print alike."""
     found = value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
-    if not isinstance(found, bool | int | float):
+    if not isinstance(found, bool | int | float | Dim):
         raise ArgumentError(f"{name}: {what} must be a number, got {value!r}; use float() or int()")
     return found
 
@@ -34,7 +35,7 @@ def number_dtype(dtype: Any, *values: Number) -> np.dtype:
     """The dtype asked for, else that of the highest kind among the numbers."""
     if dtype is not None:
         return dtypes.canonical(dtype)
-    return dtypes.result_type([(dtypes.of_scalar(v), True) for v in values])
+    return dtypes.result_type([(dtypes.of_scalar(hint(v)), True) for v in values])
 
 
 # ---------------------------------------------------------------- full
@@ -43,6 +44,8 @@ def number_dtype(dtype: Any, *values: Number) -> np.dtype:
 def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
     fill = number("full", "value", value)
     wanted = number_dtype(dtype, fill)
+    if is_dim(fill):  # a size as a number
+        return {"shape": shape_tuple("full", shape), "value": fill, "dtype": wanted}
     if wanted.kind in "iu" and not (math.isfinite(fill) and np.iinfo(wanted).min <= fill <= np.iinfo(wanted).max):
         raise ArgumentError(f"full: {wanted.name} cannot hold {fill}; use a float dtype or a value in its range")
     with np.errstate(over="ignore"):  # 1e300 is inf in float32
@@ -95,14 +98,14 @@ def _arange_canon(start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any
     first, last, by = (number("arange", n, v) for n, v in (("start", start), ("stop", stop), ("step", step)))
     if by == 0:
         raise ArgumentError("arange: step must not be 0; use a positive or negative step")
-    if not all(map(math.isfinite, (first, last, by))):
+    if not all(math.isfinite(v) for v in (first, last, by) if not is_dim(v)):
         raise ArgumentError(f"arange: needs finite numbers, got start={first}, stop={last}, step={by}")
     return {"start": first, "stop": last, "step": by, "dtype": number_dtype(dtype, first, last, by)}
 
 
 def _arange_size(start: Number, stop: Number, step: Number) -> int:
-    if all(isinstance(v, int) for v in (start, stop, step)):
-        return len(range(int(start), int(stop), int(step)))
+    if all(isinstance(v, int | Dim) for v in (start, stop, step)):
+        return count(positions(start, stop, step))
     return max(0, math.ceil((stop - start) / step))
 
 
@@ -120,7 +123,7 @@ def _arange_eager(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray:
 
 
 def _arange_lower(s: Any, i: Index, start: Number, stop: Number, step: Number, dtype: np.dtype) -> Scalar:
-    wide = dtypes.int64 if isinstance(start, int) and isinstance(step, int) else dtypes.float64
+    wide = dtypes.int64 if isinstance(start, int | Dim) and isinstance(step, int | Dim) else dtypes.float64
     scaled = s.mul(s.cast(i[0], wide), s.const(step, wide))
     return s.cast(s.add(scaled, s.const(start, wide)), dtype)
 

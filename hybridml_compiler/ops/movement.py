@@ -16,11 +16,24 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from ..sizes.dims import same
 from .creation import Number, full, number
 from .indexing import Index, Load, Scalar, all_of, at, flatten, unflatten
 from .op import REQUIRED, Op
 from .samples import cases, fails
-from .shapes import Shape, axes_tuple, axis_index, broadcast, integer, integers, listing, shape_tuple
+from .shapes import (
+    Positions,
+    Shape,
+    axes_tuple,
+    axis_index,
+    broadcast,
+    count,
+    integer,
+    integers,
+    listing,
+    positions,
+    shape_tuple,
+)
 
 # ---------------------------------------------------------------- reshape
 
@@ -149,7 +162,7 @@ broadcast_to = Op(
 # ---------------------------------------------------------------- slices
 
 
-def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> tuple[range, ...]:
+def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> tuple[Positions, ...]:
     """One Python range an axis. Bounds are positions, not Python's wrapped indices: stop -1 ends before position 0."""
     shape = x.shape if isinstance(x, Aval) else x
     n = len(shape)
@@ -157,9 +170,9 @@ def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> 
     by = (1,) * n if steps is None else integers(name, "steps", steps, n)
     if 0 in by:
         raise ArgumentError(f"{name}: step 0 at axis {by.index(0)} of {x}; use a positive or negative step")
-    found = tuple(map(range, *bounds, by)) if n else ()
+    found = tuple(map(positions, *bounds, by)) if n else ()
     for axis, (r, size) in enumerate(zip(found, shape, strict=True)):
-        if len(r) and not (0 <= r[0] < size and 0 <= r[-1] < size):
+        if count(r) and not (0 <= r[0] < size and 0 <= r[-1] < size):
             raise OutOfBoundsError(
                 f"{name}: positions {r[0]} to {r[-1]} at axis {axis} are not in {x}; use 0 to {size - 1} "
                 "(the front end's x[a:b] wraps and clips for you)"
@@ -170,18 +183,18 @@ def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> 
 def _slice_canon(name: str, x: Aval, starts: Any, stops: Any, steps: Any) -> dict[str, Any]:
     """Tight bounds: one form for one set of elements."""
     ranges = _ranges(name, x, starts, stops, steps)
-    tight = [r if len(r) > 1 else range(r[0], r[0] + 1) if len(r) else range(0) for r in ranges]
+    tight = [r if count(r) > 1 else positions(r[0], r[0] + 1, 1) if count(r) else range(0) for r in ranges]
     return {
         "starts": tuple(r.start for r in tight),
-        "stops": tuple(r[-1] + (1 if r.step > 0 else -1) if len(r) else 0 for r in tight),
+        "stops": tuple(r[-1] + (1 if r.step > 0 else -1) if count(r) else 0 for r in tight),
         "steps": tuple(r.step for r in tight),
     }
 
 
-def _slices(ranges: Iterable[range]) -> tuple[builtins.slice, ...]:
+def _slices(ranges: Iterable[Positions]) -> tuple[builtins.slice, ...]:
     """Python's slices; -1 as a stop means wrapping there, so it becomes None."""
     return tuple(
-        builtins.slice(r.start, None if r.stop < 0 else r.stop, r.step) if len(r) else builtins.slice(0, 0)
+        builtins.slice(r.start, None if r.stop < 0 else r.stop, r.step) if count(r) else builtins.slice(0, 0)
         for r in ranges
     )
 
@@ -189,7 +202,7 @@ def _slices(ranges: Iterable[range]) -> tuple[builtins.slice, ...]:
 def _slice_lower(s: Any, i: Index, x: Load, starts: Shape, stops: Shape, steps: Shape) -> Scalar:
     def position(k: Scalar, start: int, step: int) -> Scalar:
         scaled = k if step == 1 else s.mul(k, step)
-        return s.add(scaled, start) if start else scaled
+        return scaled if same(start, 0) else s.add(scaled, start)
 
     return x(tuple(map(position, i, starts, steps)))
 
@@ -200,7 +213,7 @@ slice = Op(
     inputs=("x",),
     params={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
     canon=lambda x, starts, stops, steps: _slice_canon("slice", x, starts, stops, steps),
-    infer=lambda x, starts, stops, steps: Aval(tuple(map(len, _ranges("slice", x, starts, stops, steps))), x.dtype),
+    infer=lambda x, starts, stops, steps: Aval(tuple(map(count, _ranges("slice", x, starts, stops, steps))), x.dtype),
     eager=lambda x, starts, stops, steps: x[_slices(_ranges("slice", x.shape, starts, stops, steps))],
     lower=_slice_lower,
     vjp=(
@@ -226,7 +239,7 @@ slice = Op(
 
 
 def _update_infer(x: Aval, v: Aval, starts: Any, stops: Any, steps: Any) -> Aval:
-    window = tuple(map(len, _ranges("slice_update", x, starts, stops, steps)))
+    window = tuple(map(count, _ranges("slice_update", x, starts, stops, steps)))
     target = Aval(window, x.dtype)
     if v.ndim > x.ndim or broadcast("slice_update", target, v) != window:
         raise ShapeError(
@@ -243,19 +256,19 @@ def _update_eager(x: np.ndarray, v: np.ndarray, starts: Any, stops: Any, steps: 
 
 def _update_lower(s: Any, i: Index, x: Load, v: Load, starts: Shape, stops: Shape, steps: Shape) -> Scalar:
     inside, source = [], []
-    for k, size, r in zip(i, x.shape, map(range, starts, stops, steps), strict=True):
-        if not len(r):
+    for k, size, r in zip(i, x.shape, map(positions, starts, stops, steps), strict=True):
+        if not count(r):
             return x(i)
-        low, high, step = min(r[0], r[-1]), max(r[0], r[-1]), abs(r.step)
-        if low > 0:
+        low, high, step = (r[0], r[-1], r.step) if r.step > 0 else (r[-1], r[0], -r.step)
+        if not same(low, 0):
             inside.append(s.ge(k, low))
-        if high < size - 1:
+        if not same(high, size - 1):
             inside.append(s.le(k, high))
-        offset = s.sub(k, low) if low else k
+        offset = k if same(low, 0) else s.sub(k, low)
         if step > 1:
             inside.append(s.eq(s.mod(offset, step), 0))
             offset = s.floordiv(offset, step)
-        source.append(s.sub(len(r) - 1, offset) if r.step < 0 else offset)
+        source.append(s.sub(count(r) - 1, offset) if r.step < 0 else offset)
     condition = all_of(s, inside)
     if condition is None:
         return at(v, tuple(source))
@@ -426,10 +439,10 @@ def _concat_infer(xs: Sequence[Aval], axis: Any) -> Aval:
 
 def _concat_lower(s: Any, i: Index, xs: Sequence[Load], axis: int) -> Scalar:
     def read(x: Load, start: int) -> Scalar:
-        return x((*i[:axis], s.sub(i[axis], start) if start else i[axis], *i[axis + 1 :]))
+        return x((*i[:axis], i[axis] if same(start, 0) else s.sub(i[axis], start), *i[axis + 1 :]))
 
     ends = list(accumulate(x.shape[axis] for x in xs))
-    parts = [(x, end - x.shape[axis], end) for x, end in zip(xs, ends, strict=True) if x.shape[axis]]
+    parts = [(x, end - x.shape[axis], end) for x, end in zip(xs, ends, strict=True) if not same(x.shape[axis], 0)]
     if len(parts) == 1:
         return read(*parts[0][:2])
     value = s.const(0, xs[0].dtype)

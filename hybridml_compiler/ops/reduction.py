@@ -11,7 +11,9 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
+from ..sizes.dims import is_dim
 from . import movement
+from .creation import full
 from .indexing import Index, Load, Scalar
 from .op import Op
 from .samples import Case, Samples, cases, fails
@@ -266,8 +268,11 @@ def _count(x_shape: Shape, axis: Any) -> int:
     return math.prod(x_shape[k] for k in axes_tuple("mean", axis, x_shape))
 
 
-def _over(n: float) -> float:
-    """1 / n for a rule, with the limit of an empty mean."""
+def _over(n: Any, less: float, dtype: Any) -> Any:
+    """1 / (n - less) for a rule, with the limit of an empty mean."""
+    if is_dim(n):
+        return (1.0 / (full(shape=(), value=n, dtype=dtypes.float64) - less)).astype(dtype=dtype)
+    n -= less
     return 1.0 / n if n > 0 else math.nan
 
 
@@ -291,7 +296,11 @@ mean = Op(
     infer=lambda x, axis, keepdims: _infer("mean", x, axis, keepdims, x.dtype),
     eager=_mean_eager,
     lower=_mean_lower,
-    vjp=(lambda g, x_shape, axis: (kept(g, x_shape, axis) * _over(_count(x_shape, axis))).broadcast_to(shape=x_shape),),
+    vjp=(
+        lambda g, x_shape, axis: (kept(g, x_shape, axis) * _over(_count(x_shape, axis), 0, g.dtype)).broadcast_to(
+            shape=x_shape
+        ),
+    ),
     samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="float",
@@ -314,11 +323,15 @@ def _var_lower(s: Any, i: Index, x: Load, axis: Shape, correction: float, keepdi
         return s.mul(centred, centred)
 
     total = reduce_at(s, "add", i, x, axis, keepdims, squared)
-    return s.div(total, s.const(max(0.0, _count(x.shape, axis) - correction), x.dtype))
+    count = _count(x.shape, axis)
+    if not is_dim(count):
+        return s.div(total, s.const(max(0.0, count - correction), x.dtype))
+    left = s.sub(s.const(count, dtypes.float64), s.const(correction, dtypes.float64))
+    return s.div(total, s.cast(s.maximum(left, s.const(0.0, dtypes.float64)), x.dtype))
 
 
 def _var_vjp(g: Any, x: Any, x_shape: Shape, axis: Any, correction: float) -> Any:
-    scale = 2.0 * _over(_count(x_shape, axis) - correction)
+    scale = 2.0 * _over(_count(x_shape, axis), correction, g.dtype)
     return kept(g, x_shape, axis) * scale * (x - x.mean(axis=axis, keepdims=True))
 
 

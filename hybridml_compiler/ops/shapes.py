@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
+from ..sizes.dims import is_dim, known
 
 Shape = tuple[int, ...]
 
@@ -19,6 +21,10 @@ def listing(items: Iterable[Any]) -> str:
 
 
 def integer(name: str, what: str, value: Any) -> int:
+    """The value as an int; a size that comes with the call stays what it is (see sizes/dims.py)."""
+    if is_dim(value):
+        found: int = value
+        return found
     try:
         return operator.index(value)
     except TypeError:
@@ -44,10 +50,44 @@ def shape_tuple(name: str, shape: Any) -> Shape:
     return found
 
 
+@dataclass(frozen=True)
+class Span:
+    """A `range` with ends that come with the call: `count` positions from `start` on, `step` apart."""
+
+    start: Any
+    stop: Any
+    step: int
+    count: Any
+
+    def __getitem__(self, k: int) -> Any:
+        return self.start + (k if k >= 0 else self.count + k) * self.step
+
+    def __bool__(self) -> bool:
+        return bool(self.count)
+
+
+Positions = range | Span
+
+
+def positions(start: Any, stop: Any, step: Any) -> Positions:
+    """`range(start, stop, step)`; whether it is empty is a decision."""
+    if not is_dim(start) and not is_dim(stop):
+        return range(start, stop, step)
+    by = integer("slice", "step", step)
+    by = int(by)
+    ahead = stop > start if by > 0 else start > stop
+    count = (stop - start + by - (1 if by > 0 else -1)) // by if ahead else 0
+    return Span(start, stop, by, known(count))
+
+
+def count(r: Positions) -> int:
+    return len(r) if type(r) is range else r.count
+
+
 def broadcast(name: str, *operands: Aval) -> Shape:
     """Common shape by NumPy's rule: right-aligned, size 1 stretches."""
     first = operands[0].shape
-    if all(a.shape == first for a in operands):
+    if all(len(a.shape) == len(first) and a.shape == first for a in operands):
         return first
     ndim = max(a.ndim for a in operands)
     out = [1] * ndim

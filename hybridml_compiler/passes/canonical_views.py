@@ -21,6 +21,7 @@ import numpy as np
 from ..graph.ir import Graph, Node, constant
 from ..graph.rewrite import Rule, Rules, make, rewrite
 from ..ops.table import OPS
+from ..sizes.values import has_dims
 from .patterns import filled, is_op, like, op_name, sample, scalar, splat
 
 # ---------------------------------------------------------------- views that change nothing
@@ -113,7 +114,7 @@ def _flip_flip(node: Node) -> Node | None:
 
 def _slice_slice(node: Node) -> Node | None:
     (x,) = node.inputs
-    if not is_op(x, "slice"):
+    if not is_op(x, "slice") or _unknown_ends(node) or _unknown_ends(x):
         return None
     return _sliced(x.inputs[0], map(_through, _ranges(x), _ranges(node)))
 
@@ -121,7 +122,7 @@ def _slice_slice(node: Node) -> Node | None:
 def _slice_of_pad(node: Node) -> Node | None:
     """`slice(pad(x)) -> slice(x)` where the slice sees none of the padding: a padded gradient that is cut again."""
     (x,) = node.inputs
-    if not is_op(x, "pad"):
+    if not is_op(x, "pad") or _unknown_ends(node) or has_dims((*x.params["widths"], x.inputs[0].shape)):
         return None
     (source,) = x.inputs
     ranges = []
@@ -130,6 +131,10 @@ def _slice_of_pad(node: Node) -> Node | None:
             return None
         ranges.append(range(r.start - before, r.stop - before, r.step) if r else range(0))
     return _sliced(source, ranges)
+
+
+def _unknown_ends(node: Node) -> bool:
+    return has_dims((node.params["starts"], node.params["stops"]))
 
 
 def _ranges(node: Node) -> list[range]:
@@ -222,7 +227,8 @@ def _one_number(node: Node) -> Node | None:
 
 
 def _scalar_full(node: Node) -> Node | None:
-    return None if node.shape else constant(np.asarray(splat(node)))
+    number = splat(node)
+    return None if node.shape or number is None else constant(np.asarray(number))
 
 
 _VIEWS = ("reshape", "permute_dims", "broadcast_to", "slice", "flip")

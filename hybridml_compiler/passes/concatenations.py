@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..graph.ir import Node
 from ..graph.rewrite import Rule, make
+from ..sizes.values import has_dims
 from .patterns import is_op, is_value, sample, scalar
 
 
@@ -30,7 +31,7 @@ def _part(node: Node) -> _Part | None:
 
 def _sum_of_parts(node: Node) -> Node | None:
     left, right = (_part(n) for n in node.inputs)
-    if left is None or right is None:
+    if left is None or right is None or has_dims((left.starts, left.stops, right.starts, right.stops)):
         return None
     apart = [k for k in range(len(node.shape)) if (left.starts[k], left.stops[k]) != (right.starts[k], right.stops[k])]
     if len(apart) != 1:

@@ -17,6 +17,7 @@ from ..errors import HybridmlError
 from ..graph.ir import Graph, Node, constant
 from ..graph.rewrite import Rule, Rules, make, rewrite
 from ..ops.table import OPS
+from ..sizes.values import has_dims
 from .patterns import scalar
 
 _SMALL = 64  # elements
@@ -25,6 +26,8 @@ _SMALL = 64  # elements
 def fold_constant(node: Node) -> Node | None:
     """`op(constants) -> constant`."""
     if not node.inputs or any(operand.value is None for operand in node.inputs):
+        return None
+    if node.aval.symbolic or any(map(has_dims, node.params.values())):
         return None
     if node.aval.size >= _SMALL or node.aval.size > max(1, *(operand.aval.size for operand in node.inputs)):
         return None

@@ -11,6 +11,7 @@ from ..aval import Aval
 from ..dtypes import canonical
 from ..graph.ir import Node, constant, input_node
 from ..graph.rewrite import make
+from ..sizes.dims import is_dim
 
 _SMALL = 64  # elements of a constant that is searched for being one value
 
@@ -28,7 +29,8 @@ def splat(node: Node) -> Any:
     """The NumPy scalar that every element of a constant (or `full`) is, bit for bit; None for any other node."""
     value = node.value
     if value is None:
-        return node.dtype.type(node.params["value"]) if is_op(node, "full") else None
+        known = is_op(node, "full") and not is_dim(node.params["value"])
+        return node.dtype.type(node.params["value"]) if known else None
     if not 0 < value.size <= _SMALL:
         return None
     first = value.flat[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import CompileError
+from ..sizes.dims import Size, is_dim
+from ..sizes.guards import Guard
+from ..sizes.values import check_of, function_of, number_of
 from . import allocation, entry
 from .entry import Arena
 
@@ -24,6 +28,48 @@ class Stages(Protocol):
     def llvm(self) -> str: ...
     @property
     def launches(self) -> Sequence[Any]: ...
+
+
+class Shapes:
+    """What the shapes of the arrays of a call say: the values of the symbols, and all sizes that follow from those."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        arena_bytes: Size,
+        guards: Sequence[Guard],
+        exact: Callable[[Mapping[str, int]], Executable],
+        most: int = 64,
+    ) -> None:
+        """`exact` compiles for given sizes; so many of these programs are kept."""
+        where: dict[str, tuple[int, int]] = {}
+        for k, aval in enumerate(inputs):
+            for axis, size in enumerate(aval.shape):
+                name = str(size)
+                if is_dim(size) and name.isidentifier():
+                    where.setdefault(name, (k, axis))
+        self.names = sorted(where, key=number_of)
+        assert [number_of(name) for name in self.names] == [*range(len(self.names))], self.names
+        self.where = [where[name] for name in self.names]
+        self.guards = guards
+        self.hold = check_of(self.names, guards)
+        self.inputs = function_of(self.names, [aval.shape for aval in inputs])
+        self.sizes = function_of(self.names, [*(aval.shape for aval in outputs), arena_bytes])
+        self._exact, self._most = exact, most
+        self._programs: dict[tuple[int, ...], Executable] = {}
+
+    def values(self, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+        return tuple([arrays[k].shape[axis] for k, axis in self.where])
+
+    def exact(self, values: tuple[int, ...]) -> Executable:
+        """The program for these sizes alone."""
+        found = self._programs.get(values)
+        if found is None:
+            if len(self._programs) >= self._most:
+                self._programs.pop(next(iter(self._programs)))
+            found = self._programs[values] = self._exact(dict(zip(self.names, values, strict=True)))
+        return found
 
 
 @dataclass(eq=False)
@@ -40,14 +86,15 @@ class Executable:
     outputs: Sequence[Aval]  # the fresh ones
     fresh: Sequence[int]  # their positions among all outputs
     donate: Mapping[int, int]
-    arena_bytes: int
+    arena_bytes: Size
     explain_failure: Callable[[Sequence[np.ndarray]], Exception]  # the error that these inputs raise
     stats: Any
     stages: Stages
     keep: tuple[object, ...]  # owners of the code
+    shapes: Shapes | None = None  # how its symbols get values; None where it has none
 
     def __post_init__(self) -> None:
-        self._arena: Arena | None = entry.arena(self.arena_bytes)
+        self._arena: Arena | None = None if self.shapes else entry.arena(operator.index(self.arena_bytes))
         self._busy = threading.Lock()
 
     @property
@@ -66,6 +113,8 @@ class Executable:
         return self.stages.launches
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self.shapes is not None:
+            return self._sized(arrays, self.shapes)
         self._check(arrays)
         results = [allocation.empty(aval.shape, aval.dtype) for aval in self.outputs]
         alone = self._busy.acquire(blocking=False)
@@ -75,6 +124,30 @@ class Executable:
         finally:
             if alone:
                 self._busy.release()
+        return self._finished(status, arrays, results)
+
+    def _sized(self, arrays: Sequence[np.ndarray], shapes: Shapes) -> list[np.ndarray]:
+        """A call of a program with symbols; sizes that its guards do not take run a program of their own."""
+        values = shapes.values(arrays)
+        if not shapes.hold(*values):
+            return shapes.exact(values)(arrays)
+        *of_results, arena_bytes = shapes.sizes(*values)
+        results = [np.empty(n, aval.dtype) for n, aval in zip(of_results, self.outputs, strict=True)]
+        self._check(arrays, shapes.inputs(*values))
+        table = np.array(values, np.int64)
+        alone = self._busy.acquire(blocking=False)
+        try:
+            arena = self._arena if alone else None
+            if arena is None or arena.owner.nbytes < arena_bytes + entry.ARENA_ALIGNMENT:
+                arena = entry.arena(arena_bytes)
+                self._arena = arena if alone else self._arena
+            status = self._run((*arrays,), results, arena, table.ctypes.data)
+        finally:
+            if alone:
+                self._busy.release()
+        return self._finished(status, arrays, results)
+
+    def _finished(self, status: int, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         if status:
             raise self.explain_failure(arrays)
         new = dict(zip(self.fresh, results, strict=True))
@@ -87,13 +160,14 @@ class Executable:
             given, self._arena = self._arena, None
         return given or entry.arena(self.arena_bytes)
 
-    def _check(self, arrays: Sequence[np.ndarray]) -> None:
+    def _check(self, arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]] | None = None) -> None:
         if len(arrays) != len(self.inputs):
             raise CompileError(f"{self.name}: takes {len(self.inputs)} arrays, got {len(arrays)}")
         for k, (array, aval) in enumerate(zip(arrays, self.inputs, strict=True)):
-            if array.shape != aval.shape or array.dtype != aval.dtype or not array.flags.c_contiguous:
+            shape = aval.shape if shapes is None else shapes[k]
+            if array.shape != shape or array.dtype != aval.dtype or not array.flags.c_contiguous:
                 got = f"{array.dtype}{list(array.shape)}" + ("" if array.flags.c_contiguous else " with strides")
                 raise CompileError(f"{self.name}: input {k} must be a C-contiguous {aval}, got {got}")
 
-    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: Arena) -> int:
-        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address])
+    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: Arena, *more: int) -> int:
+        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address, *more])

@@ -98,7 +98,7 @@ class Step:
 
 def fills_cache(node: Node, target: Target) -> bool:
     """Is an array worth a chain?"""
-    return node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
+    return not node.aval.symbolic and node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
 
 
 def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Target) -> list[Step]:
@@ -119,6 +119,8 @@ class _Chains:
         self._aligned: dict[tuple[int, Node, int], bool] = {}
 
     def form(self) -> list[Step]:
+        if any(n.aval.symbolic for n in self.touched):
+            return self.steps
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:
             return self.steps

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph.ir import Node
+from ..sizes.dims import at_most, hint, is_symbolic, symbols_of
 from . import cost
 from .lower import strides_of
 
@@ -60,8 +61,22 @@ class Product:
         return self.matrices * self.m, self.n
 
     @property
+    def symbolic(self) -> bool:
+        """Is one of its sizes or strides known only when a call comes?"""
+        return is_symbolic(self._sizes)
+
+    @property
+    def symbols(self) -> list[str]:
+        return sorted(map(str, symbols_of(*self._sizes)))
+
+    @property
+    def _sizes(self) -> list[int]:
+        sides = [size for x in (self.a, self.b) for size in (x.offset, x.row, x.column, *x.batch)]
+        return [*self.batch, self.m, self.n, self.k, *sides]
+
+    @property
     def flops(self) -> float:
-        return 2.0 * self.matrices * self.m * self.n * self.k
+        return 2.0 * hint(self.matrices * self.m * self.n * self.k)
 
     @property
     def b_bytes(self) -> int:
@@ -88,12 +103,14 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     m, n = (left.shape[-2] if left.aval.ndim > 1 else 1), (right.shape[-1] if right.aval.ndim > 1 else 1)
     if k == 0:
         return None
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    batch = node.shape[: max(len(left.shape), len(right.shape)) - 2]
     a, b = _operand(left, batch, in_memory), _operand(right, batch, in_memory, column_vector=True)
     if a is None or b is None:
         return None
     stored = a[0].dtype, b[0].dtype
     narrow = stored if multiplies(node.dtype, *stored) else None
+    if is_symbolic((*left.shape, *right.shape)) and (narrow is not None or node.dtype.kind != "f"):
+        return None
     if narrow is None and (node.dtype.char not in "fdi" or stored != (node.dtype, node.dtype)):
         return None
     product = fold_batch(Product(node.dtype, batch, m, n, k, a[1], b[1], narrow))
@@ -111,7 +128,7 @@ def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:
 
 def reads_narrow(node: Node) -> bool:
     """Are its operands read as they are stored? Eager products of this size and less are NumPy's."""
-    return node.aval.size * node.inputs[0].shape[-1] > cost.WHOLE_PRODUCT
+    return hint(node.aval.size * node.inputs[0].shape[-1]) > cost.WHOLE_PRODUCT
 
 
 def fold_batch(product: Product) -> Product:
@@ -162,7 +179,7 @@ def matrix_of(offset: int, strides: tuple[int, ...], shape: tuple[int, ...], bat
         column = 1 if row != 1 or rows == 1 else max(rows, 1)
     if rows == 1:
         row = columns if column == 1 else 1
-    regular = (column == 1 and row >= columns) or (row == 1 and column >= rows)
+    regular = (column == 1 and at_most(columns, row)) or (row == 1 and at_most(rows, column))
     if not regular:
         return None
     steps = [0 if n == 1 else step for n, step in zip(sizes, outer, strict=True)]

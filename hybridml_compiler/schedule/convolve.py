@@ -104,6 +104,8 @@ def convolution_of(
     """
     if not (node.dtype.kind == "f" or node.dtype is dtypes.int32) or node.aval.size == 0:
         return None
+    if any(n.aval.symbolic for n in (node, *node.inputs)):
+        return None
 
     def placed(operand: Node) -> tuple[Node, int, tuple[int, ...]] | None:
         if narrow:

@@ -14,6 +14,7 @@ from ..graph.ir import Node
 from ..loops.index import coefficient
 from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
+from ..sizes.dims import hint
 
 if TYPE_CHECKING:
     from .contract import Product
@@ -156,17 +157,17 @@ def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Ex
     total = 0.0
     for stmt in body:
         if isinstance(stmt, For):
-            count = trips * extent(stmt.var) / (lanes if stmt.vector else 1)
+            count = trips * hint(extent(stmt.var)) / (lanes if stmt.vector else 1)
             total += kernel_cost(stmt.body, lanes, count, stmt.var if stmt.vector else vector)
             continue
         count, inner = trips, vector
         if isinstance(stmt, Reduce):
             for var in stmt.vars:
-                count *= extent(var)
+                count *= hint(extent(var))
             if stmt.vector:
                 count, inner = count / lanes, stmt.vars[-1]
         elif isinstance(stmt, Scan):
-            count *= extent(stmt.var)
+            count *= hint(extent(stmt.var))
         innermost = _innermost(stmt, inner)
         width = lanes if inner is not None else 1
         total += count * sum(_expression_cost(e, innermost, inner, width) for e in _varying(stmt, innermost))

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..graph.body import family, may_fail
 from ..graph.ir import Graph, Node, users
+from ..sizes.dims import hint, is_dim
 from . import cost
 from .contract import Product
 from .epilogue import splits
@@ -122,13 +123,17 @@ def _elements_a_row(operand: Node, node: Node) -> int:
     for of_operand, of_node in zip(reversed(operand.shape), reversed(node.shape), strict=True):
         if of_operand != 1:
             break
-        served *= max(of_node, 1)
+        served *= max(hint(of_node), 1)
     return served
 
 
 def _bytes_an_element(operand: Node, node: Node) -> float:
     """What is loaded of an operand for one element: little where a row or a column of it serves many elements."""
-    return operand.dtype.itemsize * min(1.0, operand.aval.size / max(node.aval.size, 1)) if operand.shape else 0.0
+    return (
+        operand.dtype.itemsize * min(1.0, operand.aval.hinted.size / max(node.aval.hinted.size, 1))
+        if operand.shape
+        else 0.0
+    )
 
 
 def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
@@ -139,7 +144,7 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
         return None
     if any(r.op is not None and r.op.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
-    grows = max((r.aval.size / max(node.aval.size, 1) for r in readers), default=1.0)
+    grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
     if grows >= 2 and cost.is_expensive(node):
         return f"read {grows:.0f} times an element, and not cheap"
     return None
@@ -303,7 +308,7 @@ def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
 
 def _share_data(node: Node, common: set[Node]) -> bool:
     """Is there something worth loading or computing once? A number beside arrays is not: kernels of one text are."""
-    return any(c.aval.size > 1 or node.aval.size == 1 for c in common)
+    return any(hint(c.aval.size) > 1 or node.aval.size == 1 for c in common)
 
 
 def _same_space(node: Node, group: Group) -> bool:
@@ -343,6 +348,8 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
         return False
     row = math.prod(shape[k] for k in axes)
     rows = math.prod(shape) // max(row, 1)
+    if is_dim(rows) or is_dim(row):
+        return True  # whatever the size at hand: one kernel adds up in another order than two
     return row > 1 and (rows >= cost.MIN_ROWS or rows * row <= cost.SMALL_SPACE)
 
 

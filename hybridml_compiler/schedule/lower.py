@@ -16,6 +16,7 @@ from ..loops.builder import LoopBuilder
 from ..loops.index import affine_coefficient, opaque_leaves
 from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Role, Scan, Stmt, Store, expressions, statements
 from ..loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, plain_store
+from ..sizes.dims import is_dim, same
 from . import cost
 from .group import Group, form_of, reduced_axes
 
@@ -48,7 +49,8 @@ class GroupLowering:
         home = self.overwrites.get(node, node)
         found = self.operands.get(home)
         if found is None:
-            found = Buffer(f"b{len(self.operands)}", node.dtype, max(node.aval.size, 1), role)
+            size = node.aval.size
+            found = Buffer(f"b{len(self.operands)}", node.dtype, size if is_dim(size) else max(size, 1), role)
         elif found.role != role:
             found = replace(found, role="inout")
         self.operands[home] = found
@@ -167,7 +169,12 @@ class GroupLowering:
         shape, axes = self.group.space or ((), ())
         nbytes = node.dtype.itemsize * math.prod(shape[k] for k in axes)
         read = any(reduced_axes(n) and reads_through(n, node, self.group.roots) for n in nodes)
-        return read and nbytes <= cost.SCRATCH_BYTES and inline_cost(node, self.in_memory) >= cost.EXPENSIVE
+        return (
+            read
+            and not is_dim(nbytes)
+            and nbytes <= cost.SCRATCH_BYTES
+            and inline_cost(node, self.in_memory) >= cost.EXPENSIVE
+        )
 
     def _scratch_row(self, node: Node, shape: tuple[int, ...], axes: tuple[int, ...], index: Index) -> Fill:
         inner, inner_vars = self._inner(shape, axes, index)
@@ -233,15 +240,15 @@ class GroupLowering:
         out = self.buffer(node, "out")
         whole, rest = divmod(node.aval.size, op.tile)
         kernels = []
-        if whole:
+        if not same(whole, 0):
             t = self.s.var("t", whole)
             first = self.s.mul(t, op.tile)
             values = op.lower_tile(self.s, t, *loads, **node.params)
             stores = [Store(out, self.s.add(first, k), value) for k, value in enumerate(values)]
-            lanes = TILE_LANES if whole >= TILE_LANES else 1
+            lanes = TILE_LANES if is_dim(whole) or whole >= TILE_LANES else 1
             loop = For(t, tuple(stores), vector=lanes > 1)
             kernels.append(self.finish(Kernel((), (loop,), t, lanes, lanes)))
-        if rest:
+        if not same(rest, 0):
             k = self.s.var("k", rest)
             position = self.s.add(k, whole * op.tile)
             flat = {**node.params, "shape": (node.aval.size,)}
@@ -262,14 +269,14 @@ class GroupLowering:
         turns, rest = divmod(node.aval.size, TURN)
         kernels = []
         for start, count, size in ((0, turns, TURN), (turns * TURN, 1, rest)):
-            if not count * size:
+            if same(count * size, 0):
                 continue
             turn, i = self.s.var("turn", count), self.s.var("i", size)
             position = self.s.add(self.s.add(self.s.mul(turn, size), start), i)
             index = unravel(self.s, position, node.shape)
             body: list[Stmt] = []
             stores: list[Store] = []
-            if size == TURN:
+            if same(size, TURN):
                 bits = Buffer("bits", node.dtype, TURN, "scratch")
                 t = self.s.var("t", TURN // op.tile)
                 tile = self.s.add(self.s.mul(turn, TURN // op.tile), t)
@@ -429,4 +436,4 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     offset = probe.s.substitute(position, {v: probe.s.const(0, dtypes.int64) for v in vars_})
     if offset.op != "const":
         raise CompileError(f"strided view of {node} has a variable offset {offset}")
-    return int(offset.attr), strides
+    return offset.attr, strides

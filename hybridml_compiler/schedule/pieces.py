@@ -30,7 +30,7 @@ def in_pieces(group: Group, overwrites: Mapping[Node, Node]) -> bool:
         and all(root.op is not None and root.op.name == "concat" for root in group.roots)
         and all([piece.shape for piece in root.inputs] == shapes for root in others)
         and not any(root in overwrites or piece in group.roots for root in group.roots for piece in root.inputs)
-        and (len(set(shapes)) == 1 or first.aval.size * len(shapes) >= cost.PIECES_SIZE)
+        and (len(set(shapes)) == 1 or first.aval.hinted.size * len(shapes) >= cost.PIECES_SIZE)
     )
 
 

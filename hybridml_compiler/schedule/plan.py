@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
+from ..sizes.dims import hint, symbols_of
+from ..sizes.values import number_of
 from .alike import Alike
 from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
@@ -32,17 +35,20 @@ from .split import lower_group
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
-Base = Literal["input", "output", "constant", "arena"]
+Base = Literal["input", "output", "constant", "arena", "sizes"]
 Begin = Callable[[Work | Chain], object]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Byte `offset` of input, output or constant number `number`, or of the arena."""
+    """Byte `offset` of input, output or constant number `number`, or of the arena; or the table of sizes."""
 
     base: Base
     number: int = 0
     offset: int = 0
+
+
+SIZES = Place("sizes")
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,11 @@ class Plan:
     outputs: list[Aval]  # those with memory of their own, in order
     fresh: list[int]  # their positions among the graph's outputs
     arena_bytes: int
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """Of the sizes of its inputs: all that there are."""
+        return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)
 
     @property
     def checked(self) -> bool:
@@ -283,7 +294,10 @@ class _Planner:
             reasons.append(f"one after the other: {sum(n.aval.nbytes for n in step.scratch)} bytes stay in cache")
         places = [home[n] for n in operands]
         sizes = [n.aval.nbytes for n in operands]
-        if step.scratch:
+        if isinstance(work, Kernel | Product) and work.symbolic:
+            checks = [Place("arena")] if isinstance(work, Kernel) and work.checked else []
+            places += [*checks, SIZES]
+        elif step.scratch:
             places.append(home[step])
         else:
             work, parts = self._alone(tasks[0].work)
@@ -294,7 +308,7 @@ class _Planner:
         self.begin(work)
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
-        return Launch(work, tuple(places), tuple(reasons), where, sum(sizes))
+        return Launch(work, tuple(places), tuple(reasons), where, hint(sum(sizes)))
 
     def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
         """A work that is no part of a chain, its loop nests by `rebase`; and where in its operands those lie: by number
@@ -317,4 +331,4 @@ class _Planner:
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:
-    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=2 * node.aval.nbytes)
+    return Launch(Copy(node.aval.nbytes), (source, target), nbytes=2 * node.aval.hinted.nbytes)

@@ -101,7 +101,7 @@ def choose_prologues(
         for node in group.reads:
             if owner.get(node) is not group:
                 readers.setdefault(node, []).append(group)
-    far = sum(node.aval.nbytes for node in materialised) > cost.CACHE_BYTES
+    far = sum(node.aval.hinted.nbytes for node in materialised) > cost.CACHE_BYTES
     kept, choice = dict(materialised), Choice({}, {})
     for node in order:
         kind = node.op.kind if node.op is not None else ""
@@ -116,18 +116,18 @@ def choose_prologues(
             continue
         del kept[node]
         leaves, inlined = expression_of(node, kept)
-        large = {leaf for leaf in leaves if leaf.aval.size * SMALL > node.aval.size}
+        large = {leaf for leaf in leaves if leaf.aval.hinted.size * SMALL > node.aval.hinted.size}
         if large & set(overwritten):
             kept[node] = materialised[node]
             continue
         new = [n for n in leaves if n in owner and not _needed(n, node, outputs, readers, owner)]
         alone = len(owner[node].roots) == 1
-        loaded = sum(min(leaf.aval.nbytes, node.aval.nbytes) for leaf in large)
+        loaded = sum(min(leaf.aval.hinted.nbytes, node.aval.hinted.nbytes) for leaf in large)
         weight = sum(_once(n, node) for n in (*inlined, node))
-        size = node.aval.size
+        size = node.aval.hinted.size
         again = sum(times) * (weight * size + cost.memory_cost(loaded, far))
-        again += cost.memory_cost(1.5 * sum(n.aval.nbytes for n in new), far)
-        keep = weight * size + cost.memory_cost((1.5 + sum(times)) * node.aval.nbytes + alone * loaded, far)
+        again += cost.memory_cost(1.5 * sum(n.aval.hinted.nbytes for n in new), far)
+        keep = weight * size + cost.memory_cost((1.5 + sum(times)) * node.aval.hinted.nbytes + alone * loaded, far)
         prices = f"{again / size:.2f} ns an element to compute while packing, {keep / size:.2f} to keep"
         if again < keep:
             choice.computed[node] = prices
@@ -168,4 +168,4 @@ def _needed(
 def _once(n: Node, node: Node) -> float:
     """Nanoseconds that computing it costs for each element of the node; gathered rows are loaded as any."""
     rows = n.op is not None and n.op.kind == "gather" and n.shape[-1:] == n.inputs[0].shape[-1:]
-    return 0.0 if rows else cost.element_cost(n) * min(1.0, n.aval.size / max(node.aval.size, 1))
+    return 0.0 if rows else cost.element_cost(n) * min(1.0, n.aval.hinted.size / max(node.aval.hinted.size, 1))

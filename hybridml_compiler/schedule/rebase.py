@@ -18,6 +18,8 @@ from ..loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, sta
 
 def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     """The kernel using each operand from its first element on, and how many elements each begins later."""
+    if kernel.symbolic:
+        return kernel, {}
     indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role in ("in", "out")}
     parts = kernel.expressions
     for part in parts:

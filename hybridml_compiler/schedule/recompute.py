@@ -82,7 +82,7 @@ class _Regions:
     ) -> None:
         self.materialised, self.owner = materialised, owner
         self.position = {node: k for k, node in enumerate(order)}
-        self.far = sum(node.aval.nbytes for node in materialised) > cost.CACHE_BYTES
+        self.far = sum(node.aval.hinted.nbytes for node in materialised) > cost.CACHE_BYTES
         self.readers: dict[Node, list[Group]] = {node: [] for node in materialised}  # other kernels
         for group in groups:
             for node in group.reads:
@@ -103,7 +103,7 @@ class _Regions:
             kernels = self.kernels.setdefault(node, {})
             if node in self.wanted:
                 kernels.update(dict.fromkeys(self.readers[node]))
-            self.times[node] = max(self.times.get(node, 0), node.aval.size)
+            self.times[node] = max(self.times.get(node, 0), node.aval.hinted.size)
             for operand in node.inputs:
                 self.kernels.setdefault(operand, {}).update(kernels)
                 self.times[operand] = max(self.times.get(operand, 0), self.times[node])
@@ -134,7 +134,7 @@ class _Regions:
         least: dict[Node, float] = {n: 0.0 for n in self.wanted}  # of having it in these kernels
         for n in sorted(cone, key=self.position.__getitem__):
             have = [least[i] if i in least else self._have(i, kernels) for i in n.inputs]
-            times = sum(n not in group.inlined for group in kernels) * node.aval.size
+            times = sum(n not in group.inlined for group in kernels) * node.aval.hinted.size
             again = cost.element_cost(n) * times + max(have, default=0.0)
             if n is node:
                 return again >= self._bytes(n, len(kernels))
@@ -155,14 +155,14 @@ class _Regions:
     def _bytes(self, node: Node, loads: int) -> float:
         """Writing it, unless it is written whatever is decided, and so many loads of it."""
         writes = 0.0 if node.op is None or node in self.written else 1.5
-        return cost.memory_cost((writes + loads) * node.aval.nbytes, self.far)
+        return cost.memory_cost((writes + loads) * node.aval.hinted.nbytes, self.far)
 
     def _load(self, node: Node) -> float:
         new = self._loads(node, self.kernels[node])
-        if node.is_input and new and node.aval.size * 16 > self.times[node]:
+        if node.is_input and new and node.aval.hinted.size * 16 > self.times[node]:
             return inf  # it might be overwritten before they run
         if node in self.wanted:
-            return cost.memory_cost(new * node.aval.nbytes, self.far)
+            return cost.memory_cost(new * node.aval.hinted.nbytes, self.far)
         return self._have(node, self.kernels[node])
 
     def _value(self, node: Node, number: Mapping[Node, int]) -> Value:

@@ -19,6 +19,7 @@ from ..graph.ir import Node, input_node
 from ..loops.builder import LoopBuilder, identity
 from ..loops.ir import Expr, Kernel, Reduce, Store, expressions, extent
 from ..loops.nest import Body, build_kernel
+from ..sizes.dims import is_symbolic
 from . import cost
 from .group import Group, reduced_axes
 from .lower import GroupLowering, Index
@@ -71,6 +72,8 @@ def split_of(group: Group) -> Split | None:
     if group.kind != "reduction" or space is None or not all(_may_wait(root, space) for root in group.roots):
         return None
     shape, axes = space
+    if is_symbolic(shape):
+        return None
     extents = tuple(shape[k] for k in axes)
     last = max(k for k in axes if shape[k] > 1)
     beside = math.prod(shape[last + 1 :])  # elements of a row that is reduced with others of its kind

@@ -6,6 +6,7 @@ outermost loop that knows its variables, so loop-invariant code is hoisted by co
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from ...errors import CompileError
 from ...loops.builder import scan_start
 from ...loops.index import coefficient
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
+from ...sizes.dims import Size, at_most, is_dim, same
 from . import ir
 from .interleave import interleave, interleaved
 from .reductions import reduce
 from .scalars import LaneBuilder, Lanes
+from .sizes import Sizes
 from .stream import fence, stream, streamed
 from .transpose import emit_transposing, transposing
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
@@ -88,7 +91,7 @@ class KernelEmitter:
             slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
             self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
         for buffer in kernel.scratch:  # on the stack of the thread that runs the range
-            row = self.b.alloca(memory_type(buffer.dtype), size=buffer.size, name=buffer.name)
+            row = self.b.alloca(memory_type(buffer.dtype), size=operator.index(buffer.size), name=buffer.name)
             row.align = 64
             self.pointers[buffer.name] = self.b.inttoptr(self.b.ptrtoint(row, I64), PTR)
         # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
@@ -98,6 +101,17 @@ class KernelEmitter:
         if kernel.checked:  # the status word comes after the kernel's own operands
             slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)
             self.status = self.b.load(slot, typ=PTR, name="status")
+        self.sizes: Sizes | None = None
+        if kernel.symbolic:  # and the table of sizes after that
+            slot = self.b.gep(table, [constant(len(kernel.operands) + kernel.checked, dtypes.int64)], source_etype=PTR)
+            self.sizes = Sizes(self.b, self.b.load(slot, typ=PTR, name="sizes"), kernel.symbols)
+
+    def size(self, size: Size) -> Any:
+        """A size as an i64 value, which is computed before all loops."""
+        if self.sizes is None or not is_dim(size):
+            return constant(size, dtypes.int64)
+        with self.at_level(0):
+            return self.sizes.value(size)
 
     def emit(self) -> ir.Function:
         self.block(self.kernel.body)
@@ -133,7 +147,7 @@ class KernelEmitter:
             emit_transposing(self, stmt.var, inner)
             return
         size = extent(stmt.var)
-        lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), constant(size, dtypes.int64))
+        lo, hi = self.bounds.get(stmt.var) or (constant(0, dtypes.int64), self.size(size))
         if stmt.vector:
             with self.in_lanes(stmt.var, self.lanes):
                 self.loop(stmt.var, lo, hi, self.lanes, [], lambda _: self.masked_body(stmt, size, hi))
@@ -144,7 +158,7 @@ class KernelEmitter:
         self.block(stmt.body)
         return []
 
-    def masked_body(self, stmt: For, size: int, hi: Any) -> list[Lanes]:
+    def masked_body(self, stmt: For, size: Size, hi: Any) -> list[Lanes]:
         with self.tail_mask(stmt.var, size, hi):
             self.block(stmt.body)
         return []
@@ -160,9 +174,9 @@ class KernelEmitter:
             self.vector, self.width = None, 1
 
     @contextmanager
-    def tail_mask(self, var: Expr, size: int, hi: Any, step: int = 1) -> Any:
+    def tail_mask(self, var: Expr, size: Size, hi: Any, step: int = 1) -> Any:
         """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width and the step."""
-        if size % max(self.width, step) or (var in self.bounds and self.kernel.granule % self.width):
+        if not same(size % max(self.width, step), 0) or (var in self.bounds and self.kernel.granule % self.width):
             left = self.b.sub(hi, self.scalar_var[var])
             enough = self.b.icmp_signed("<", left, constant(self.width, dtypes.int64))
             few = self.b.select(enough, left, constant(self.width, dtypes.int64))
@@ -210,7 +224,8 @@ class KernelEmitter:
         self.scopes[-1].block = self.b.block  # the enclosing scope stays open for hoisted code
         head = self.b.append_basic_block("loop")
         after = self.b.append_basic_block("done")
-        guard = self.b.append_basic_block("skip") if var in self.bounds else None  # a thread's share may be empty
+        # A thread's share may be empty, and so may be what is left of a size that comes with the call.
+        guard = self.b.append_basic_block("skip") if var in self.bounds or _may_be_empty(var) else None
         self.b.position_at_end(head)
         index = self.b.phi(I64, name="i")
         phis = [self.b.phi(c.value.type) for c in carried]
@@ -264,12 +279,12 @@ class KernelEmitter:
         def step(carried: list[Lanes]) -> list[Lanes]:
             if stmt.reverse:
                 forward = self.scalar_var[stmt.var]
-                self.scalar_var[stmt.var] = self.b.sub(constant(size - 1, dtypes.int64), forward)
+                self.scalar_var[stmt.var] = self.b.sub(self.size(size - 1), forward)
             total = self.combine(stmt.op, carried[0], self.value(stmt.value))
             self.store(stmt.buffer, stmt.index, total)
             return [total]
 
-        self.loop(stmt.var, constant(0, dtypes.int64), constant(size, dtypes.int64), 1, [start], step)
+        self.loop(stmt.var, constant(0, dtypes.int64), self.size(size), 1, [start], step)
 
     # ---- expressions
 
@@ -295,6 +310,8 @@ class KernelEmitter:
 
     def emit_expr(self, expr: Expr, in_lanes: bool) -> Lanes:
         if expr.op == "const":
+            if is_dim(expr.attr):
+                return Lanes(self.size(expr.attr), dtypes.int64)
             return self.s.const(expr.attr, expr.dtype)
         if expr.op == "result":
             return self.results[expr]
@@ -344,7 +361,7 @@ class KernelEmitter:
 
     def checked_index(self, expr: Expr, value: Lanes, mask: Lanes | None = None) -> Lanes:
         """Wrap a negative index; report one out of range in the status word and read element 0 in its place."""
-        size, _ = expr.attr
+        size = self.const(expr.attr[0]) if not is_dim(expr.attr[0]) else Lanes(self.size(expr.attr[0]), value.dtype)
         wrapped = self.s.select(self.s.lt(value, 0), self.s.add(value, size), value)
         bad = self.s.or_(self.s.lt(wrapped, 0), self.s.ge(wrapped, size))
         failed = bad if mask is None else self.s.and_(bad, mask)
@@ -450,7 +467,12 @@ class KernelEmitter:
         self.b.call(intrinsic(self.function.module, name, VOID, kinds, [data.type, target.type]), arguments)
 
 
+def _may_be_empty(var: Expr) -> bool:
+    size = extent(var) if getattr(var, "op", None) == "var" else 1
+    return is_dim(size) and not at_most(1, size)
+
+
 def _plain_division(expr: Expr) -> bool:
     """Non-negative by a positive constant: the unsigned instruction is the floor division."""
     x, y = expr.args
-    return x.low is not None and x.low >= 0 and y.op == "const" and int(y.attr) > 0
+    return x.low is not None and at_most(0, x.low) and y.op == "const" and at_most(1, y.attr)

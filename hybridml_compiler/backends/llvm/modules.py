@@ -18,13 +18,14 @@ from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
 from ...schedule.chain import Chain, Work
 from ...schedule.plan import Copy, Plan
+from ...sizes.guards import collecting
 from . import ir
 from .step import emit_step, launch_sources
 from .works import kind_of
 
 # Whatever decides what is emitted for a source and how it is compiled, relative to the package. All of the schedule:
 # sources hold the fields of a blocking, emitters also call what it computes from them.
-EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/*.py", "runtime/jit.py", "dtypes.py")
+EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/*.py", "runtime/jit.py", "sizes/*.py", "dtypes.py")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
     lines = launch_sources(plan, symbols)
-    header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs"
+    header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
     # One call a launch, and each once: there is nothing in it to optimise (a step of 170 launches: 50 ms, 6 without).
     step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols), opt=0)
     return [*found.values(), step]
@@ -85,7 +86,8 @@ def modules_of_work(work: Work | Chain) -> list[Module]:
 
     def emit() -> str:
         module = ir.Module(symbol)
-        kind.emit(module, symbol, work, *names)
+        with collecting(None):  # code is kept by its source, which says nothing of the guards of a program
+            kind.emit(module, symbol, work, *names)
         return str(module)
 
     return [*(module for part in parts for module in part), Module(symbol, source, emit)]

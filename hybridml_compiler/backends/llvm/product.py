@@ -36,7 +36,7 @@ def own_blocking(product: Product) -> Blocking | Dots | None:
 @once
 def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     bits = host.vector_bits
-    if not host.registers:
+    if not host.registers or product.symbolic:
         return None
     if product.stored is not None:
         return narrow_blocking(product, format_here(product), bits // 8, host.registers, cores())
@@ -69,6 +69,8 @@ def computes_left(product: Product) -> int:
 
 def takes_epilogue(product: Product) -> bool:
     """BLAS computes a product too small for slabs on one thread; a loop over a large result should not stay there."""
+    if product.symbolic:
+        return False
     return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
 
 

@@ -12,6 +12,7 @@ from ... import dtypes
 from ...loops.builder import identity
 from ...loops.ir import Expr, Reduce, extent
 from ...runtime import jit
+from ...sizes.dims import Size, is_dim
 from . import ir
 from .scalars import Lanes
 from .types import constant
@@ -30,16 +31,20 @@ def reduce(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
         return [_position(e, first)]
     if first.vector:
         return _in_lanes(e, joined)
-    if len(first.vars) == 1 and extent(first.vars[0]) <= _UNROLLED:
+    if len(first.vars) == 1 and _unrolls(extent(first.vars[0])):
         return _unrolled(e, joined)
     widths = [_width(e, r) for r in joined]
     return _combined(e, joined, [(var, 1) for var in first.vars], widths, lambda: [e.value(r.value) for r in joined])
 
 
+def _unrolls(size: Size) -> bool:
+    return not is_dim(size) and size <= _UNROLLED
+
+
 def _unrolled(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     """A few iterations, one after the other without a loop."""
     totals: list[Lanes] = []
-    for k in range(extent(joined[0].vars[0])):
+    for k in range(int(extent(joined[0].vars[0]))):
         with e.iteration(joined[0].vars[0], constant(k, dtypes.int64)):
             values = [e.s.splat(e.value(r.value), _width(e, r)) for r in joined]
         totals = [e.combine(r.op, t, v) for r, t, v in zip(joined, totals, values, strict=True)] if k else values
@@ -55,12 +60,15 @@ def _neutral(op: str, dtype: np.dtype, width: int) -> Lanes:
     return Lanes(constant(identity(op, dtype), dtype, width), dtype, width)
 
 
-def reduce_width(size: int, dtype: np.dtype) -> int:
+def reduce_width(size: Size, dtype: np.dtype) -> int:
     """Lanes of a reduction: up to four 64-byte accumulators, enough to hide the latency of an addition.
 
-    Depends on shape and dtype alone, never on the machine, so that a sum has the same bits everywhere.
+    Depends on shape and dtype alone, never on the machine, so that a sum has the same bits everywhere. Where the size
+    comes with the call, it is the most.
     """
     most = 256 // max(dtype.itemsize, 4)
+    if is_dim(size):
+        return most
     width = 4
     while width < most and width * 2 <= size:
         width *= 2
@@ -90,13 +98,13 @@ def _combined(
             return combine(totals, values())
         (var, step), *inner = rest
         size = extent(var)
-        apart = cascades and math.prod(-(-extent(v) // by) for v, by in inner) > _CASCADE // 8
+        apart = cascades and not _few(math.prod(-(-extent(v) // by) for v, by in inner), _CASCADE // 8)
 
         def once(carried: list[Lanes]) -> list[Lanes]:
             return combine(carried, over(inner, starts)) if apart else over(inner, carried)
 
-        zero, end = constant(0, dtypes.int64), constant(size, dtypes.int64)
-        if not cascades or -(-size // step) <= _CASCADE:
+        zero, end = constant(0, dtypes.int64), e.size(size)
+        if not cascades or _few(-(-size // step), _CASCADE):
             return e.loop(var, zero, end, step, totals, once)
         block, number = step * _CASCADE, Expr()  # a loop over blocks, which no expression refers to
 
@@ -109,6 +117,10 @@ def _combined(
         return e.loop(number, zero, end, block, totals, one_block)
 
     return over(loops, starts)
+
+
+def _few(count: Size, most: int) -> bool:
+    return not is_dim(count) and count <= most
 
 
 def _in_lanes(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
@@ -127,7 +139,7 @@ def _in_lanes(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
         for part in parts:
             with (
                 e.iteration(inner, e.b.add(first, constant(part * lanes, dtypes.int64))),
-                e.tail_mask(inner, size, constant(size, dtypes.int64), width),
+                e.tail_mask(inner, size, e.size(size), width),
             ):
                 found += [_inside(e, r.op, r.value, lanes) for r in joined]
         return found
@@ -188,15 +200,17 @@ def _position(e: KernelEmitter, stmt: Reduce) -> Lanes:
     sign = "max" if stmt.op == "argmax" else "min"
     width = reduce_width(size, dtype) if stmt.vector else _width(e, stmt)
     step = width if stmt.vector else 1
-    counter = dtypes.int32 if math.prod(map(extent, stmt.vars)) < 1 << 31 else dtypes.int64
+    counter = dtypes.int32 if _few(math.prod(map(extent, stmt.vars)), (1 << 31) - 1) else dtypes.int64
 
     def once(carried: list[Lanes]) -> list[Lanes]:
         best, at = carried
         first = Lanes(constant(0, dtypes.int64), dtypes.int64)
         for var in stmt.vars:
-            first = e.s.add(e.s.mul(first, extent(var)), Lanes(e.scalar_var[var], dtypes.int64))
+            first = e.s.add(
+                e.s.mul(first, Lanes(e.size(extent(var)), dtypes.int64)), Lanes(e.scalar_var[var], dtypes.int64)
+            )
         if stmt.vector:
-            with e.tail_mask(inner, size, constant(size, dtypes.int64)):
+            with e.tail_mask(inner, size, e.size(size)):
                 value = _inside(e, sign, stmt.value, width)
         else:
             value = e.value(stmt.value)
@@ -206,7 +220,7 @@ def _position(e: KernelEmitter, stmt: Reduce) -> Lanes:
     def over(rest: Sequence[Expr], carried: list[Lanes]) -> list[Lanes]:
         if not rest:
             return once(carried)
-        by, end = step if rest[0] is inner else 1, constant(extent(rest[0]), dtypes.int64)
+        by, end = step if rest[0] is inner else 1, e.size(extent(rest[0]))
         return e.loop(rest[0], constant(0, dtypes.int64), end, by, carried, lambda c: over(rest[1:], c))
 
     start = [_neutral(sign, dtype, width), Lanes(constant(0, counter, width), counter, width)]

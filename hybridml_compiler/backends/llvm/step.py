@@ -1,7 +1,8 @@
 """The one native entry of a compiled graph: `i64 step(ptr table)` launches every kernel in order.
 
-`table` holds data pointers: inputs, outputs, arena. Constants are external symbols. The result is 0, or 1 + the number
-of the launch whose index check failed; nothing after that launch has run, so no state has been overwritten.
+`table` holds data pointers: inputs, outputs, arena, and the table of sizes where sizes come with the call. Constants
+are external symbols. The result is 0, or 1 + the number of the launch whose index check failed; nothing after that
+launch has run, so no state has been overwritten.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ from typing import Any
 
 from ... import dtypes
 from ...runtime.stored import STEP, constant_symbol
-from ...schedule.plan import Copy, Launch, Place, Plan
+from ...schedule import cost
+from ...schedule.plan import SIZES, Copy, Launch, Place, Plan
+from ...sizes.dims import hint, is_dim, same
 from . import ir
 from .kernel import KERNEL_TYPE
+from .sizes import Sizes
 from .types import I8, I64, PTR, VOID, constant
 from .works import kind_of
 
 
 def runs_parallel(launch: Launch) -> bool:
     return not isinstance(launch.work, Copy) and kind_of(launch.work).parallel(launch.work)
+
+
+def parallel_from(launch: Launch) -> int:
+    """Iterations from which on threads share a range whose size comes with the call."""
+    assert not isinstance(launch.work, Copy)
+    kind = kind_of(launch.work)
+    count, granule = kind.range(launch.work)
+    each = kind.nanoseconds(launch.work) / max(hint(count), 1)
+    return max(2 * granule, int(cost.PARALLEL_THRESHOLD_NS / max(each, 1e-3)))
 
 
 def calls_blas(launch: Launch) -> bool:
@@ -35,7 +48,9 @@ def _launch_source(launch: Launch, symbol: str | None) -> str:
     work = launch.work
     if isinstance(work, Copy):
         return f"copy {work.nbytes} {launch.operands}"
-    return f"{symbol} {kind_of(work).range(work)} {runs_parallel(launch)} {launch.checked} {launch.operands}"
+    count, granule = kind_of(work).range(work)
+    parallel = runs_parallel(launch) and (parallel_from(launch) if is_dim(count) else True)
+    return f"{symbol} {(count, granule)} {parallel} {launch.checked} {launch.operands}"
 
 
 def emit_step(
@@ -50,6 +65,7 @@ def emit_step(
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
     slots = _Memory(b, step.args[0], plan, needs)
+    sizes = slots.sizes
     blas = hold and any(map(calls_blas, plan.launches))
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.alloca(PTR, size=max(widest, 1))
@@ -61,17 +77,24 @@ def emit_step(
     for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
         if isinstance(launch.work, Copy):
-            _memcpy(b, module, needs, pointers, launch.work.nbytes)
+            _memcpy(b, module, needs, pointers, sizes.value(launch.work.nbytes))
             continue
         assert symbol is not None
         function = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
         for k, pointer in enumerate(pointers):
             b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
-        total, granule = kind_of(launch.work).range(launch.work)
-        if runs_parallel(launch):
+        count, granule = kind_of(launch.work).range(launch.work)
+        total = sizes.value(count)
+        if not runs_parallel(launch):
+            b.call(function, [operands, _i64(0), total])
+        elif not is_dim(count):
             _parallel(b, module, needs, function, operands, total, granule)
         else:
-            b.call(function, [operands, _i64(0), _i64(total)])
+            with b.if_else(b.icmp_signed("<", total, _i64(parallel_from(launch)))) as (few, many):
+                with few:
+                    b.call(function, [operands, _i64(0), total])
+                with many:
+                    _parallel(b, module, needs, function, operands, total, granule)
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
@@ -90,16 +113,18 @@ class _Memory:
 
     def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan, needs: set[str]) -> None:
         self.b, self.table, self.needs = b, table, needs
-        first = {"input": 0, "output": len(plan.inputs), "arena": len(plan.inputs) + len(plan.outputs)}
+        arena = len(plan.inputs) + len(plan.outputs)
+        first = {"input": 0, "output": len(plan.inputs), "arena": arena, "sizes": arena + 1}
         self.first: dict[str, int] = first
         self._bases: dict[tuple[str, int], Any] = {}
+        self.sizes = Sizes(b, self.pointer(SIZES) if plan.symbols else None, plan.symbols)
 
     def pointer(self, place: Place) -> Any:
         key = (place.base, place.number)
         if key not in self._bases:
             self._bases[key] = self._constant(place.number) if place.base == "constant" else self._load(place)
         base = self._bases[key]
-        return base if not place.offset else self.b.gep(base, [_i64(place.offset)], source_etype=I8)
+        return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
 
     def _load(self, place: Place) -> Any:
         at = self.b.gep(self.table, [_i64(self.first[place.base] + place.number)], source_etype=PTR)
@@ -114,7 +139,7 @@ class _Memory:
 
 
 def _parallel(
-    b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, operands: Any, total: int, granule: int
+    b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, operands: Any, total: Any, granule: int
 ) -> None:
     run = _extern(module, needs, "hml_parallel", VOID, [PTR, PTR, PTR, I64, I64])
     pool = module.globals.get("hml_pool")
@@ -122,13 +147,13 @@ def _parallel(
         needs.add("hml_pool")
         pool = ir.GlobalVariable(module, I8, "hml_pool")
         pool.linkage = "external"
-    b.call(run, [pool, function, operands, _i64(total), _i64(granule)])
+    b.call(run, [pool, function, operands, total, _i64(granule)])
 
 
-def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: int) -> None:
-    if nbytes:
+def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: Any) -> None:
+    if ir.known(nbytes) != 0:
         copy = _extern(module, needs, "memcpy", PTR, [PTR, PTR, I64])
-        b.call(copy, [pointers[1], pointers[0], _i64(nbytes)])
+        b.call(copy, [pointers[1], pointers[0], nbytes])
 
 
 def _blas(b: ir.IRBuilder, module: ir.Module, needs: set[str], what: str) -> None:

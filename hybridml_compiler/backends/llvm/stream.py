@@ -15,6 +15,7 @@ from typing import Any
 from ...loops.ir import Buffer
 from ...runtime.jit import host
 from ...schedule import cost
+from ...sizes.dims import is_dim
 from . import ir
 from .types import I64, VOID, intrinsic
 
@@ -23,7 +24,10 @@ LINE = 64
 
 def streamed(buffer: Buffer) -> bool:
     """Is this a result that the caches do not hold? On x86 only, which has a fence for such stores."""
-    return buffer.role == "out" and buffer.nbytes >= cost.STREAM_BYTES and host().triple.startswith("x86_64")
+    size = buffer.nbytes
+    if is_dim(size):
+        return False
+    return buffer.role == "out" and size >= cost.STREAM_BYTES and host().triple.startswith("x86_64")
 
 
 def stream(b: ir.IRBuilder, data: Any, pointer: Any, nbytes: int, plain: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ... import dtypes
 from ...loops.index import coefficient
 from ...loops.ir import Expr, For, Store, extent
+from ...sizes.dims import same
 from . import ir
 from .scalars import Lanes
 from .types import constant
@@ -25,7 +26,7 @@ def transposing(stmt: For, lanes: int) -> For | None:
             return None
         if coefficient(store.index, inner.var) in (0, 1):
             return None
-    return inner if extent(stmt.var) % lanes == 0 and extent(inner.var) % lanes == 0 else None
+    return inner if same(extent(stmt.var) % lanes, 0) and same(extent(inner.var) % lanes, 0) else None
 
 
 def emit_transposing(e: KernelEmitter, outer: Expr, inner: For) -> None:
@@ -47,9 +48,9 @@ def emit_transposing(e: KernelEmitter, outer: Expr, inner: For) -> None:
 
     def strip(_: list[Lanes]) -> list[Lanes]:
         with e.in_lanes(inner.var, lanes):
-            return e.loop(inner.var, zero, constant(extent(inner.var), dtypes.int64), lanes, [], square)
+            return e.loop(inner.var, zero, e.size(extent(inner.var)), lanes, [], square)
 
-    e.loop(outer, zero, constant(extent(outer), dtypes.int64), lanes, [], strip)
+    e.loop(outer, zero, e.size(extent(outer)), lanes, [], strip)
 
 
 def transposed(b: ir.IRBuilder, rows: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from ...schedule.contract import Product
 from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...sizes.dims import Size, is_dim
 from . import ir
 from .chain import emit_chain
 from .control import control_source, distinct_works, emit_control
@@ -46,7 +47,7 @@ class Kind:
 
     emit: Callable[..., ir.Function]
     source: Callable[..., str]  # all that `emit` depends on
-    range: Callable[[Any], tuple[int, int]]  # iterations, granule: split points are multiples of it
+    range: Callable[[Any], tuple[Size, int]]  # iterations, granule: split points are multiples of it
     nanoseconds: Callable[[Any], float]  # estimated, on one core
     calls_blas: Callable[[Any], bool] = lambda _: False
     takes_epilogue: Callable[[Any], bool] = lambda _: False  # then `emit` takes the epilogue's kernel as well
@@ -54,6 +55,8 @@ class Kind:
 
     def parallel(self, work: Any) -> bool:
         total, granule = self.range(work)
+        if is_dim(total):
+            return True  # or not, as the size says that comes with the call
         return total >= 2 * granule and self.nanoseconds(work) > cost.PARALLEL_THRESHOLD_NS
 
 

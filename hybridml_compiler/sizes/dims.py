@@ -1,0 +1,502 @@
+"""Dim: a size that is known only when a call comes, as a polynomial in symbols, and the guards that decisions make.
+
+    n            a symbol: the size of some dimension of an input, at least 2 (sizes 0 and 1 are never symbolic)
+    2*n + 1      a polynomial; `n//2` and `n%16` are atoms of polynomials where they do not divide out
+
+A Dim is no int. It adds, multiplies and divides as one, and it can be asked questions, `n == 64`, `n < m`, which are
+answered so that whatever is built on the answer is right:
+
+- what follows from the form alone (n - n == 0, 2*n > n, n != 1) is answered without a condition;
+- anything else is answered for the sizes at hand (the *hint* of each symbol), and that answer becomes a `Guard` of the
+  program that is being made: it is run for other sizes only where every guard of it holds;
+- whoever needs a number (`int(n)`, `range(n)`, an f-string) gets the hint and the guard `n == 64`: code that knows
+  nothing of symbols makes a program that is less general, never a wrong one.
+
+Where the answer only chooses between two right ways (a cost, a special case that the general one includes), no guard is
+wanted: `hint(n)` is the size at hand, and under `structural()` sizes are equal only if their form says so.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal, Protocol, TypeAlias
+
+from ..errors import TraceError
+
+LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    name: str
+    hint: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """`over // by`, or the remainder, of two polynomials where neither is known from their form; `by` is positive."""
+
+    kind: Literal["//", "%"]
+    over: Size
+    by: Size
+
+    @property
+    def hint(self) -> int:
+        return DIVIDE[self.kind](hint(self.over), hint(self.by))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quotient) and (self is other or str(self) == str(other))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.over, self.by))
+
+    def __str__(self) -> str:
+        over, by = (str(x) if str(x).isalnum() else f"({x})" for x in (self.over, self.by))
+        return f"({over}{self.kind}{by})"
+
+
+DIVIDE: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod}
+Atom = Symbol | Quotient
+Size: TypeAlias = Any  # an int, or a Dim, which does what an int does
+Monomial = tuple[Atom, ...]  # factors in the order of their text
+
+
+class Dim:
+    """See the module. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
+
+    __slots__ = ("_hash", "hint", "terms")
+
+    _hash: int
+    terms: tuple[tuple[Monomial, int], ...]  # factors and coefficient, in the order of their text; () is the constant
+    hint: int
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Size:
+        if type(other) is not Dim and type(other) is not int:
+            return _plain(other, NotImplemented, lambda n: self + n)
+        return _sum(_terms(self), _terms(other))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return _make({m: -c for m, c in self.terms})
+
+    def __pos__(self) -> Size:
+        return self
+
+    def __sub__(self, other: Any) -> Size:
+        if type(other) is not Dim and type(other) is not int:
+            return _plain(other, NotImplemented, lambda n: self - n)
+        return _sum(_terms(self), {m: -c for m, c in _terms(other).items()})
+
+    def __rsub__(self, other: Any) -> Size:
+        return _plain(other, NotImplemented, lambda n: -self + n)
+
+    def __mul__(self, other: Any) -> Size:
+        if type(other) is not Dim and type(other) is not int:
+            return _plain(other, NotImplemented, lambda n: self * n)
+        product: dict[Monomial, int] = {}
+        for m, c in _terms(self).items():
+            for k, d in _terms(other).items():
+                key = tuple(sorted((*m, *k), key=str))
+                product[key] = product.get(key, 0) + c * d
+        return _make(product)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, power: int) -> Size:
+        return reduce(operator.mul, [self] * power, 1)
+
+    def __floordiv__(self, other: Any) -> Size:
+        return _plain(other, NotImplemented, lambda n: _divided(self, n)[0])
+
+    def __rfloordiv__(self, other: Any) -> Size:
+        return _plain(other, NotImplemented, lambda n: _divided(n, self)[0])
+
+    def __mod__(self, other: Any) -> Size:
+        return _plain(other, NotImplemented, lambda n: _divided(self, n)[1])
+
+    def __rmod__(self, other: Any) -> Size:
+        return _plain(other, NotImplemented, lambda n: _divided(n, self)[1])
+
+    def __divmod__(self, other: Any) -> tuple[Size, Size]:
+        return _divided(self, other)
+
+    def __rdivmod__(self, other: Any) -> tuple[Size, Size]:
+        return _divided(other, self)
+
+    def __abs__(self) -> Size:
+        return self if self >= 0 else -self
+
+    # ---- questions
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is Dim:
+            return self.terms == other.terms or decide("==", self, other)
+        return isinstance(other, int) and decide("==", self, int(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return decide("<", self, other)
+
+    def __le__(self, other: Any) -> bool:
+        return not decide("<", other, self)
+
+    def __gt__(self, other: Any) -> bool:
+        return decide("<", other, self)
+
+    def __ge__(self, other: Any) -> bool:
+        return not decide("<", self, other)
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # ---- a number is asked for
+
+    def __index__(self) -> int:
+        return number(self)
+
+    def __int__(self) -> int:
+        return number(self)
+
+    def __float__(self) -> float:
+        return float(number(self))
+
+    def __truediv__(self, other: Any) -> float:
+        return number(self) / other if not isinstance(other, Dim) else number(self) / number(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _plain(other, NotImplemented, lambda n: n / number(self), (int, float))
+
+    def __format__(self, spec: str) -> str:
+        return format(number(self), spec) if spec else str(self)
+
+    def __str__(self) -> str:
+        text = ""
+        for monomial, c in self.terms:
+            factors = [*([str(abs(c))] if abs(c) != 1 or not monomial else []), *map(str, monomial)]
+            text += f" {'-' if c < 0 else '+'} " if text else "-" * (c < 0)
+            text += "*".join(factors)
+        return text.replace(" ", "")
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> Any:
+        return _make, (dict(self.terms),)
+
+
+def symbol(name: str, size: int) -> Dim:
+    """A symbol whose hint is `size`."""
+    made = _make({(Symbol(name, size),): 1})
+    assert type(made) is Dim and size >= LEAST, (name, size)
+    return made
+
+
+def _make(terms: Mapping[Monomial, int]) -> Size:
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept:
+        return 0
+    if len(kept) == 1 and () in kept:
+        return kept[()]
+    dim = Dim()
+    dim.terms = tuple(sorted(kept.items(), key=_term_order))
+    dim.hint = sum(c * _product(a.hint for a in m) for m, c in dim.terms)
+    dim._hash = hash(("dim", dim.terms))
+    return dim
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    return -len(term[0]), [str(a) for a in term[0]]
+
+
+def _terms(size: Size) -> dict[Monomial, int]:
+    return dict(_make_terms(size))
+
+
+def _sum(a: dict[Monomial, int], b: Mapping[Monomial, int]) -> Size:
+    for m, c in b.items():
+        a[m] = a.get(m, 0) + c
+    return _make(a)
+
+
+def _product(numbers: Iterable[int]) -> int:
+    return reduce(operator.mul, numbers, 1)
+
+
+def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[type, ...] = (int,)) -> Any:
+    """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
+    if type(other) is Dim or isinstance(other, kinds):
+        return then(other)
+    if hasattr(other, "dtype") and getattr(other, "shape", None) == () and hasattr(other, "__index__"):
+        return then(operator.index(other))
+    return otherwise
+
+
+def _divided(over: Size, by: Size) -> tuple[Size, Size]:
+    """Quotient and remainder, rounded down. What is a multiple of `by` term by term divides out."""
+    if type(over) is not Dim and type(by) is not Dim:
+        return over // by, over % by
+    if type(by) is not Dim:
+        if by == 0:
+            raise ZeroDivisionError("a size divided by 0")
+        if by < 0:
+            quotient, opposite = _divided(-over, -by)
+            return quotient, -opposite
+    elif not at_most(1, by) and by < 1:
+        return divmod(number(over), number(by))
+    exact = _exact(over, by)
+    if exact is not None:
+        return exact, 0
+    whole: dict[Monomial, int] = {}
+    rest: Size = over
+    divisor = list(_terms(by).items())
+    if len(divisor) == 1:
+        (factors, coefficient), left = divisor[0], dict[Monomial, int]()
+        for m, c in _terms(over).items():
+            others = _without(m, factors)
+            if others is not None and (c % coefficient == 0 or not factors):  # 7*n // 2 = 3*n + n // 2
+                whole[others] = c // coefficient
+                left[m] = c % coefficient
+            else:
+                left[m] = c
+        rest = _make(left)
+    quotient = _make(whole)
+    if type(rest) is not Dim and type(by) is not Dim:
+        return quotient + rest // by, rest % by
+    low, high = bounds(rest), bounds(by - rest)
+    if low is not None and low >= 0 and high is not None and high > 0:
+        return quotient, rest
+    remainder = _make({(Quotient("%", rest, by),): 1})
+    return quotient + _make({(Quotient("//", rest, by),): 1}), remainder
+
+
+def _exact(over: Size, by: Size) -> Size | None:
+    """over / by where it is a polynomial: by long division."""
+    (lead, coefficient), *_ = _make_terms(by)
+    quotient: dict[Monomial, int] = {}
+    for _ in range(16):
+        if type(over) is not Dim:
+            return _make(quotient) if over == 0 else None
+        (m, c), *_ = over.terms
+        others = _without(m, lead)
+        if others is None or c % coefficient:
+            return None
+        quotient[others] = c // coefficient
+        over = over - _make({others: c // coefficient}) * by
+    return None
+
+
+def _make_terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    return size.terms if type(size) is Dim else (((), operator.index(size)),)
+
+
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """The factors that are left; None if it does not have all of them."""
+    left = list(monomial)
+    for factor in factors:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return tuple(left)
+
+
+# ---------------------------------------------------------------- what follows from the form
+
+
+def hint(size: Size) -> int:
+    """The size at hand: for costs, and wherever any number is right."""
+    return size.hint if type(size) is Dim else size
+
+
+def hints(shape: Iterable[Size]) -> tuple[int, ...]:
+    return tuple(map(hint, shape))
+
+
+def is_dim(size: Any) -> bool:
+    return type(size) is Dim
+
+
+def is_symbolic(sizes: Iterable[Any]) -> bool:
+    """Is there a Dim among the sizes?"""
+    return any(type(n) is Dim for n in sizes)
+
+
+def symbols_of(*sizes: Size) -> set[Symbol]:
+    found: set[Symbol] = set()
+    stack: list[Any] = list(sizes)
+    while stack:
+        size = stack.pop()
+        if type(size) is Dim:
+            stack.extend(a for m, _ in size.terms for a in m)
+        elif isinstance(size, Symbol):
+            found.add(size)
+        elif isinstance(size, Quotient):
+            stack += [size.over, size.by]
+    return found
+
+
+def same(a: Size, b: Size) -> bool:
+    """Are they equal by their form?"""
+    return a is b or (type(a) is type(b) and (a.terms == b.terms if type(a) is Dim else a == b))
+
+
+def bounds(size: Size) -> int | None:
+    """A number that the size is never below; None where its form tells none.
+
+    With every atom written as its least value and a rest (n = 2 + n'), a polynomial without a negative coefficient
+    before a rest is least where the rests are 0.
+    """
+    if type(size) is not Dim:
+        return operator.index(size)
+    known = collector.get()
+    if known is not None:
+        found = known.least_of(size)
+        if found is not None:
+            return found
+    expanded: dict[Monomial, int] = {}
+    for monomial, c in size.terms:
+        parts: dict[Monomial, int] = {(): c}
+        for atom in monomial:
+            low = _least(atom)
+            if low is None:
+                return None
+            grown: dict[Monomial, int] = {}
+            for m, d in parts.items():
+                key = tuple(sorted((*m, atom), key=str))
+                grown[key] = grown.get(key, 0) + d
+                grown[m] = grown.get(m, 0) + d * low
+            parts = grown
+        for m, d in parts.items():
+            expanded[m] = expanded.get(m, 0) + d
+    if any(c < 0 for m, c in expanded.items() if m):
+        return None
+    return expanded.get((), 0)
+
+
+def _least(atom: Atom) -> int | None:
+    if isinstance(atom, Symbol):
+        return LEAST
+    if atom.kind == "%":
+        return 0
+    over = bounds(atom.over)
+    if over is None or over < 0:
+        return None
+    return over // atom.by if type(atom.by) is not Dim else 0
+
+
+def provable(relation: str, a: Size, b: Size) -> bool | None:
+    """`a == b` or `a < b`, if it follows from the form or from what is known already; else None."""
+    d = a - b
+    if type(d) is not Dim:
+        return bool(d == 0 if relation == "==" else d < 0)
+    low, high = bounds(d), bounds(-d)
+    if relation == "==":
+        if (low is not None and low > 0) or (high is not None and high > 0):
+            return False
+        known = collector.get()
+        return None if known is None else known.equality(d)
+    if low is not None and low >= 0:
+        return False
+    return True if high is not None and high > 0 else None
+
+
+def at_most(a: Size, b: Size) -> bool:
+    """Is a <= b known from the form?"""
+    if type(a) is not Dim and type(b) is not Dim:
+        return bool(a <= b)
+    return provable("<", b, a) is False
+
+
+def extremes(sizes: Sequence[Size]) -> tuple[Size, Size] | None:
+    """The least and the greatest, if the form tells which they are."""
+    low = next((a for a in sizes if all(at_most(a, b) for b in sizes)), None)
+    high = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
+    return None if low is None or high is None else (low, high)
+
+
+# ---------------------------------------------------------------- decisions
+
+
+class Collector(Protocol):
+    """What takes the guards; see guards.py."""
+
+    def least_of(self, size: Dim) -> int | None: ...
+    def equality(self, difference: Dim) -> bool | None: ...
+    def add(self, left: Size, relation: Any, right: Size) -> None: ...
+
+
+collector: ContextVar[Collector | None] = ContextVar("hybridml_guards", default=None)
+structurally: ContextVar[bool] = ContextVar("hybridml_structural", default=False)
+
+
+@contextmanager
+def structural(on: bool = True) -> Iterator[None]:
+    """Inside, sizes are equal if it follows from their form, and unequal if not: for code whose answer to unequal sizes
+    is right for any."""
+    mode = structurally.set(on)
+    try:
+        yield
+    finally:
+        structurally.reset(mode)
+
+
+def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
+    """The answer, and the guard that it needs."""
+    known = provable(relation, a, b)
+    if known is not None:
+        return known
+    if relation == "==" and structurally.get():
+        return False
+    answer = (hint(a) == hint(b)) if relation == "==" else hint(a) < hint(b)
+    opposite: Any = {"==": "!=", "<": ">="}[relation]
+    guards = collector.get()
+    if guards is None:
+        raise TraceError(
+            f"the size {a if type(a) is Dim else b} of a traced tensor is compared after its trace, where it has no "
+            "value; read the shape of a tensor that the traced function returns"
+        )
+    left, right = (a, b) if type(a) is Dim else (b, a)
+    if relation == "<" and left is not a:  # 4 < n: n >= 5
+        guards.add(left, ">=" if answer else "<", right + 1)
+    else:
+        guards.add(left, relation if answer else opposite, right)
+    return answer
+
+
+def number(size: Size) -> int:
+    """The size as an int, which the program then is for."""
+    if type(size) is not Dim:
+        return operator.index(size)
+    guards = collector.get()
+    if guards is None:
+        raise TraceError(
+            f"the size {size} of a traced tensor is used after its trace, where it has no value; read the shape of a "
+            "tensor that the traced function returns"
+        )
+    if provable("==", size, size.hint) is not True:
+        guards.add(size, "==", size.hint)
+    return size.hint
+
+
+def known(size: Size) -> Size:
+    """A size of a result: 0 or 1 if it is, else a Dim that is at least 2; which of the three is a guard."""
+    if type(size) is not Dim:
+        return size
+    low = bounds(size)
+    if low is not None and low >= LEAST:
+        return size
+    return size if size >= LEAST else number(size)
