@@ -329,7 +329,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 def host() -> Target:
     """What this machine can do."""
-    from .backends.llvm.convolution import has_convolution, prepared_operands, reads_pairs
+    from .backends.llvm.convolution import has_convolution, passing_convolution, prepared_operands, reads_pairs
     from .backends.llvm.product import computes_left, own_blocking
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
@@ -360,7 +360,10 @@ def host() -> Target:
             return False
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left)
+    def passing(call: Call) -> Call | None:
+        return None if isinstance(call, Product) else passing_convolution(call)
+
+    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left, passing)
 
 
 def _counts(expr: Expr) -> bool:

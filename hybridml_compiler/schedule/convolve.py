@@ -46,6 +46,7 @@ class Convolution:
     w: Strided  # kh, kw, g, c, o
     channels_first: bool = False  # the result is out[n,g,o,y,x]
     stored: tuple[np.dtype, np.dtype] | None = None  # dtypes of a and w in memory, where they are narrower (narrow.py)
+    passing: bool = False  # only its epilogue reads the result: a row of it at a time, which has no place in memory
 
     @property
     def result(self) -> tuple[int, int]:
@@ -62,7 +63,7 @@ class Convolution:
         (kh, kw), (h, w), (oh, ow) = self.kernel, self.size, self.out_size
         shape = f"{self.batch}x{h}x{w}x{self.groups}x{self.channels} by {kh}x{kw} -> {oh}x{ow}x{self.features}"
         stored = "" if self.stored is None else " of " + " by ".join(map(dtypes.short, self.stored))
-        return f"convolution {dtypes.short(self.dtype)} {shape}{stored}"
+        return f"convolution {dtypes.short(self.dtype)} {shape}{stored}" + (", row by row" if self.passing else "")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ class Target:
     reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?
     # How often a product would compute an element of its left operand while packing it (see prologue.py); 0: it cannot.
     computes_left: Callable[[Product], int] = lambda _: 0
+    # the call whose result its epilogue alone reads, without memory for it; None if it needs that
+    passing: Callable[[Call], Call | None] = lambda _: None
 
 
 LIBRARY: dict[str, Library] = {

@@ -254,6 +254,8 @@ class _Planner:
         found = dict(zip(steps, made, strict=True))
         prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))
         epilogue, after = found.get(lower_epilogue, (None, (group.roots[0],)))
+        if after[0] in group.local and (passing := self.target.passing(call)) is not None:
+            call, after = passing, (input_node(Aval((1,), call.dtype)), *after[1:])
         return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
 
     def _task(self, work: Work, operands: tuple[Node, ...], group: Group) -> Task:

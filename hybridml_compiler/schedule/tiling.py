@@ -52,12 +52,13 @@ class Tiling:
     def steps(self, convolution: Convolution) -> tuple[int, int]:
         """Elements of the result from a pixel to the next, and to the same one of the next image.
 
-        With channels first it is a strip of the panels of a unit, for a row of the images of a tile, turned afterwards.
+        With channels first it is a strip of the panels of a unit, for a row of the images of a tile, turned afterwards;
+        of a result that passes a strip of all features.
         """
         (height, width), features = convolution.out_size, convolution.groups * convolution.features
         if convolution.channels_first:
             return self.unit_panels * self.columns, width * self.unit_panels * self.columns
-        return features, height * width * features
+        return features, (1 if convolution.passing else height) * width * features
 
     def parts(self, convolution: Convolution) -> tuple[int, int, int]:
         """Into how many units the panels, the blocks of images and the rows are cut."""
@@ -116,6 +117,13 @@ def pixel_bytes(convolution: Convolution, tiling: Tiling) -> int:
 def pixel_units(convolution: Convolution, tiling: Tiling) -> int:
     """Rows of the images."""
     return convolution.batch * convolution.size[0]
+
+
+def can_pass(convolution: Convolution, tiling: Tiling) -> bool:
+    """Does a row of the result, of the images of a tile, fit on the stack?"""
+    c = convolution
+    size = tiling.images * c.out_size[1] * c.groups * c.features * c.dtype.itemsize
+    return not c.channels_first and size <= STRIP_BYTES
 
 
 def pack_units(convolution: Convolution, tiling: Tiling) -> int:

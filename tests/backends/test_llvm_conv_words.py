@@ -19,6 +19,7 @@ from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.runtime import jit, threads
 from hybridml_compiler.schedule.convolve import Convolution, Pixels, Weights
+from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.narrow import BYTES, PAIRS, SHORTS
 from hybridml_compiler.schedule.plan import Plan, make_plan
 
@@ -135,6 +136,26 @@ def test_bits_depend_neither_on_threads_nor_on_images(kinds: tuple[str, str]) ->
         op.eager(*(f(a.astype("f8")) for a in arrays), stride=1, dilation=1, **SAME) for f in (np.array, np.abs)
     )
     assert (np.abs(whole - exact) <= 9 * 64 * 2.0**-24 * scale).all()
+
+
+@pytest.mark.parametrize("kinds", [BF16, ("uint8", "int8")], ids=" by ".join)
+@pytest.mark.parametrize("name", ["in place", "groups, in no useful order", "rows without a tap"])
+def test_a_result_that_its_epilogue_alone_reads_has_no_memory(kinds: tuple[str, str], name: str) -> None:
+    graph, arrays = program(kinds, name)
+    narrow = dtypes.canonical("bfloat16" if kinds == BF16 else "int8")
+    (result,) = graph.outputs
+    graph = Graph(
+        graph.inputs, (make("astype", make("maximum", result, make("negative", result)), dtype=narrow),), name
+    )
+    plan = planned(graph)
+    (call,) = [w for launch in plan.launches for w in launch.works if isinstance(w, Fused)]
+    assert isinstance(call.call, Convolution)
+    if call.call.stored is not None:  # else another algorithm may compute it
+        assert call.call.passing
+        packed = sum(w.nbytes for launch in plan.launches for w in launch.works if isinstance(w, Pixels | Weights))
+        assert plan.arena_bytes <= packed + 256
+    (expected,) = interpret(graph, arrays)
+    np.testing.assert_array_equal(computed(graph, arrays), expected)
 
 
 def test_convolutions_in_float32_of_operands_that_are_cast() -> None:

@@ -41,11 +41,15 @@ def emit_direct(
     tiling: Tiling,
     epilogue: ir.Function | None = None,
     turn: str = "",
+    buffers: int = 0,
 ) -> ir.Function:
-    """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile."""
+    """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile.
+
+    If the result passes, it is given `buffers` pointers of which that of the result is replaced.
+    """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    _Direct(function, convolution, tiling, epilogue, turn).emit()
+    _Direct(function, convolution, tiling, epilogue, turn, buffers).emit()
     return function
 
 
@@ -236,7 +240,13 @@ class _Direct:
     """One emission: the loops over units, their images, rows, tiles and panels."""
 
     def __init__(
-        self, function: ir.Function, convolution: Convolution, tiling: Tiling, epilogue: ir.Function | None, turn: str
+        self,
+        function: ir.Function,
+        convolution: Convolution,
+        tiling: Tiling,
+        epilogue: ir.Function | None,
+        turn: str,
+        buffers: int,
     ) -> None:
         self.panel, self.panel_size = _panel(convolution, tiling), panel_size(convolution, tiling)
         convolution = words_of(convolution, tiling.how)
@@ -247,9 +257,16 @@ class _Direct:
         memory = b.alloca(v.scalar_type)
         self.zero = b.inttoptr(b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
         self.tiles = _Tiles(function, convolution, tiling, self.panel)
-        if convolution.channels_first:
+        if convolution.channels_first or convolution.passing:
             strip = b.alloca(v.scalar_type, size=tiling.images * tiling.steps(convolution)[1])
             self.strip = b.inttoptr(b.ptrtoint(strip, I64), PTR)
+        if convolution.passing:
+            table = b.alloca(PTR, size=buffers)
+            given = [b.load(self._slot(k), typ=PTR) for k in range(buffers)]
+            self.table = b.inttoptr(b.ptrtoint(table, I64), PTR)
+            for k, pointer in enumerate(given):
+                b.store(pointer, self._slot(k), align=8)
+        if convolution.channels_first:
             pitch, name = tiling.steps(convolution)[0], f"{function.name}_planes"
             self.planes = emit_planes_of_row(function.module, name, convolution, tiling.lanes, pitch, turn)
 
@@ -274,6 +291,10 @@ class _Direct:
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
+
+    def _slot(self, number: int) -> Any:
+        """Where the pointer to a buffer is."""
+        return self.b.gep(self.table, [i64(number)], source_etype=PTR)
 
     def _range(self, part: Any, size: int, extent: int) -> Range:
         start = self.b.mul(part, i64(size))
@@ -320,6 +341,10 @@ class _Direct:
             pixel = b.mul(b.add(b.mul(image, i64(height)), row), i64(width))
             channel = b.mul(group, i64(c.features))
             ends = ((pixel, b.add(pixel, i64(width))), (b.add(channel, low), b.add(channel, high)))
+            if c.passing:  # the result would start there
+                to_pixel, to_image = g.steps(c)
+                start = v.element(self.strip, b.sub(i64(k * to_image), b.mul(pixel, i64(to_pixel))))
+                b.store(start, self._slot(2), align=8)
         if self.epilogue is not None:
             call_epilogue(b, self.epilogue, self.table, *ends)
 
@@ -333,7 +358,9 @@ class _Direct:
         last = least(b, last, i64(c.kernel[0]))
         x_row = v.element(x, b.mul(top, i64(c.a.strides[1])))
         (to_pixel, to_image), y_row = g.steps(c), None
-        if not c.channels_first:
+        if c.passing:
+            y_row = v.element(self.strip, b.mul(group, i64(c.features)))
+        elif not c.channels_first:
             start = b.add(b.mul(image, i64(to_image)), b.mul(row, i64(c.out_size[1] * to_pixel)))
             y_row = v.element(y, b.add(start, b.mul(group, i64(c.features))))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as once
 from typing import Any
 
@@ -139,6 +139,13 @@ def finishes(convolution: Convolution) -> bool:
     return found is not None and found[0].finishes
 
 
+def passing_convolution(convolution: Convolution) -> Convolution | None:
+    """The same without memory for its result, of which the epilogue reads a row while it is there, if that can be."""
+    found = own_algorithm(convolution)
+    passes = found is not None and found[0].emit is emit_direct and tiling.can_pass(convolution, found[1])
+    return replace(convolution, passing=True) if passes else None
+
+
 def parts_of_convolution(convolution: Convolution) -> list[Turn]:
     algorithm, plan = _chosen(convolution)
     return [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
@@ -154,7 +161,9 @@ def emit_convolution(
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (or what is made of
     them first) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution)
-    more = {"turn": parts[0]} if parts else {}
+    more: dict[str, Any] = {"turn": parts[0]} if parts else {}
+    if convolution.passing and epilogue is not None:
+        more["buffers"] = 2 + len(epilogue.operands)
     if epilogue is None:
         return algorithm.emit(module, name, convolution, plan, **more)
     finish = emit_epilogue(module, f"{name}_epilogue", epilogue)
