@@ -305,10 +305,14 @@ def values(t: Tensor, what: str) -> np.ndarray:
 
 
 def leaked(t: Tensor) -> TraceError:
+    from .leaks import held_by
+
     made = getattr(t._array, "where", "") or "an unknown line"
+    by, holder = getattr(type(t), "made_by", "a function"), held_by(t)
     return TraceError(
-        "a tensor that was made while a function was traced is used after the trace: it has no value. Return it from "
+        f"a tensor that was made while {by} was traced is used after the trace: it has no value. Return it from "
         f"the traced function instead of storing it elsewhere. It was made at {made}"
+        + (f"; it is {holder}" if holder else "")
     )
 
 

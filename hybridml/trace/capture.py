@@ -102,8 +102,9 @@ class Tracer:
 
     def __init__(self, name: str, nodes: dict[Any, ir.Node] | None = None) -> None:
         self.name = name
-        self.cls: type[Traced] = type("Tensor", (Traced,), {"__slots__": (), "__module__": "hybridml"})
-        self.number: type[Number] = type("Number", (Number, self.cls), {"__slots__": (), "__module__": "hybridml"})
+        space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
+        self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
+        self.number: type[Number] = type("Number", (Number, self.cls), dict(space))
         self.inputs: list[Input] = []
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow

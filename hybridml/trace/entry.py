@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ class Entry:
 
         def trace() -> Outcome:
             try:
-                result = fn(*args, **kwargs)
+                result = _finished(fn(*args, **kwargs), self.name)
             except BaseException as error:
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
@@ -207,6 +208,18 @@ class Entry:
             for same in owners.values()
             for (x, p), (y, q) in itertools.combinations(same, 2)
         )
+
+
+def _finished(result: Any, name: str) -> Any:
+    """What a coroutine returns that waits for nothing; any other result as it is."""
+    if not inspect.iscoroutine(result):
+        return result
+    try:
+        result.send(None)
+    except StopIteration as end:
+        return end.value
+    result.close()
+    raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
 
 
 def _shadow(tracer: Tracer, k: int, leaf: Any) -> Any:

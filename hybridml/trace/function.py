@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import logging
 import statistics
 import sys
@@ -84,9 +85,15 @@ class TracedFunction:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
         if not callable(fn):
             raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ArgumentError(
+                f"trace: {getattr(fn, '__name__', 'this')} is a generator function, which runs between the steps of "
+                "its user; trace the function that computes one of them, or return a list"
+            )
         functools.update_wrapper(self, fn)
         self._fn, self._backend, self._most = fn, backend, most
         self._strict, self._silent = strict, silent
+        self._is_async = inspect.iscoroutinefunction(fn)
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Outcome | None = None
@@ -107,7 +114,12 @@ class TracedFunction:
         interp = current_interpreter()
         if interp is not None:  # a traced function inside another is part of it
             return interp.copies.get(id(self._fn), self._fn)(*args, **kwargs)
-        return self._general(args, kwargs)
+        return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+
+    async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
+        out = self._general(args, kwargs)
+        return await out if inspect.iscoroutine(out) else out
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves: list[Any] = []
@@ -124,7 +136,7 @@ class TracedFunction:
                     out = fast.timed(leaves)
                     if out is not MISS:
                         self._hits += 1
-                        if not kwargs and len(leaves) == len(args) and not fast.left:
+                        if not (kwargs or fast.left or self._is_async) and len(leaves) == len(args):
                             self._direct = fast.direct
                         return out
                     if fast.moved():  # places that hold other objects, equal to the ones seen
@@ -179,6 +191,8 @@ class TracedFunction:
                 entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
             if outcome is None:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
+            else:
+                self._hits += 1
         return outcome.run(leaves, known)
 
     def _compile(

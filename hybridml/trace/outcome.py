@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from .order import Order, as_seen, in_memory
 from .program import Program, dense
 
 _ndarray = np.ndarray
+_LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 
 
 class Failed(BaseException):
@@ -86,6 +87,10 @@ class Outcome:
     def _result(self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int]) -> Result:
         if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
             return Result("value", -1, leaf)
+        if isinstance(leaf, _LAZY):
+            raise TraceError(
+                f"{tracer.name} returns a {type(leaf).__name__}, which would run when the trace is over; return a list"
+            )
         if not issubclass(type(leaf), Tensor):
             return Result("value", -1, leaf)
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
