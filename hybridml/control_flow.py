@@ -138,16 +138,6 @@ def _run(what: str, fn: Callable[..., Any], *groups: tuple[Sequence[Tensor], Str
     return result
 
 
-def _states(states: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Tensors from outside take the values that the region has left them with."""
-    from . import aliasing
-
-    for state, value in zip(states, values, strict=True):
-        current_interpreter().writes(state)
-        state._array, state._node = value._array, value._node
-        aliasing.stamp(state)
-
-
 # -- cond
 
 
@@ -188,7 +178,7 @@ def _predicate(value: Any, what: str) -> Any:
 
 def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
     from .trace.choice import Branch, Choice
-    from .trace.region import capture_region, snapshot
+    from .trace.region import Region, capture_region, snapshot
 
     structures: list[Structure] = []
     regions = []
@@ -209,14 +199,20 @@ def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, op
         false.outputs[: counts[1]], structures[1],
     )  # fmt: skip
     states = list({id(t): t for r in regions for t in r.states}.values())
+    silent = [t for t in states if all(any(t is s for s in (*r.silent, *_missing(states, r.states))) for r in regions)]
     branches = []
     for region, count in zip(regions, counts, strict=True):
         left = {id(t): value for t, value in zip(region.states, region.outputs[count:], strict=True)}
-        outputs = [*region.outputs[:count], *(left.get(id(t)) or snapshot(tracer, t) for t in states)]
+        kept = [left[id(t)] if id(t) in left else snapshot(tracer, t) for t in states]
+        outputs = [*region.outputs[:count], *kept]
         branches.append(Branch(region.since, region.made, [], outputs))
     results = Choice(tracer, predicate, branches[0], branches[1], []).run()
-    _states(states, results[counts[0] :])
+    Region(tracer, 0, [], [], states, silent, set()).leave(results[counts[0] :])
     return _unflatten(structures[0], results[: counts[0]])
+
+
+def _missing(all_: Sequence[Tensor], some: Sequence[Tensor]) -> list[Tensor]:
+    return [t for t in all_ if all(t is not s for s in some)]
 
 
 # -- while_loop
@@ -284,7 +280,7 @@ def _traced_while(
         tracer, "while_loop", region.since, region.made, region.inputs, [], outputs, [], init, [], length,
         go=region.outputs[n + 1], steps=n,
     ).run()  # fmt: skip
-    _states(region.states, results[n + 1 :])
+    region.leave(results[n + 1 :])
     return _unflatten(structure, results[:n])
 
 
@@ -459,7 +455,7 @@ def _traced_scan(
         region.outputs[n:end], [snapshot(tracer, t) for t in (*carry, *region.states)],
         [snapshot(tracer, x) for x in xs], steps, reverse, again=again,
     ).run()  # fmt: skip
-    _states(region.states, results[n : len(after)])
+    region.leave(results[n : len(after)])
     return _unflatten(structure, results[:n]), _unflatten(made[-1], results[len(after) :])
 
 

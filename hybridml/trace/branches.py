@@ -44,6 +44,7 @@ _KEY_BYTES = 64  # a longer value is told by its hash
 _NUMBERS = "use tensor operations instead of Python numbers"
 _ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
 _ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
+_IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
 _READ_LATER = "return the tensor and read it after the call"
 
 
@@ -160,7 +161,7 @@ class Path:
         if not self.tracer.has_inputs(node):
             raise TraceError(
                 f"{what} needs the value of a tensor inside the body of a control operation, where it has none; "
-                f"{_ADVICE.get(what, _READ_LATER)}"
+                f"{_IN_A_BODY.get(what, _READ_LATER)}"
             )
         if len(self.asked) >= MOST_ASKED:
             raise Endless(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")

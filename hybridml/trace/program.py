@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import GradientError, HybridmlError
+from hybridml_compiler.errors import GradientError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.text import print_graph
@@ -60,7 +60,17 @@ class Interpreted:
 
 
 def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str) -> Any:
-    """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs."""
+    """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs.
+
+    TraceError where a value that a body of control flow was given has come out of it by way of Python.
+    """
+    given = set(graph.inputs)
+    for node in graph.nodes():
+        if node.is_input and node not in given:
+            raise TraceError(
+                f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of it "
+                "as what its function returns"
+            )
     if backend == "interpret":
         return Interpreted(graph, donate)
     from hybridml_compiler.pipeline import compile

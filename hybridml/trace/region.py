@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import TraceError
+from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.schedule.cost import is_expensive
 
+from ..aliasing import stamp
 from ..context import clock, grad_is_off
 from ..tape import Leaf
 from ..tensor import Tensor
@@ -38,19 +39,29 @@ class Frame:
 @dataclass(eq=False)
 class Region:
     """`outputs` as functions of `inputs` and of what lies around; `states` are tensors from outside that it writes,
-    whose values are its last inputs and outputs."""
+    whose values are its last inputs and outputs. `silent` are those that it writes without history (`no_grad`)."""
 
     tracer: Tracer
     since: int
     inputs: list[Tensor]
     outputs: list[Tensor]
     states: list[Tensor]
+    silent: list[Tensor]
     made: set[ir.Node]
 
+    def leave(self, values: Sequence[Tensor]) -> None:
+        """The states take the values that the control operation has left them with."""
+        for state, value in zip(self.states, values, strict=True):
+            self.tracer.writes(state)
+            state._array = value._array
+            if all(state is not t for t in self.silent):
+                state._node = value._node
+            stamp(state)
 
-def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "") -> Tensor:
+
+def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", where: str = "") -> Tensor:
     """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
-    t = tracer.wrap(ir.input_node(Aval(shape, dtype), name))
+    t = tracer.wrap(ir.input_node(Aval(shape, dtype), name, where))
     t._node = _entrance(t)
     return t
 
@@ -101,17 +112,21 @@ def capture_region(
     What it writes is an input as well, unless it runs `once`: then it starts from the value outside.
     """
     states: list[Tensor] = []
+    where = user_location()
     for _ in range(_ROUNDS):
         frame = enter(tracer)
         leaves = [i.leaf for i in tracer.inputs]
         grads = {id(leaf): (leaf, leaf._grad, leaf.changed) for leaf in leaves if isinstance(leaf, ShadowLeaf)}
         known = [(t, t._array, t._node) for t in states]
         try:
-            inputs = [fresh(tracer, shape, dtype) for shape, dtype in avals]
-            given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype) for t in states]
+            inputs = [fresh(tracer, shape, dtype, what, where) for shape, dtype in avals]
+            given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype, what, where) for t in states]
             for state, t in zip(states, given, strict=True):
                 state._array, state._node = t._array, t._node
             outputs = fn(inputs)
+            silent = [state for state, t in zip(states, given, strict=True) if state._node is t._node]
+            for state in silent:
+                state._node = None
             outputs = [*outputs, *(snapshot(tracer, t) for t in states)]
         finally:
             before = [*known, *frame.written.values()]
@@ -126,7 +141,7 @@ def capture_region(
             )
         found = [t for t, _, _ in frame.written.values() if id(t) not in own and all(t is not s for s in states)]
         if not found:
-            return Region(tracer, frame.since, [*inputs, *([] if once else given)], outputs, states, frame.made)
+            return Region(tracer, frame.since, [*inputs, *([] if once else given)], outputs, states, silent, frame.made)
         states += found
     raise TraceError(f"{what} updates other tensors in place each time it runs; return new values instead")
 

@@ -228,7 +228,8 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Re
             results[k] = start
         else:
             carries.append((k, start, own, after))
-    _given_numbers(loop, known, {*(after for *_, after in carries), *loop.ys})
+    go = [] if loop.go is None else [loop.go]
+    _given_numbers(loop, known, _in_memory([*(after for *_, after in carries), *loop.ys, *go]))
     live = _live(carries, [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)], loop.go, numbers)
     carries = [carry for carry in carries if carry[1] in live or carry[0] in numbers or carry[2] in live]
     wanted: dict[Node, int] = {}
@@ -275,13 +276,22 @@ def _live(
 
 
 def _lift(loop: Loop) -> None:
-    """Arrays that the body holds, and constants that it gives out, are given to it."""
-    direct = {*(after for *_, after in loop.carries), *loop.ys}
-    roots = [*direct, *([] if loop.go is None else [loop.go])]
-    held = [n for n in topological(roots) if n.is_constant and (n.shape or n in direct)]
+    """Arrays that the body holds, and numbers that it needs in memory, are given to it."""
+    held = _constants([*(after for *_, after in loop.carries), *loop.ys, *([] if loop.go is None else [loop.go])])
     stand = {n: input_node(n.aval) for n in held}
     loop.substituted(stand)
     loop.consts += stand.items()
+
+
+def _in_memory(outputs: Sequence[Node]) -> set[Node]:
+    """What must lie in memory, a number too: what a body gives out, and what control flow in it is given."""
+    return {*outputs, *(n for node in topological(outputs) if _is_control(node) for n in node.inputs)}
+
+
+def _constants(outputs: Sequence[Node]) -> list[Node]:
+    """Of a body: the constants in memory."""
+    needed = _in_memory(outputs)
+    return [n for n in topological(outputs) if n.is_constant and (n.shape or n in needed)]
 
 
 def _drop(loop: Loop) -> None:
@@ -307,7 +317,7 @@ def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int]) -> Re
         substitute([branch.outputs[k] for k in read], dict(zip(branch.inputs, inputs, strict=True)))
         for branch in branches
     ]
-    held = [n for own in outputs for n in topological(own) if n.is_constant and (n.shape or n in own)]
+    held = [n for own in outputs for n in _constants(own)]
     stand = {n: input_node(n.aval) for n in dict.fromkeys(held)}
     outputs = [substitute(own, stand) for own in outputs]
     pairs = [*zip(given, inputs, strict=True), *stand.items()]
