@@ -119,7 +119,7 @@ def test_bits_are_those_of_separate_kernels(
     np.testing.assert_allclose(interpreted[0], interpret(fused, arrays)[0], rtol=1e-4, atol=1e-3)
 
 
-def test_bits_of_a_transposed_operand() -> None:
+def test_bits_of_a_transposed_operand(cheap: None) -> None:
     inputs, a = transposed(200, 1100)
     w = array(1100, 300)
     fused = graph("fused", [*inputs, w], [a @ w])
