@@ -62,6 +62,7 @@ class Chain:
     batch: int
     slots: int
     slot_bytes: int
+    ahead: tuple[tuple[int, int], ...] = ()  # operands that lie in memory, with the bytes of an element: see `_far`
 
     @property
     def operands(self) -> list[tuple[int, ...]]:
@@ -370,4 +371,10 @@ def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots:
     number = {node: k for k, node in enumerate((*operands, *step.scratch))}
     stages = tuple(Stage(_as_stage(task.work, step.batch), tuple(number[n] for n in task.operands)) for task in tasks)
     scratch = tuple(Scratch(offset, node.aval.nbytes // step.batch) for node, offset in step.scratch.items())
-    return Chain(stages, scratch, step.batch, slots, step.slot_bytes)
+    return Chain(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
+
+
+def _far(step: Step, operands: Sequence[Node]) -> tuple[tuple[int, int], ...]:
+    """Operands, by number, that are not in a cache already, and in which an element is likely to have its own part."""
+    sizes = [(k, node.aval.nbytes) for k, node in enumerate(operands)]
+    return tuple((k, n // step.batch) for k, n in sizes if n >= cost.CHAIN_BYTES and not n % step.batch)

@@ -79,6 +79,17 @@ def test_attention_is_one_launch_without_the_scores_in_memory() -> None:
     assert "one after the other" in describe_plan(plan)
 
 
+def test_what_lies_in_memory_is_fetched_for_the_next_element() -> None:
+    q, k, v = heads("q", "k", "v")
+    attention = graph("attention", [q, k, v], [softmax(q @ mT(k)) @ v])
+    (chain,) = chains(check(attention))
+    assert chain.ahead == tuple((k, HEADS * LENGTH * WIDTH * 4 // chain.batch) for k in range(4))
+    assert "llvm.prefetch" in pipeline.compile(attention).llvm
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "CHAIN_BYTES", HEADS * LENGTH * WIDTH * 4 + 1)
+        assert all(chain.ahead == () for chain in chains(plan_of(attention)))
+
+
 def test_softmax_is_written_over_the_scores() -> None:
     q, k, v = heads("q", "k", "v")
     (chain,) = chains(plan_of(graph("attention", [q, k, v], [softmax(q @ mT(k)) @ v])))

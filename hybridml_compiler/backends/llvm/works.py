@@ -112,7 +112,9 @@ KINDS: dict[type, Kind] = {
     ),
     Chain: Kind(
         emit=lambda module, name, chain, parts: emit_chain(module, name, chain, parts, _iterations(chain)),
-        source=lambda chain, parts: f"{chain} {parts} {_iterations(chain)} {chain.operands} {chain.scratch}",
+        source=lambda chain, parts: (
+            f"{chain} {parts} {_iterations(chain)} {chain.operands} {chain.scratch} {chain.ahead}"
+        ),
         range=lambda chain: (chain.slots, 1),
         nanoseconds=lambda chain: sum(kind_of(stage.work).nanoseconds(stage.work) for stage in chain.stages),
         calls_blas=lambda chain: any(kind_of(stage.work).calls_blas(stage.work) for stage in chain.stages),
