@@ -10,6 +10,7 @@ later ones run eagerly, which is said with the line. `strict=True` makes an effe
 from __future__ import annotations
 
 import dis
+import random
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ from hybridml_compiler.errors import describe_line
 from .. import tree
 from ..tensor import Tensor
 from .guards import Entry, Watch, holder
+from .hidden import Hidden
 
 _ABSENT = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -44,15 +46,19 @@ class Effect:
     put: Callable[[Any], None]
     take_back: Callable[[], None] | None
     repeats: bool  # compiled calls can do it
+    shows: bool = False  # that they do not do it changes no result: it prints
 
     def __str__(self) -> str:
         return f"{self.name} ({self.where})" if self.where else self.name
 
 
-def find(watch: Watch) -> list[Effect]:
+def find(watch: Watch, hidden: Hidden) -> list[Effect]:
     """The effects since the watch began. What they change is no longer a guard."""
     changed = watch.end()
-    found: list[Effect] = []
+    found = [
+        Effect(what, where or _line(watch, what), None, _nothing, None, False, not reads)
+        for what, where, reads in hidden.found
+    ]
     for owner, entries in _by_holder(changed):
         if type(owner) in (list, deque, set):
             found.append(_container(watch, owner, entries))
@@ -64,6 +70,24 @@ def find(watch: Watch) -> list[Effect]:
         else:
             found += [_other(watch, *entry) for entry in entries]
     return found
+
+
+def _nothing(value: Any) -> None:
+    pass
+
+
+def name_in(watch: Watch) -> Callable[[Any], str]:
+    """How code names what it reaches."""
+
+    def name_of(obj: Any) -> str:
+        if obj is random._inst:
+            return "random"
+        if obj is np.random.mtrand._rand:
+            return "np.random"
+        entries = (*watch.free, *watch.quiet)
+        return next((label(watch, r, k) for r, k, v in entries if v is obj), f"a {type(obj).__name__}")
+
+    return name_of
 
 
 def _by_holder(entries: Iterable[Entry]) -> Iterable[tuple[Any, list[Entry]]]:
@@ -109,7 +133,7 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
     if isinstance(read, attrgetter):
         name = read.__reduce__()[1][0]
         return _slot(watch, name, read(key), *_attribute(key, name, was))
-    return Effect(str(key), _line(watch, str(key)), None, lambda value: None, None, False)
+    return Effect(str(key), _line(watch, str(key)), None, _nothing, None, False)
 
 
 def _attribute(obj: Any, name: str, was: Any) -> tuple[Callable[[Any], None], Callable[[], None]]:

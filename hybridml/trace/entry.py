@@ -17,8 +17,9 @@ from .. import tree
 from ..tensor import Tensor, adopt
 from .branches import Arrays, Ask, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
-from .effects import Effect, find
+from .effects import Effect, find, name_in
 from .guards import Watch
+from .hidden import Hidden
 from .lifted import lift, over, places, settle
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
@@ -83,20 +84,22 @@ class Entry:
         tracer.ask = path.answer
 
         def end(result: Any, backend: str) -> Outcome:
-            return Outcome(tracer, result, backend, list(path.given), self._effects())
+            return Outcome(tracer, result, backend, list(path.given), self._effects(hidden))
 
         def trace() -> Outcome:
             try:
-                result = _finished(fn(*args, **kwargs), self.name)
+                with hidden:
+                    result = _finished(fn(*args, **kwargs), self.name)
             except BaseException as error:
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
                 else:
-                    self._effects()
+                    self._effects(hidden)
                 raise
             return end(result, self.backend)
 
         self.watch.begin()
+        hidden = Hidden(self.watch, name_in(self.watch))
         try:
             outcome = tracer.run(trace)
         finally:
@@ -108,9 +111,9 @@ class Entry:
         self.root = path.place(outcome)
         return outcome, found
 
-    def _effects(self) -> list[Effect]:
+    def _effects(self, hidden: Hidden) -> list[Effect]:
         """What the trace has done to Python, taken back: it is done when the outcome runs."""
-        effects = find(self.watch)
+        effects = find(self.watch, hidden)
         for effect in reversed(effects):
             if effect.take_back is not None:
                 effect.take_back()

@@ -212,7 +212,10 @@ class TracedFunction:
         if entry not in entries:
             entries.insert(0, entry)
         entry.fast = self._direct = None
-        once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
+        shown = sorted({str(effect) for effect in outcome.effects if effect.shows})
+        if shown:
+            self._report(f"does {', '.join(shown)} only when it is traced, compiled calls do not. Use what it returns")
+        once = sorted({str(effect) for effect in outcome.effects if not (effect.repeats or effect.shows)})
         if once:
             entry.eager = True
             self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
@@ -244,10 +247,13 @@ class TracedFunction:
         return False
 
     def _report_eager(self, message: str) -> None:
+        self._report(f"{message}. Return the tensor and read it after the call, or use tensor operations")
+
+    def _report(self, message: str) -> None:
         """Once for each reason."""
         if message not in self._reported:
             self._reported.add(message)
-            report(f"{self._name} {message}. Return the tensor and read it after the call, or use tensor operations")
+            report(f"{self._name} {message}")
 
     def _programs(self) -> int:
         return sum(len(entry.outcomes) for entries in list(self._entries.values()) for entry in entries)

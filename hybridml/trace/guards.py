@@ -96,6 +96,10 @@ class Watch:
         """What a function may look up by name."""
         return _names(fn.__code__)
 
+    def reached(self) -> list[Any]:
+        """Every object that was reached."""
+        return self._keep
+
     def count(self, cls: type) -> int:
         """How many objects of a class were reached."""
         return sum(isinstance(value, cls) for value in self._keep)
@@ -137,7 +141,7 @@ class Watch:
         elif isinstance(value, dict | list | tuple | deque | set | frozenset):
             self._container(value, quiet)
         elif isinstance(value, types.ModuleType):
-            if not _is_library(value.__name__):
+            if not is_library(value.__name__):
                 self._spaces.append((vars(value),))
         elif isinstance(value, type):
             self._spaces.append(self._class_spaces(value))
@@ -155,7 +159,7 @@ class Watch:
 
     def _function(self, fn: types.FunctionType) -> None:
         module = fn.__globals__.get("__name__", "")
-        if _is_library(module):
+        if is_library(module):
             return
         names = _names(fn.__code__)
         self.names |= names
@@ -218,7 +222,7 @@ class Watch:
                 self._add(attrgetter(name), obj, getattr(obj, name))
 
     def _class_spaces(self, cls: type) -> tuple[Mapping[str, Any], ...]:
-        bases = [base for base in cls.__mro__ if not _is_library(base.__module__)]
+        bases = [base for base in cls.__mro__ if not is_library(base.__module__)]
         # `vars` makes a new proxy each time: kept, so that it is known by its identity
         return tuple(self._class_vars.setdefault(base, vars(base)) for base in bases)
 
@@ -267,7 +271,7 @@ def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _is_library(module: str) -> bool:
+def is_library(module: str) -> bool:
     """Whether a module is ours, Python's or installed: its functions are taken not to depend on changing state."""
     top = module.split(".")[0]
     if top == "__main__":
@@ -279,7 +283,7 @@ def _is_library(module: str) -> bool:
 def _reads_unseen(cls: type) -> bool:
     """Whether attributes of its objects are read by library code, so that no code of the user names them."""
     for base in cls.__mro__[:-1]:
-        if _is_library(base.__module__) and (base.__module__.split(".")[0] in _OURS or hasattr(base, "__getitem__")):
+        if is_library(base.__module__) and (base.__module__.split(".")[0] in _OURS or hasattr(base, "__getitem__")):
             return True
     return False
 

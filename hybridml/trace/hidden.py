@@ -1,0 +1,123 @@
+"""What a trace does that no guard can see: it draws from Python's or NumPy's random numbers, takes the next item of an
+iterator, reads a clock, prints.
+
+State is compared before and after the trace. Calls are noticed by a profile hook, which is set only if the code names
+one of them: a trace would take a third longer with it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import random
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import describe_line
+
+from .guards import Watch, is_library
+
+_READS: dict[Any, str] = {
+    f: f.__name__
+    for f in (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
+              time.process_time, os.urandom, builtins.input)
+}  # fmt: skip
+_SHOWS: dict[Any, str] = {builtins.print: "print", builtins.open: "open"}
+_TODAY = frozenset(("now", "utcnow", "today"))
+_LOGGING = frozenset(("info", "debug", "warning", "error", "exception", "critical"))
+_NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_LOGGING))
+
+Seen = tuple[str, str, bool]  # what, the user's line, whether it gives a value that the program may depend on
+
+
+class Hidden:
+    """A context for a trace; `found` is what it has done then."""
+
+    def __init__(self, watch: Watch, name_of: Callable[[Any], str]) -> None:
+        self.found: list[Seen] = []
+        self._name_of = name_of
+        self._states = [(obj, _state(obj)) for obj in _stateful(watch)]
+        self._listens = not _NAMES.isdisjoint(watch.names) and sys.getprofile() is None
+
+    def __enter__(self) -> Hidden:
+        if self._listens:
+            sys.setprofile(self._hear)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._listens:
+            sys.setprofile(None)
+        for obj, before in self._states:
+            if _state(obj) != before:
+                self.found.append((self._name_of(obj), "", True))
+
+    def _hear(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if event == "c_call":
+            what, reads = _meaning(arg)
+            if what and _is_users(frame):
+                self._note(what, frame, reads)
+        elif event == "call" and frame.f_globals.get("__name__") == "logging" and frame.f_code.co_name in _LOGGING:
+            if frame.f_back is not None and _is_users(frame.f_back):
+                self._note(f"logging.{frame.f_code.co_name}", frame.f_back, False)
+
+    def _note(self, what: str, frame: types.FrameType, reads: bool) -> None:
+        seen = what, describe_line(frame.f_code.co_filename, frame.f_lineno), reads
+        if seen not in self.found:
+            self.found.append(seen)
+
+
+def _meaning(function: Any) -> tuple[str, bool]:
+    try:
+        if function in _READS:
+            return _READS[function], True
+        if function in _SHOWS:
+            return _SHOWS[function], False
+    except TypeError:  # a method of something that cannot be hashed
+        return "", False
+    name = getattr(function, "__name__", "")
+    return (name, True) if name in _TODAY and isinstance(function.__self__, type) else ("", False)
+
+
+def _is_users(frame: types.FrameType) -> bool:
+    return not is_library(frame.f_globals.get("__name__", ""))
+
+
+def _stateful(watch: Watch) -> Iterator[Any]:
+    """What the code can reach whose state only shows when it is asked for."""
+    yield random._inst
+    yield np.random.mtrand._rand
+    for value in watch.reached():
+        if isinstance(value, random.Random | np.random.Generator | np.random.RandomState):
+            yield value
+        elif hasattr(type(value), "__next__"):
+            yield value
+
+
+def _state(obj: Any) -> Any:
+    if isinstance(obj, random.Random):
+        return obj.getstate()
+    if isinstance(obj, np.random.Generator):
+        return repr(obj.bit_generator.state)
+    if isinstance(obj, np.random.RandomState):
+        return repr(obj.get_state(legacy=False))
+    if isinstance(obj, types.GeneratorType):
+        frame = obj.gi_frame
+        return None if frame is None else (frame.f_lasti, [*map(id, frame.f_locals.values())])
+    if isinstance(obj, zip | map | filter | enumerate | reversed):
+        return [part if isinstance(part, int) else _state(part) for part in _parts(obj)]
+    try:
+        return obj.tell() if hasattr(obj, "tell") else length_hint(obj, -1)
+    except Exception:  # a closed file: nothing can be said
+        return None
+
+
+def _parts(iterator: Any) -> Any:
+    """What an iterator over iterators goes through, and how far it has come."""
+    made_of = iterator.__reduce__()
+    return [part for part in (*made_of[1], *made_of[2:]) if isinstance(part, int) or hasattr(type(part), "__next__")]
