@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .backends.llvm.modules import Module, Works
     from .loops.ir import Expr
     from .runtime.executable import Executable
-    from .runtime.jit import Library, Source
+    from .runtime.jit import Library
     from .runtime.stored import Stored
     from .schedule.chain import Chain, Work
     from .schedule.library import Call, Prepared, Target
@@ -155,7 +155,7 @@ class Stages:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[Source], object] = lambda source: None  # called with modules as soon as they are known
+        self.compile: Callable[[Work | Chain, list[Module]], object] = lambda work, modules: None  # as they are known
 
     @cached_property
     def graph(self) -> Graph:
@@ -196,8 +196,7 @@ class Stages:
         with self.stats.stage("source"):
             modules = self.works.modules(work)
         with self.stats.stage("codegen"):
-            for module in modules:
-                self.compile(module.code)
+            self.compile(work, modules)
 
     @cached_property
     def works(self) -> Works:
@@ -240,10 +239,19 @@ class Stages:
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
-        from .runtime import jit
+        from .backends.llvm.works import kind_of
+        from .runtime import jit, threads
 
-        with jit.Compilation(passes=False) as compilation:
-            self.compile = compilation.add
+        with jit.Compilation() as compilation:
+            pool = [threads.source]
+
+            def compile(work: Work | Chain, modules: Sequence[Module]) -> None:
+                if pool and kind_of(work).parallel(work):  # linking wants the pool, and finds its code in the cache
+                    compilation.add(pool.pop()())
+                for module in modules:
+                    compilation.add(module.code)
+
+            self.compile = compile
             modules = self.modules
             with self.stats.stage("codegen"):
                 return compilation.objects([module.code for module in modules])

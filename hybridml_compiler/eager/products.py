@@ -88,7 +88,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         return None
     kind = works.kind_of(product)
     *_, module = needed = modules.modules_of_work(product)
-    objects = jit.compile_sources([module.code for module in needed], passes=False)
+    objects = jit.compile_sources([module.code for module in needed])
     library = jit.load(objects, imports, [module.symbol])
     address, (total, granule) = library.address(module.symbol), kind.range(product)
     symbols = blas.hold_symbols()

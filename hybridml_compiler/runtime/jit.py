@@ -148,11 +148,12 @@ class Source(NamedTuple):
     text: str
     emit: Callable[[], str]
     opt: int = OPT
+    passes: bool = True
 
 
-def compile_sources(sources: Iterable[Source], *, passes: bool = True) -> list[bytes]:
+def compile_sources(sources: Iterable[Source]) -> list[bytes]:
     """Object code of modules, in order."""
-    with Compilation(passes) as compilation:
+    with Compilation() as compilation:
         return compilation.objects(sources)
 
 
@@ -162,15 +163,14 @@ class Compilation(ExitStack):
     Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile.
     """
 
-    def __init__(self, passes: bool = True) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.passes = passes
         self.made: dict[str, Future[bytes] | bytes] = {}
         self.pool: ThreadPoolExecutor | None = None
 
     def add(self, source: Source) -> str:
         """Begin with a module; returns its name in the cache."""
-        name = _key(source.text, self.passes, source.opt)
+        name = _key(source.text, source.passes, source.opt)
         if name in self.made:
             return name
         data = cache.get(name)
@@ -178,9 +178,9 @@ class Compilation(ExitStack):
             self.made[name] = data
         elif _cores() > 1 and _let_threads_skip_the_lock():
             self.pool = self.pool or self.enter_context(_threads())
-            self.made[name] = self.pool.submit(_compile_alone, name, source.emit(), self.passes, source.opt)
+            self.made[name] = self.pool.submit(_compile_alone, name, source.emit(), source.passes, source.opt)
         else:
-            self.made[name] = _compile_and_keep(name, source.emit(), self.passes, source.opt)
+            self.made[name] = _compile_and_keep(name, source.emit(), source.passes, source.opt)
         return name
 
     def objects(self, sources: Iterable[Source]) -> list[bytes]:

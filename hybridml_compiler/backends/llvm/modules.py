@@ -38,7 +38,7 @@ class Module:
     @property
     def code(self) -> Source:
         """What is compiled."""
-        return Source(self.source, self.emit, self.opt)
+        return Source(self.source, self.emit, self.opt, passes=False)
 
 
 class Works:
