@@ -52,6 +52,7 @@ _MODULES = ("data", "functional", "io", "nn", "optim")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "compare": "hybridml.side_by_side",
+    "doctor": "hybridml.doctor",
     "get_num_threads": "hybridml_compiler.runtime.threads",
     "load": "hybridml.io",
     "save": "hybridml.io",
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
-    "compare", "cond", "context", "control_flow", "data", "dispatch", "enable_grad", "errors", "fori_loop",
+    "compare", "cond", "context", "control_flow", "data", "dispatch", "doctor", "enable_grad", "errors", "fori_loop",
     "functional", "get_num_threads", "grad", "indexing", "interop", "io", "is_grad_enabled", "jvp", "load",
     "manual_seed", "map", "methods", "nn", "no_grad", "optim", "random", "save", "scan", "set_grad_enabled",
     "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",
