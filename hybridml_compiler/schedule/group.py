@@ -122,7 +122,7 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
     return node.op.name == "broadcast_to" and (here, there) == ("full", "row")
 
 
-def expression_of(node: Node, materialised: dict[Node, str]) -> tuple[set[Node], set[Node]]:
+def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node], set[Node]]:
     """(nodes in memory, nodes inlined) that the kernel of `node` computes it from."""
     reads: set[Node] = set()
     inlined: set[Node] = set()

@@ -116,11 +116,12 @@ def choose_prologues(
         if node not in kept or node in outputs or kind not in ("elementwise", "gather") or node not in readers:
             continue
         products = [_computing(group, node, materialised) for group in readers[node]]
-        times = [0 if product is None else target.computes_left(product) for product in products]
-        if not any(times):
+        if None in products:
+            if any(products):
+                choice.kept[node] = "which is read elsewhere as well"
             continue
+        times = [target.computes_left(product) for product in products if product is not None]
         if not all(times):
-            choice.kept[node] = "which is read elsewhere as well"
             continue
         del kept[node]
         leaves, inlined = expression_of(node, kept)
@@ -156,11 +157,11 @@ def _computing(group: Group, node: Node, materialised: Mapping[Node, str]) -> Pr
     if group.call is None:
         return None
     product, left, right = group.call
-    if not isinstance(product, Product):
+    if not isinstance(product, Product) or left is not node or right is node:
         return None
-    if left is not node or right is node or product.stored is not None or not _is_whole(product, node):
+    if product.symbolic or product.stored is not None or not _is_whole(product, node):
         return None
-    if any(node in expression_of(root, dict(materialised))[0] for root in group.roots[1:]):
+    if any(node in expression_of(root, materialised)[0] for root in group.roots[1:]):
         return None
     return replace(product, computed=True)
 
