@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from functools import partial
 
@@ -44,6 +45,7 @@ def test_compile_and_call(passes: bool, opt: int) -> None:
 
 def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that we leave out is left out once for all threads, and is there again, also after an error."""
+    usual = sys.getswitchinterval()  # of the interpreter: the turns of threads are shorter meanwhile
     llvm, said = jit._llvm(), []
     monkeypatch.setattr(jit, "_TRIED", llvm.llvm_version_info[0])
     monkeypatch.setattr(llvm, "set_option", lambda _, option: said.append(option))
@@ -58,6 +60,7 @@ def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError), jit._leaner():
         raise ZeroDivisionError
     assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 2
+    assert sys.getswitchinterval() == usual
 
 
 def test_objects_link_to_each_other_and_to_imports(linker: str) -> None:
