@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from .runtime.executable import Executable
     from .runtime.jit import Library
     from .runtime.stored import Stored
-    from .schedule.chain import Chain, Work
+    from .schedule.chain import Work
     from .schedule.library import Call, Prepared, Target
     from .schedule.plan import Launch, Plan
+    from .schedule.region import Joined
 
 
 @dataclass
@@ -155,7 +156,7 @@ class Stages:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[Work | Chain, list[Module]], object] = lambda work, modules: None  # as they are known
+        self.compile: Callable[[Work | Joined, list[Module]], object] = lambda work, modules: None  # as they are known
 
     @cached_property
     def graph(self) -> Graph:
@@ -183,7 +184,7 @@ class Stages:
         self.say(3, lambda: describe_plan(plan))
         return plan
 
-    def _begin(self, work: Work | Chain) -> None:
+    def _begin(self, work: Work | Joined) -> None:
         """A work is known, while others are still being planned."""
         from .loops.verify import verify_kernel
         from .schedule.plan import kernels_of
@@ -245,7 +246,7 @@ class Stages:
         with jit.Compilation() as compilation:
             pool = [threads.source]
 
-            def compile(work: Work | Chain, modules: Sequence[Module]) -> None:
+            def compile(work: Work | Joined, modules: Sequence[Module]) -> None:
                 if pool and kind_of(work).parallel(work):  # linking wants the pool, and finds its code in the cache
                     compilation.add(pool.pop()())
                 for module in modules:

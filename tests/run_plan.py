@@ -19,6 +19,7 @@ from hybridml_compiler.schedule.chain import Chain, Work, kernel_of, written_by
 from hybridml_compiler.schedule.contract import Matrix, Product
 from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
+from hybridml_compiler.schedule.region import Region
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
@@ -45,6 +46,8 @@ def run_plan(
             target[: work.nbytes] = source[: work.nbytes]
         elif isinstance(work, Chain):
             _run_chain(work, memories)
+        elif isinstance(work, Region):
+            _run_region(work, memories)
         elif _run(work, memories):
             return None
     fresh = dict(zip(plan.fresh, results, strict=True))
@@ -71,6 +74,16 @@ def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
                     scratch = chain.scratch[k - len(given)]
                     part = arrays[k][element * scratch.nbytes : (element + 1) * scratch.nbytes]
                     slot[scratch.offset : scratch.offset + scratch.nbytes] = part
+
+
+def _run_region(region: Region, memories: Sequence[np.ndarray]) -> None:
+    """Slot after slot, the last one first: their order does not matter."""
+    for slot in reversed(range(region.slots)):
+        for kernel, stage, cuts in zip(region.kernels, region.stages, region.cuts, strict=True):
+            given = [memories[k] for k in stage.operands]
+            buffers = [_array(m, b.dtype, b.size) for m, b in zip(given, kernel.operands, strict=True)]
+            if cuts[slot] < cuts[slot + 1]:
+                assert not interpret_kernel(kernel, buffers, cuts[slot], cuts[slot + 1])
 
 
 def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int = 1) -> int:

@@ -13,11 +13,11 @@ BUDGETS = {
     "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1200,
     "hybridml_compiler/passes": 2000,
-    "hybridml_compiler/schedule": 5100,  # with convolutions of narrow operands, minimum cuts and regions
+    "hybridml_compiler/schedule": 5300,  # with convolutions of narrow operands, minimum cuts and regions
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 6450,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 3980,  # with memory of results on cache lines
-    "hybridml_compiler": 28900,  # of its folders together
+    "hybridml_compiler": 29200,  # of its folders together
     "tests": 17700,  # with programs of traced Python, each in seven places
     "examples": 1000,
     "benchmarks": 3300,  # four libraries, twenty workloads, programs that are traced, a report

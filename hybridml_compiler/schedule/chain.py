@@ -110,11 +110,7 @@ def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Target) ->
 class _Chains:
     def __init__(self, tasks: Sequence[Task], kept: Container[Node], target: Target) -> None:
         self.tasks, self.target = tasks, target
-        self.touched: dict[Node, dict[int, bool]] = {}  # array -> tasks that use it, and whether they write it
-        for number, task in enumerate(tasks):
-            for node, written in task.roles():
-                users = self.touched.setdefault(node, {})
-                users[number] = written or users.get(number, False)
+        self.touched = touched_by(tasks)
         self.movable = [n for n in self.touched if n not in kept]
         self.steps = [Step([number]) for number in range(len(tasks))]  # of each task
         self._aligned: dict[tuple[int, Node, int], bool] = {}
@@ -125,7 +121,7 @@ class _Chains:
         large = [n for n in self.movable if fills_cache(n, self.target)]
         if not large:
             return self.steps
-        self.after = self._dependencies()
+        self.after = dependencies(self.tasks, self.touched)
         for node in sorted(large, key=lambda n: -n.aval.nbytes):
             together = list({id(self.steps[t]): self.steps[t] for t in self.touched[node]}.values())
             if len(together) < 2:
@@ -177,28 +173,6 @@ class _Chains:
 
     # ---- order
 
-    def _dependencies(self) -> list[set[int]]:
-        """Task -> later tasks that must run after it."""
-        after: list[set[int]] = [set() for _ in self.tasks]
-        for users in self.touched.values():
-            writer: int | None = None
-            readers: list[int] = []
-            for task, written in users.items():
-                for before in (*readers, *([] if writer is None else [writer])) if written else [writer]:
-                    if before is not None:
-                        after[before].add(task)
-                if written:
-                    writer, readers = task, []
-                else:
-                    readers.append(task)
-        checks = [number for number, task in enumerate(self.tasks) if is_checked(task.work)]
-        for number, own in enumerate(self.tasks):  # state is overwritten once every index has been checked
-            if any(node.is_input and written for node, written in own.roles()):
-                for check in checks:
-                    if check < number:
-                        after[check].add(number)
-        return after
-
     def _circular(self, joined: Step) -> bool:
         """Is there a way out of the chain and back into it?"""
         inside = set(joined.tasks)
@@ -233,6 +207,43 @@ class _Chains:
                 if not waiting[key]:
                     heapq.heappush(ready, (following.tasks[-1], following))
         return ordered
+
+
+# ---- dependencies
+
+Touched = dict[Node, dict[int, bool]]  # array -> tasks that use it in order, and whether they write it
+
+
+def touched_by(tasks: Sequence[Task]) -> Touched:
+    touched: Touched = {}
+    for number, task in enumerate(tasks):
+        for node, written in task.roles():
+            users = touched.setdefault(node, {})
+            users[number] = written or users.get(number, False)
+    return touched
+
+
+def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
+    """Task -> later tasks that must run after it."""
+    after: list[set[int]] = [set() for _ in tasks]
+    for users in touched.values():
+        writer: int | None = None
+        readers: list[int] = []
+        for task, written in users.items():
+            for before in (*readers, *([] if writer is None else [writer])) if written else [writer]:
+                if before is not None:
+                    after[before].add(task)
+            if written:
+                writer, readers = task, []
+            else:
+                readers.append(task)
+    checks = [number for number, task in enumerate(tasks) if is_checked(task.work)]
+    for number, own in enumerate(tasks):  # state is overwritten once every index has been checked
+        if any(node.is_input and written for node, written in own.roles()):
+            for check in checks:
+                if check < number:
+                    after[check].add(number)
+    return after
 
 
 # ---- what splits into elements

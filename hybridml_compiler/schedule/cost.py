@@ -46,6 +46,12 @@ CACHE_BYTES = 16 << 20
 STREAM_BYTES = 16 << 20
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
+# So it is with one kernel more that threads fork for (hot, with the waiting for the slower thread).
+FORK_NS = 500.0
+# A kernel of a region this small is run by one thread: two would each read the same line of an operand.
+REGION_WHOLE_NS = 1_000.0
+# Kernels may wait for others to be launched with as long as the arena does not grow, or is no larger than an L2 cache.
+REGION_BYTES = 1 << 20
 # Rows of a row group are what threads share: with fewer than this, two threads wait for each other; below this many
 # elements in all, one thread is enough anyway.
 MIN_ROWS = 16

@@ -21,7 +21,7 @@ from ..loops.ir import Kernel
 from ..sizes.dims import hint, symbols_of
 from ..sizes.values import number_of
 from .alike import Alike
-from .chain import Chain, Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
+from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
 from .control import control_of
 from .epilogue import Fused, lower_epilogue
@@ -31,12 +31,13 @@ from .library import Call, Target
 from .memory import Interval, plan_arena
 from .prologue import lower_prologue
 from .rebase import rebase
+from .region import Joined, form_regions, region_of
 from .split import lower_group
 
 STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
 
 Base = Literal["input", "output", "constant", "arena", "sizes"]
-Begin = Callable[[Work | Chain], object]
+Begin = Callable[[Work | Joined], object]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Launch:
-    work: Work | Chain | Copy
+    work: Work | Joined | Copy
     operands: tuple[Place, ...]
     reasons: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ class Launch:
 
     @property
     def works(self) -> tuple[Work, ...]:
-        """The works of a chain, or its only one."""
+        """The works of a chain or region, or its only one."""
         return () if isinstance(self.work, Copy) else works_of(self.work)
 
     @property
@@ -100,12 +101,12 @@ class Plan:
         return any(launch.checked for launch in self.launches)
 
 
-def works_of(work: Work | Chain) -> tuple[Work, ...]:
-    """Those of a chain, or the one."""
-    return tuple(stage.work for stage in work.stages) if isinstance(work, Chain) else (work,)
+def works_of(work: Work | Joined) -> tuple[Work, ...]:
+    """Those of a chain or region, or the one."""
+    return tuple(stage.work for stage in work.stages) if isinstance(work, Joined) else (work,)
 
 
-def kernels_of(work: Work | Chain) -> list[Kernel]:
+def kernels_of(work: Work | Joined) -> list[Kernel]:
     """The loop nests of its works."""
     return [kernel for part in works_of(work) for kernel in nests_of(part)]
 
@@ -195,7 +196,7 @@ class _Planner:
                     self.begin(self._alone(task.work)[0])
         checked = any(is_checked(task.work) for task in tasks)
         start = STATUS_BYTES if checked else 0
-        steps = form_chains(tasks, kept, self.target)
+        steps = form_regions(tasks, form_chains(tasks, kept, self.target), kept, self.target)
         offsets, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
         arena = {what: Place("arena", 0, start + offset) for what, offset in offsets.items()}
         early += [(node, arena.pop(node)) for node in snapshots]
@@ -287,30 +288,38 @@ class _Planner:
         return dict(zip(life, offsets, strict=True)), total
 
     def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, Place]) -> Launch:
-        work: Work | Chain = tasks[0].work
-        operands = list(tasks[0].operands)
         reasons = [reason for task in tasks for reason in task.group.reasons]
+        work: Work | Joined
         if step.scratch:
             operands = list(dict.fromkeys(n for task in tasks for n in task.operands if n not in step.scratch))
             work = chain_of(step, tasks, operands, self.target.cores)
+            places, sizes = [*(home[n] for n in operands), home[step]], [n.aval.nbytes for n in operands]
             reasons.append(f"one after the other: {sum(n.aval.nbytes for n in step.scratch)} bytes stay in cache")
-        places = [home[n] for n in operands]
-        sizes = [n.aval.nbytes for n in operands]
-        if isinstance(work, Kernel | Product) and work.symbolic:
-            checks = [Place("arena")] if isinstance(work, Kernel) and work.checked else []
-            places += [*checks, SIZES]
-        elif step.scratch:
-            places.append(home[step])
         else:
-            work, parts = self._alone(tasks[0].work)
-            for k, (start, size) in parts.items():
-                places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
-            if is_checked(work):
-                places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
+            placed = [self._placed(task, home) for task in tasks]
+            places, sizes = [x for _, these, _ in placed for x in these], [n for *_, these in placed for n in these]
+            kernels = [kernel for kernel, _, _ in placed if isinstance(kernel, Kernel)]
+            work = placed[0][0] if len(tasks) == 1 else region_of(kernels, self.target.cores)
+            if len(tasks) > 1:
+                reasons.append("side by side: none of them needs another")
         self.begin(work)
         nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
         where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
         return Launch(work, tuple(places), tuple(reasons), where, hint(sum(sizes)))
+
+    def _placed(self, task: Task, home: Mapping[Node | Step, Place]) -> tuple[Work, list[Place], list[int]]:
+        """A work that is no part of a chain, with its operands and the bytes that it uses of them."""
+        places, sizes = [home[n] for n in task.operands], [n.aval.nbytes for n in task.operands]
+        work = task.work
+        if isinstance(work, Kernel | Product) and work.symbolic:
+            checks = [Place("arena")] if isinstance(work, Kernel) and work.checked else []
+            return work, [*places, *checks, SIZES], sizes
+        work, parts = self._alone(work)
+        for k, (start, size) in parts.items():
+            places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
+        if is_checked(work):
+            places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
+        return work, places, sizes
 
     def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
         """A work that is no part of a chain, its loop nests by `rebase`; and where in its operands those lie: by number

@@ -17,6 +17,7 @@ from .chain import Chain, Work, kernel_of, nests_of
 from .control import Control
 from .epilogue import Fused
 from .plan import Copy, Launch, Place, Plan
+from .region import Joined
 
 
 def describe_plan(plan: Plan) -> str:
@@ -52,11 +53,13 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     places = list(map(describe_place, launch.operands))
     if isinstance(work, Copy):
         return lines
-    if not isinstance(work, Chain):
+    if not isinstance(work, Joined):
         return lines + _work_lines(work, places)
-    places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in work.scratch]
+    if isinstance(work, Chain):
+        places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in work.scratch]
     for k, stage in enumerate(work.stages):
-        lines.append(f"  stage {k}: {'kernel' if isinstance(stage.work, Kernel) else stage.work}")
+        cuts = "" if isinstance(work, Chain) else f", cut at {', '.join(map(str, work.cuts[k]))}"
+        lines.append(f"  stage {k}: {'kernel' if isinstance(stage.work, Kernel) else stage.work}{cuts}")
         lines += _work_lines(stage.work, [places[operand] for operand in stage.operands])
     return lines
 

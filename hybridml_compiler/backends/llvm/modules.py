@@ -16,8 +16,9 @@ from pathlib import Path
 from ...runtime import cache
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
-from ...schedule.chain import Chain, Work
+from ...schedule.chain import Work
 from ...schedule.plan import Copy, Plan
+from ...schedule.region import Joined
 from ...sizes.guards import collecting
 from . import ir
 from .step import emit_step, launch_sources
@@ -45,15 +46,15 @@ class Works:
     """The works of a plan, with the modules of each: launches of groups that are alike have one work."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Work | Chain, list[Module]]] = {}  # by identity
+        self._known: dict[int, tuple[Work | Joined, list[Module]]] = {}  # by identity
 
-    def __contains__(self, work: Work | Chain) -> bool:
+    def __contains__(self, work: Work | Joined) -> bool:
         return id(work) in self._known
 
-    def modules(self, work: Work | Chain) -> list[Module]:
+    def modules(self, work: Work | Joined) -> list[Module]:
         """Those of the works that it calls, then its own."""
         if work not in self:
-            self._known[id(work)] = work, modules_of_work(work)
+            self._known[id(work)] = work, modules_of_work(work, self)
         return self._known[id(work)][1]
 
 
@@ -76,10 +77,10 @@ def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
     return [*found.values(), step]
 
 
-def modules_of_work(work: Work | Chain) -> list[Module]:
+def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Module]:
     """Of the works that it calls, then its own."""
-    kind = kind_of(work)
-    parts = [modules_of_work(part) for part in kind.parts(work)]
+    kind, works = kind_of(work), Works() if works is None else works
+    parts = [works.modules(part) for part in kind.parts(work)]
     names = [[own.symbol for *_, own in parts]] if parts else []
     source = _source(kind.source(work, *names))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -90,7 +91,7 @@ def modules_of_work(work: Work | Chain) -> list[Module]:
             kind.emit(module, symbol, work, *names)
         return str(module)
 
-    return [*(module for part in parts for module in part), Module(symbol, source, emit)]
+    return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]
 
 
 def _step_text(plan: Plan, symbols: list[str | None]) -> str:

@@ -14,6 +14,7 @@ from ...schedule.contract import Product
 from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...schedule.region import Joined, Region
 from ...sizes.dims import Size, is_dim
 from . import ir
 from .chain import emit_chain
@@ -39,6 +40,7 @@ from .product import (
     range_of_product,
     takes_epilogue,
 )
+from .region import emit_region
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,13 @@ KINDS: dict[type, Kind] = {
         calls_blas=lambda chain: any(kind_of(stage.work).calls_blas(stage.work) for stage in chain.stages),
         parts=lambda chain: [stage.work for stage in chain.stages],
     ),
+    Region: Kind(
+        emit=emit_region,
+        source=lambda region, parts: f"{region} {parts} {region.cuts} {[len(k.operands) for k in region.kernels]}",
+        range=lambda region: (region.slots, 1),
+        nanoseconds=lambda region: sum(kernel.cost for kernel in region.kernels),
+        parts=lambda region: region.kernels,
+    ),
 }
 
 
@@ -138,5 +147,5 @@ def _iterations(chain: Chain) -> list[int]:
     return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
 
 
-def kind_of(work: Work | Chain) -> Kind:
+def kind_of(work: Work | Joined) -> Kind:
     return KINDS[type(work)]
