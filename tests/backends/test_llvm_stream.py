@@ -15,6 +15,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime.entry import call_step
 from hybridml_compiler.runtime.host import host
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.sizes.dims import symbol
 
 past = host().triple.startswith("x86_64")
 ROWS = cost.STREAM_BYTES // 4 // 1024
@@ -28,7 +29,8 @@ def test_elementwise(shape: tuple[int, ...], dtype: str) -> None:
     for _ in range(2):
         assert np.array_equal(traced(hm.tensor(x)).numpy(), x * 2 + 1)
     whole = shape[-1] == 1024  # a last vector that is not full has a mask, and with it all of its loop
-    assert ("nontemporal" in traced.llvm) == (past and whole) and ("sfence" in traced.llvm) == past
+    assert ("nontemporal" in traced.llvm) == (past and whole)
+    assert ("sfence" in traced.llvm) == (past and whole)
 
 
 def normalise(x: hm.Tensor) -> hm.Tensor:
@@ -51,6 +53,15 @@ def test_a_result_beside_a_line_is_stored_as_ever(off: int) -> None:
     assert call_step(run.step, [x.ctypes.data, owner.ctypes.data + start, 0]) == 0
     assert np.array_equal(owner[start : start + x.nbytes].view("f4").reshape(x.shape), x * x)
     assert not owner[:start].any() and not owner[start + x.nbytes :].any()
+
+
+def test_a_size_that_comes_with_the_call_decides_then() -> None:
+    given = input_node(Aval((symbol("n", 64), 1024), np.dtype("f4")))
+    run = pipeline.compile(Graph((given,), (apply(OPS["multiply"], (given, given), {}),), "square"))
+    assert ("nontemporal" in run.llvm) == past
+    for rows in (2, 64, ROWS, ROWS + 1):
+        x = np.random.default_rng(0).random((rows, 1024), np.float32)
+        assert np.array_equal(run([x])[0], x * x)
 
 
 def test_small_results_stay_in_the_caches() -> None:

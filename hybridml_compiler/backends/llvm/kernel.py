@@ -25,7 +25,7 @@ from .interleave import interleave, interleaved
 from .reductions import reduce
 from .scalars import LaneBuilder, Lanes
 from .sizes import Sizes
-from .stream import fence, stream, streamed
+from .stream import LINE, beside, fence, stream, streamed
 from .transpose import emit_transposing, transposing
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 
@@ -94,9 +94,6 @@ class KernelEmitter:
             row = self.b.alloca(memory_type(buffer.dtype), size=operator.index(buffer.size), name=buffer.name)
             row.align = 64
             self.pointers[buffer.name] = self.b.inttoptr(self.b.ptrtoint(row, I64), PTR)
-        # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
-        whole = len(ranges) == 1 and not kernel.chained
-        self.streams = {buffer.name for buffer in kernel.operands if whole and streamed(buffer)}
         self.status: Any = None
         if kernel.checked:  # the status word comes after the kernel's own operands
             slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)
@@ -105,6 +102,11 @@ class KernelEmitter:
         if kernel.symbolic:  # and the table of sizes after that
             slot = self.b.gep(table, [constant(len(kernel.operands) + kernel.checked, dtypes.int64)], source_etype=PTR)
             self.sizes = Sizes(self.b, self.b.load(slot, typ=PTR, name="sizes"), kernel.symbols)
+        # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
+        whole = len(ranges) == 1 and not kernel.chained
+        results = [buffer for buffer in kernel.operands if whole and streamed(buffer)]
+        self.streams = {buffer.name: beside(self.b, self.size(buffer.nbytes)) for buffer in results}
+        self.streaming = False
 
     def size(self, size: Size) -> Any:
         """A size as an i64 value, which is computed before all loops."""
@@ -115,7 +117,7 @@ class KernelEmitter:
 
     def emit(self) -> ir.Function:
         self.block(self.kernel.body)
-        if self.streams:
+        if self.streaming:
             fence(self.b)
         self.b.ret_void()
         return self.function
@@ -456,8 +458,9 @@ class KernelEmitter:
         pointer = self.element_pointer(buffer, index)
         if on is not None:
             self._masked("masked.store", buffer, data, pointer, on)
-        elif buffer.name in self.streams:
-            stream(self.b, data, pointer, data.type.count * buffer.dtype.itemsize, buffer.dtype.itemsize)
+        elif buffer.name in self.streams and data.type.count * buffer.dtype.itemsize % LINE == 0:
+            stream(self.b, data, pointer, self.streams[buffer.name], buffer.dtype.itemsize)
+            self.streaming = True
         else:
             self.b.store(data, pointer, align=buffer.dtype.itemsize)
 

@@ -23,19 +23,24 @@ LINE = 64
 
 
 def streamed(buffer: Buffer) -> bool:
-    """Is this a result that the caches do not hold? On x86 only, which has a fence for such stores."""
+    """May this be a result that the caches do not hold? On x86 only, which has a fence for such stores."""
     size = buffer.nbytes
-    if is_dim(size):
-        return False
-    return buffer.role == "out" and size >= cost.STREAM_BYTES and host().triple.startswith("x86_64")
+    large = is_dim(size) or size >= cost.STREAM_BYTES
+    return buffer.role == "out" and large and host().triple.startswith("x86_64")
 
 
-def stream(b: ir.IRBuilder, data: Any, pointer: Any, nbytes: int, plain: int) -> None:
-    """A vector of `nbytes` bytes to memory that is known to be aligned to `plain`."""
-    within = b.and_(b.ptrtoint(pointer, I64), ir.Constant(I64, min(LINE, nbytes) - 1))
+def beside(b: ir.IRBuilder, nbytes: Any) -> Any:
+    """Bits that are zero in addresses in a result of so many bytes which are stored to past the caches."""
+    large = b.icmp_signed(">=", nbytes, ir.Constant(I64, cost.STREAM_BYTES))
+    return b.select(large, ir.Constant(I64, LINE - 1), ir.Constant(I64, -1))
+
+
+def stream(b: ir.IRBuilder, data: Any, pointer: Any, bits: Any, plain: int) -> None:
+    """Whole lines to memory known to be aligned to `plain`; past the caches if the address has none of the bits."""
+    within = b.and_(b.ptrtoint(pointer, I64), bits)
     with b.if_else(b.icmp_signed("==", within, ir.Constant(I64, 0))) as (line, other):
         with line:
-            b.store(data, pointer, align=min(LINE, nbytes), nontemporal=True)
+            b.store(data, pointer, align=LINE, nontemporal=True)
         with other:
             b.store(data, pointer, align=plain)
 
