@@ -140,7 +140,7 @@ def _compiled_when_large(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         if not traced:
             from .trace import TracedFunction
 
-            traced.append(TracedFunction(fn, most=_MOST, silent=True))
+            traced.append(TracedFunction(fn, most=_MOST, silent=True, dynamic=False))
         return traced[0](*args, **kwargs)
 
     return draw

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 14600,  # with layers in 8 bits, and control flow of traced Python
+    "hybridml": 15200,  # with layers in 8 bits, and control flow of traced Python
     "hybridml_compiler/sizes": 750,
     "hybridml_compiler/ops": 4200,
     "hybridml_compiler/graph": 1200,

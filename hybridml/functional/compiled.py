@@ -45,7 +45,7 @@ def compiled(fn: Callable[P, R]) -> Callable[P, R]:
         if not traced:
             from ..trace import TracedFunction
 
-            traced.append(TracedFunction(fn, most=MOST, silent=True))
+            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=False))
         result: R = traced[0](*args, **kwargs)
         return result
 

@@ -25,11 +25,13 @@ from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.sizes.guards import Guards
 
 from ..aliasing import VIEWS
 from ..tensor import Tensor
 from .capture import Tracer, is_literal
 from .cut import cut
+from .dynamic import binders
 from .program import Interpreted, compile_graph
 
 if TYPE_CHECKING:
@@ -180,6 +182,8 @@ class Path:
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
         graph, reads = cut(gives, self.given, self.tracer.name)
+        more = binders(graph.nodes(), graph.inputs, [i.node for i in self.tracer.inputs])
+        graph, reads = ir.Graph((*graph.inputs, *more), graph.outputs, graph.name), [*reads, *more]
         return Segment(reads, gives, self.build(graph))
 
     def place(self, outcome: Outcome) -> Ask | Outcome:
@@ -236,7 +240,7 @@ def _is_view(node: ir.Node) -> bool:
     return node.op is not None and node.op.name in VIEWS
 
 
-def build_segment(backend: str, cache: dict[str, Any]) -> Build:
+def build_segment(backend: str, cache: dict[str, Any], guards: Guards | None = None) -> Build:
     """How the segments of one function are compiled: rounds of a loop are often one program."""
 
     def build(graph: ir.Graph) -> Any:
@@ -244,7 +248,7 @@ def build_segment(backend: str, cache: dict[str, Any]) -> Build:
             return Interpreted(graph, {})
         name = digest(graph)
         if name not in cache:
-            cache[name] = compile_graph(graph, {}, backend)
+            cache[name] = compile_graph(graph, {}, backend, guards)
         return cache[name]
 
     return build

@@ -26,6 +26,7 @@ from hybridml_compiler.ops.table import OPS
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked, wrap
+from .dynamic import Sized
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
 
@@ -100,8 +101,10 @@ class Tracer:
     equal nodes are one node, so what two paths have in common is known to be that.
     """
 
-    def __init__(self, name: str, nodes: dict[Any, ir.Node] | None = None) -> None:
+    def __init__(self, name: str, nodes: dict[Any, ir.Node] | None = None, sized: Sized | None = None) -> None:
         self.name = name
+        self.guards = None if sized is None else sized.guards
+        self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
         space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
         self.number: type[Number] = type("Number", (Number, self.cls), dict(space))
@@ -198,7 +201,10 @@ class Tracer:
 
     def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
         order = memory_order(t._array)
-        shape = t.shape if order is None else tuple(t.shape[k] for k in order)
+        seen = (
+            self.shapes.get(index, t.shape) if kind == "argument" else t.shape if owner is None else owner.start.shape
+        )
+        shape = seen if order is None else tuple(seen[k] for k in order)
         key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
         node = start = self._input(key, Aval(shape, t.dtype), name)
         if order is not None:

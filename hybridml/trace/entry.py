@@ -17,6 +17,7 @@ from .. import tree
 from ..tensor import Tensor, adopt
 from .branches import Arrays, Ask, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
+from .dynamic import Refused, Sized, decisions
 from .effects import Effect, find, name_in
 from .guards import Watch
 from .hidden import Hidden
@@ -31,7 +32,11 @@ _ndarray = np.ndarray
 class Entry:
     """See the module. `grow` adds a path, `find` follows one."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
+        sized: Sized | None = None,
+    ) -> None:  # fmt: skip
+        self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
         self.places = places(fn, self.watch)  # of floats that are inputs
@@ -40,7 +45,7 @@ class Entry:
         self.fast: Any = None  # set by `fast.build` at the second call
         self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
         self.by_node: dict[ir.Node, Input] = {}
-        self.build = build_segment(backend, {})
+        self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
         self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
@@ -72,7 +77,7 @@ class Entry:
 
         An error of the function leaves state as it does eagerly: what was updated before it is.
         """
-        tracer = Tracer(self.name, self.nodes)
+        tracer = Tracer(self.name, self.nodes, self.sized)
         shadows = [_shadow(tracer, k, leaf) for k, leaf in enumerate(leaves)]
         args, kwargs = tree.unflatten(structure, shadows)
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
@@ -91,6 +96,9 @@ class Entry:
                 with hidden:
                     result = _finished(fn(*args, **kwargs), self.name)
             except BaseException as error:
+                if self.sized is not None and isinstance(error, Exception):
+                    self._effects(hidden)
+                    raise Refused from error  # traced again for its own sizes, with the error of those
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
                 else:
@@ -101,9 +109,14 @@ class Entry:
         self.watch.begin()
         hidden = Hidden(self.watch, name_in(self.watch))
         try:
-            outcome = tracer.run(trace)
+            with decisions(tracer.guards):
+                outcome = tracer.run(trace)
+                if self.sized is not None:
+                    outcome.program.needed()  # what a gradient decides is decided now
         finally:
             tracer.ask = None
+        if self.sized is not None:
+            self.sized.settle(leaves)
         _ = outcome.program.executable  # an error of the compiler leaves no path behind
         used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
         self.places = settle(self.places, tracer, used, self.watch)
@@ -182,7 +195,8 @@ class Entry:
         for source in self.inputs:
             if source.kind == "grad" and source.owner is not None:
                 grad = grad_of(source.owner, leaves)
-                if grad is None or grad.shape != source.start.shape or grad.dtype is not source.node.dtype:
+                owner = array_of(real_of(source.owner, leaves))
+                if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
                     return False
         return self.watch.holds()
 

@@ -99,7 +99,8 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
         return None
     program = outcome.program
     executable = program.executable
-    if isinstance(executable, Interpreted) or entry.grad_guards or entry.aliased or not _plain(outcome, leaves):
+    known = entry.sized is None and not isinstance(executable, Interpreted)  # sizes, and an address of code
+    if not known or entry.grad_guards or entry.aliased or not _plain(outcome, leaves):
         return None
     from hybridml_compiler.runtime.entry import RING_MIN, ArraySpec, Constant, EntrySpec, FloatCell, build_entry
 

@@ -27,6 +27,7 @@ from ..context import current_interpreter, grad_is_off
 from ..tensor import Tensor, leaked
 from . import reasons
 from .branches import Arrays, Ask, Endless
+from .dynamic import MOST_KNOWN, Families, Refused, Sized
 from .entry import Entry
 from .fast import MISS, Fast, build
 from .number import Traced
@@ -76,10 +77,10 @@ class TracedFunction:
 
     def __init__(
         self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
-        silent: bool = False,
+        silent: bool = False, dynamic: bool = True,
     ) -> None:  # fmt: skip
         """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
-        `silent`.
+        `silent`. `dynamic`: sizes that change become symbolic.
         """
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -94,6 +95,7 @@ class TracedFunction:
         self._fn, self._backend, self._most = fn, backend, most
         self._strict, self._silent = strict, silent
         self._is_async = inspect.iscoroutinefunction(fn)
+        self._families = Families() if dynamic else None
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Outcome | None = None
@@ -126,7 +128,7 @@ class TracedFunction:
         structure = tree.flatten((args, kwargs), leaves)
         key, objects = _signature(structure, leaves)
         try:
-            for entry in self._entries.get(key, ()):
+            for entry in self._entries.get(key) or self._other_sizes(key):
                 if not entry.holds(leaves):
                     continue
                 if entry.eager:
@@ -160,6 +162,15 @@ class TracedFunction:
         except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
             return self._fn(*args, **kwargs)
 
+    def _other_sizes(self, key: Any) -> list[Entry]:
+        """The program with symbolic sizes that takes a signature which is new."""
+        entry = self._families.entry(key) if self._families is not None else None
+        if entry is None:
+            return []
+        if len(self._entries) < MOST_KNOWN:
+            self._entries.setdefault(key, []).append(entry)
+        return [entry]
+
     def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
         outcome = entry.root
         if not isinstance(outcome, Outcome):
@@ -186,14 +197,36 @@ class TracedFunction:
                     break
             else:
                 outcome, known = None, Arrays(_nothing)
-                if self._entries:
-                    self._note(self._why(key, leaves))
+                why = self._why(key, leaves) if self._entries else ""
+                sized = self._sized(key, structure, leaves, objects)
+                if why:
+                    self._note(why + (f": now for any {', '.join(sized[0])}" if sized is not None else ""))
+                if sized is not None:
+                    return sized[1].run(leaves, sized[2])
                 entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
             if outcome is None:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
             else:
                 self._hits += 1
         return outcome.run(leaves, known)
+
+    def _sized(
+        self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
+    ) -> tuple[list[str], Outcome, Arrays] | None:
+        """A new program for more sizes than those of this call; None where it is to be compiled for these."""
+        while self._families is not None:
+            pattern = self._families.pattern(key)
+            if pattern is None:
+                break
+            entry = Entry(self._fn, self._name, self._backend, objects, self._strict, Sized(pattern))
+            try:
+                outcome, known = self._compile(key, entry, structure, leaves, Arrays(_nothing))
+            except Refused as refused:
+                for line in self._families.refuse(key, pattern, refused, reasons.names(self._fn, structure)):
+                    self._note(line)
+                continue
+            return pattern.describe(reasons.names(self._fn, structure)), outcome, known
+        return None
 
     def _compile(
         self, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
@@ -211,6 +244,8 @@ class TracedFunction:
         self._trace_ms = outcome.first_ms - outcome.program.compile_ms
         if entry not in entries:
             entries.insert(0, entry)
+        if self._families is not None:
+            self._families.traced(key, entry)
         entry.fast = self._direct = None
         shown = sorted({str(effect) for effect in outcome.effects if effect.shows})
         if shown:
@@ -256,7 +291,8 @@ class TracedFunction:
             report(f"{self._name} {message}")
 
     def _programs(self) -> int:
-        return sum(len(entry.outcomes) for entries in list(self._entries.values()) for entry in entries)
+        entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
+        return sum(len(entry.outcomes) for entry in entries.values())
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
@@ -267,7 +303,8 @@ class TracedFunction:
             found = getattr(found, name, None)
         if found is self:
             return self.__qualname__
-        return TracedFunction, (self._fn, self._backend, self._most, self._strict)
+        dynamic = self._families is not None
+        return TracedFunction, (self._fn, self._backend, self._most, self._strict, self._silent, dynamic)
 
     def __repr__(self) -> str:
         info = self.cache_info()
@@ -295,6 +332,8 @@ class TracedFunction:
         """Forget every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
+            if self._families is not None:
+                self._families.clear()
             self._last = self._direct = None
             self._reported.clear()
 
@@ -392,15 +431,20 @@ def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[
 
 
 @overload
-def trace(fn: Callable[..., Any], *, backend: str = ..., strict: bool = ...) -> Any: ...
+def trace(fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ...) -> Any: ...
 @overload
-def trace(fn: None = None, *, backend: str = ..., strict: bool = ...) -> Callable[[Callable[..., Any]], Any]: ...
-def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False) -> Any:
+def trace(
+    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ...
+) -> Callable[[Callable[..., Any]], Any]: ...
+def trace(
+    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True
+) -> Any:
     """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
     other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
-    numbers are as in eager code. A new shape, dtype or Python value is compiled anew; a float argument is not.
+    numbers are as in eager code. A new dtype, number of axes or Python value is compiled anew; a float argument is
+    not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
     `backend="interpret"` runs the graph without the compiler. A module is returned itself, with its `forward`
     traced.
 
@@ -412,9 +456,9 @@ def trace(fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict
     [3.0, 5.0]
     """
     if fn is None:
-        return functools.partial(trace, backend=backend, strict=strict)
+        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic)
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
         module: Any = fn
-        object.__setattr__(module, "forward", TracedFunction(module.forward, backend, strict=strict))
+        object.__setattr__(module, "forward", TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic))
         return module
-    return TracedFunction(fn, backend, strict=strict)
+    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic)

@@ -23,6 +23,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.guards import Guard, Guards
+from hybridml_compiler.sizes.values import check_of
 
 from ..autograd import part
 from ..context import clock, grad_is_off
@@ -30,6 +32,7 @@ from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
 from .cut import cut
+from .dynamic import binders, decisions
 from .order import Order, as_seen, in_memory
 
 _ndarray = np.ndarray
@@ -59,7 +62,7 @@ class Interpreted:
         return outputs
 
 
-def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str) -> Any:
+def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guards: Guards | None = None) -> Any:
     """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs.
 
     TraceError where a value that a body of control flow was given has come out of it by way of Python.
@@ -76,7 +79,7 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str) -> A
     from hybridml_compiler.pipeline import compile
 
     try:
-        return compile(graph, dict(donate), graph.name)
+        return compile(graph, dict(donate), graph.name, guards)
     except ImportError as missing:  # a platform without llvmlite
         warnings.warn(f"traced functions run without the compiler: {missing}", RuntimeWarning, stacklevel=2)
         return Interpreted(graph, donate)
@@ -98,6 +101,7 @@ class Program:
     output_orders: list[Order | None] = field(default_factory=list)
     # Nodes whose values the caller has by now: the executable takes those that it needs (`reads`) after its inputs.
     given: Sequence[ir.Node] = ()
+    guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
     compile_ms: float = 0.0
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
@@ -127,7 +131,7 @@ class Program:
     def executable(self) -> Any:
         if self._executable is None:
             start = time.perf_counter()
-            self._executable = compile_graph(self.graph, self.donate, self.backend)
+            self._executable = compile_graph(self.graph, self.donate, self.backend, self.tracer.guards)
             self.compile_ms = (time.perf_counter() - start) * 1e3
         return self._executable
 
@@ -139,7 +143,11 @@ class Program:
         """The program from inputs and cotangents of the outputs in `mask` to cotangents of the inputs."""
         found = self._vjps.get(mask)
         if found is None:
-            found = self._vjps[mask] = self._make_vjp(mask)
+            guards = self.tracer.guards
+            before = None if guards is None else guards.copy()
+            with decisions(guards):
+                found = self._vjps[mask] = self._make_vjp(mask)
+            found.program.guards = [] if guards is None or before is None else guards.since(before)
         return found
 
     def _make_vjp(self, mask: tuple[int, ...]) -> Backward:
@@ -157,9 +165,10 @@ class Program:
         wanted = sorted(positions[key] for key in found)
         outputs = [found[id(self.leaves[k])][1] for k in wanted]
         reached = set(ir.topological([o._array for o in outputs]))
-        used = [k for k, node in enumerate(self.nodes) if node in reached]
         mine = {node for node in self.nodes}
         held = [i for i in tracer.inputs if i.node in reached and i.node not in mine]
+        more = set(binders(reached, [n for n in reached if n.is_input], self.nodes))
+        used = [k for k, node in enumerate(self.nodes) if node in reached or node in more]
         assert all(i.kind in ("held", "array") or k >= known for k, i in enumerate(held)), held
         program = Program(
             tracer,
@@ -170,6 +179,20 @@ class Program:
             [self.orders[k] for k in wanted],
         )  # fmt: skip
         return Backward(program, used, held, wanted)
+
+    def _check(self, arrays: Sequence[np.ndarray]) -> None:
+        """Of a gradient of a call with symbolic sizes that was derived for others."""
+        shapes = getattr(self.executable, "shapes", None) if self.guards else None
+        if shapes is None:
+            return
+        values = dict(zip(shapes.names, shapes.values(arrays), strict=True))
+        broken = [g for g in self.guards if not check_of(list(values), [g])(*values.values())]
+        if broken:
+            raise TraceError(
+                f"{self.name}: this gradient holds where {broken[0]} ({broken[0].where}), and the call had "
+                f"{', '.join(f'{name} = {value}' for name, value in values.items())}; trace the function with "
+                "dynamic=False"
+            )
 
     def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor]) -> None:
         """Give the results of an eager call of this program their history."""
@@ -215,6 +238,7 @@ class Program:
             dense(in_memory(t._array, order) if isinstance(t, Tensor) else t)
             for t, order in zip(tensors, self.orders, strict=True)
         ]
+        self._check(arrays)
         arrays = self.executable(arrays)
         results = [wrap(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
         self.record(tensors, dict(enumerate(results)))

@@ -27,7 +27,7 @@ def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
     if was[0] != now[0]:
         yield f"the arguments are {_shape(now[0])} and not {_shape(was[0])}"
         return
-    for name, a, b in zip(_names(fn, now[0]), was[1], now[1], strict=True):
+    for name, a, b in zip(names(fn, now[0]), was[1], now[1], strict=True):
         if a != b:
             yield f"argument {name} {_spec(a)} -> {_spec(b)}"
     if was[2] != now[2]:
@@ -65,7 +65,7 @@ def _shape(structure: tree.Structure) -> str:
     return f"({', '.join([*map(text, args.children), *named])})"
 
 
-def _names(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[str]:
+def names(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[str]:
     """A name for each leaf of a call: `x`, `batch['mask']`, `layers[0]`."""
     args, kwargs = structure.children
     try:

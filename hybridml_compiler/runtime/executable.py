@@ -50,7 +50,7 @@ class Shapes:
                 if is_dim(size) and name.isidentifier():
                     where.setdefault(name, (k, axis))
         self.names = sorted(where, key=number_of)
-        assert [number_of(name) for name in self.names] == [*range(len(self.names))], self.names
+        self.table = max(map(number_of, self.names), default=-1) + 1
         self.where = [where[name] for name in self.names]
         self.guards = guards
         self.hold = check_of(self.names, guards)
@@ -61,6 +61,13 @@ class Shapes:
 
     def values(self, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
         return tuple([arrays[k].shape[axis] for k, axis in self.where])
+
+    def table_of(self, values: tuple[int, ...]) -> np.ndarray:
+        """The values as compiled code reads them."""
+        table = np.zeros(self.table, np.int64)
+        for name, value in zip(self.names, values, strict=True):
+            table[number_of(name)] = value
+        return table
 
     def exact(self, values: tuple[int, ...]) -> Executable:
         """The program for these sizes alone."""
@@ -134,7 +141,7 @@ class Executable:
         *of_results, arena_bytes = shapes.sizes(*values)
         results = [np.empty(n, aval.dtype) for n, aval in zip(of_results, self.outputs, strict=True)]
         self._check(arrays, shapes.inputs(*values))
-        table = np.array(values, np.int64)
+        table = shapes.table_of(values)
         alone = self._busy.acquire(blocking=False)
         try:
             arena = self._arena if alone else None

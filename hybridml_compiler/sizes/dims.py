@@ -335,7 +335,8 @@ def is_symbolic(sizes: Iterable[Any]) -> bool:
     return any(type(n) is Dim for n in sizes)
 
 
-def symbols_of(*sizes: Size) -> set[Symbol]:
+def symbols_of(*sizes: Any) -> set[Symbol]:
+    """All that are in sizes, and in tuples of sizes."""
     found: set[Symbol] = set()
     stack: list[Any] = list(sizes)
     while stack:
@@ -346,6 +347,8 @@ def symbols_of(*sizes: Size) -> set[Symbol]:
             found.add(size)
         elif isinstance(size, Quotient):
             stack += [size.over, size.by]
+        elif type(size) is tuple:
+            stack += size
     return found
 
 

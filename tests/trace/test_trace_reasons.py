@@ -38,7 +38,7 @@ def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     f(x, 4)
     assert why() == "argument n 3 -> 4" and caplog.messages[-1] == "f retraced: argument n 3 -> 4"
     f(hm.ones((5, 3)), 4)
-    assert why() == "argument x float32[2, 3] -> float32[5, 3]"
+    assert why() == "argument x float32[2, 3] -> float32[5, 3]: now for any size of axis 0 of x"
     f(hm.ones((2, 3), requires_grad=True), 4)
     assert why() == "argument x float32[2, 3] -> float32[2, 3] that requires grad"
     f([x, x * 2], 4)

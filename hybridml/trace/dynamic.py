@@ -1,0 +1,209 @@
+"""Dimensions that calls have seen with a second size: which of them are symbolic, and which programs take a call.
+
+Calls whose arguments differ in nothing but sizes are a *family*. The first one is compiled for its sizes. A dimension
+that then comes with another size is symbolic in the program that is traced next, which takes every call that holds to
+its guards (see `hybridml_compiler.sizes`); dimensions that were equal in every call share one symbol. Sizes 0 and 1 are
+never symbolic. Where the function has asked for a number, as `range(n)` does, the dimension stays what it is: each of
+its sizes is compiled for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
+from hybridml_compiler.sizes.guards import Guard, Guards, collecting
+from hybridml_compiler.sizes.values import bindings, check_of, name_of
+
+if TYPE_CHECKING:
+    from .entry import Entry
+
+MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a size that it looks at
+MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
+
+
+class Refused(Exception):
+    """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
+
+    def __init__(self, fixed: Mapping[str, Guard] | None = None) -> None:
+        self.fixed = dict(fixed or {})
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Sizes of a family: a number, or a symbol, for each dimension of each array."""
+
+    shapes: Mapping[int, tuple[Any, ...]]  # of the leaf
+    places: Mapping[str, tuple[int, ...]]  # of a symbol: dimensions, counted through all arrays
+    flat: tuple[Any, ...]
+
+    def values(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
+        """The value of each symbol; None for sizes that the pattern does not have."""
+        for here, given in zip(self.flat, sizes, strict=True):
+            if type(here) is int and here != given:
+                return None
+        found = []
+        for places in self.places.values():
+            first, *others = (sizes[k] for k in places)
+            if first < LEAST or any(n != first for n in others):
+                return None
+            found.append(first)
+        return tuple(found)
+
+    def describe(self, names: Iterable[str]) -> list[str]:
+        """`size of axis 0 of x` for each symbol."""
+        axes = [(name, axis) for k, name in enumerate(names) for axis in range(len(self.shapes.get(k, ())))]
+        return [f"size of axis {axes[k][1]} of {axes[k][0]}" for k, *_ in self.places.values()]
+
+
+class Sized:
+    """What an entry with symbols relies on."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern, self.guards = pattern, Guards()
+        self._checked: tuple[int, Any] = (-1, None)
+
+    def takes(self, sizes: Sequence[int]) -> bool:
+        """Do sizes fit the pattern, and the guards?"""
+        values = self.pattern.values(sizes)
+        if values is None:
+            return False
+        guards = self.guards.list
+        if self._checked[0] != len(guards):
+            self._checked = len(guards), check_of(list(self.pattern.places), guards)
+        return bool(self._checked[1](*values))
+
+    def settle(self, leaves: Sequence[Any]) -> None:
+        """After a trace: `Refused` if it has left a symbol one value, or is not right for these sizes."""
+        sizes = [n for leaf in self.pattern.shapes for n in leaves[leaf].shape]
+        fixed = {s.name: g for g in self.guards.list for s in g.fixes}
+        if fixed or not self.takes(sizes):
+            raise Refused(fixed)
+
+
+@contextmanager
+def decisions(guards: Guards | None) -> Iterator[None]:
+    """Decisions on sizes become guards of this collection; nothing where no size is symbolic."""
+    if guards is None:
+        yield
+        return
+    with collecting(guards):
+        yield
+
+
+def binders(computed: Iterable[Node], inputs: Sequence[Node], candidates: Iterable[Node]) -> list[Node]:
+    """Inputs that a graph does not read but for the values of symbols that no other of its inputs has."""
+    found: list[Node] = []
+    missing = {s.name for node in computed for s in symbols_of(node.shape, *node.params.values())}
+    missing -= bindings([n.shape for n in inputs], [n.shape for n in inputs]).keys() if missing else set()
+    for node in candidates if missing else ():
+        bound = missing & bindings([node.shape], [node.shape]).keys()
+        if bound:
+            found.append(node)
+            missing -= bound
+    return found
+
+
+@dataclass
+class Family:
+    seen: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of calls that were traced
+    fixed: dict[int, str] = field(default_factory=dict)  # dimension -> the line that asked for its number
+    entries: list[Entry] = field(default_factory=list)
+
+
+class Families:
+    """The families of a traced function, by their signature without sizes."""
+
+    def __init__(self) -> None:
+        self._families: dict[Any, Family] = {}
+
+    def clear(self) -> None:
+        self._families.clear()
+
+    def entry(self, key: Any) -> Entry | None:
+        """A program with symbols that takes a call of this signature."""
+        name, shapes = _apart(key)
+        family = self._families.get(name)
+        if family is None:
+            return None
+        sizes = _flat(shapes)
+        return next((e for e in family.entries if e.sized is not None and e.sized.takes(sizes)), None)
+
+    def pattern(self, key: Any) -> Pattern | None:
+        """The symbols for a call that no program takes; None where it is to be compiled for its sizes."""
+        name, shapes = _apart(key)
+        family = self._families.setdefault(name, Family())
+        sizes = _flat(shapes)
+        calls = [*(s for s in family.seen if s != sizes), sizes]
+        if len(family.entries) >= MOST_TAKEN:
+            return None
+        columns = list(zip(*calls, strict=True))
+        symbols: dict[tuple[int, ...], Any] = {}
+        places: dict[str, list[int]] = {}
+        flat: list[Any] = []
+        for k, column in enumerate(columns):
+            others = {n for n in column if n >= LEAST}
+            if k in family.fixed or len(others) < 2 or sizes[k] < LEAST:
+                flat.append(sizes[k])
+                continue
+            size = symbols.setdefault(column, None)
+            if size is None:
+                size = symbols[column] = symbol(name_of(len(places)), sizes[k])
+            places.setdefault(str(size), []).append(k)
+            flat.append(size)
+        if not places:
+            return None
+        rest = iter(flat)
+        of_leaves = {leaf: tuple([next(rest) for _ in shape]) for leaf, shape in shapes.items()}
+        return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat))
+
+    def traced(self, key: Any, entry: Entry) -> None:
+        """A call of this signature has a program now."""
+        name, shapes = _apart(key)
+        family = self._families.setdefault(name, Family())
+        sizes = _flat(shapes)
+        if sizes not in family.seen:
+            family.seen.append(sizes)
+        if entry.sized is not None and entry not in family.entries:
+            family.entries.insert(0, entry)
+
+    def refuse(self, key: Any, pattern: Pattern, refused: Refused, names: Iterable[str]) -> list[str]:
+        """Dimensions that stay what they are from now on, each with the line that asked for its number. A trace that is
+        not right for its own call asks in a way that sizes change: none of its symbols are tried again."""
+        name, _ = _apart(key)
+        family = self._families[name]
+        lines = []
+        for (symbol_name, places), what in zip(pattern.places.items(), pattern.describe(names), strict=True):
+            guard = refused.fixed.get(symbol_name)
+            if guard is not None or not refused.fixed:
+                family.fixed.update(dict.fromkeys(places, guard.where if guard is not None else ""))
+                asked = f"a number is asked for at {guard.where}" if guard is not None else "its trace takes others"
+                lines.append(f"the {what} stays as it is: {asked}")
+        return lines
+
+
+def _apart(key: Any) -> tuple[Any, dict[int, tuple[int, ...]]]:
+    """A signature without sizes, and the shapes of its arrays by leaf (see `function._signature`)."""
+    structure, specs, *rest = key
+    shapes: dict[int, tuple[int, ...]] = {}
+    names: list[Any] = []
+    for k, spec in enumerate(specs):
+        if type(spec) is tuple and len(spec) == 4 and type(spec[0]) is tuple:
+            shapes[k] = spec[0]
+            names.append((len(spec[0]), *spec[1:]))
+        elif type(spec) is tuple and spec[0] is np.ndarray:
+            shapes[k] = spec[1]
+            names.append((spec[0], len(spec[1]), *spec[2:]))
+        else:
+            names.append(spec)
+    return (structure, tuple(names), *rest), shapes
+
+
+def _flat(shapes: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple([n for shape in shapes.values() for n in shape])
