@@ -339,7 +339,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 def host() -> Target:
     """What this machine can do."""
     from .backends.llvm.convolution import has_convolution, passing_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.product import computes_left, own_blocking
+    from .backends.llvm.product import computes_left, own_blocking, passing_product
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
@@ -370,7 +370,7 @@ def host() -> Target:
         return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
 
     def passing(call: Call) -> Call | None:
-        return None if isinstance(call, Product) else passing_convolution(call)
+        return passing_product(call) if isinstance(call, Product) else passing_convolution(call)
 
     return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left, passing)
 

@@ -39,6 +39,7 @@ class Product:
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see narrow.py.
     `computed`: a has no memory; it is computed while it is packed, see prologue.py.
+    `passing`: only its epilogue reads the result, a tile of rows at a time, which has no place in memory.
     """
 
     dtype: np.dtype
@@ -50,6 +51,7 @@ class Product:
     b: Matrix
     stored: tuple[np.dtype, np.dtype] | None = None
     computed: bool = False
+    passing: bool = False
 
     @property
     def matrices(self) -> int:

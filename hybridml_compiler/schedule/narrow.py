@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .blocking import Blocking, blocking_of
+from .blocking import MAX_DEPTH, MAX_DEPTH_TALL, Blocking, blocking_of
 from .contract import Matrix, Product
 from .convolve import Convolution
 
@@ -35,6 +35,7 @@ class Format:
 
 FLOATS = Format("fma", 1)  # bfloat16 is the upper half of a float32
 SHORTS = Format("int16 pairs", 2)  # products of 8 bits, in pairs, are exact in 32
+STRIP_BYTES = 1 << 18  # of rows of a result that passes; they lie on the stack
 PAIRS = Format("bfloat16 pairs", 2)
 BYTES = Format("int8 fours", 4)  # bytes of A without a sign, of B with one
 
@@ -70,6 +71,12 @@ def words_of(product: Product, how: Format) -> Product:
 def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers: int, cores: int) -> Blocking:
     """Its depth counts words."""
     return blocking_of(words_of(product, how), vector_bytes, registers, cores, tails=False)
+
+
+def can_pass(product: Product, how: Format, blocking: Blocking) -> bool:
+    """Are the sums of a tile of rows done at once, however the product is cut, and do they fit on the stack?"""
+    whole = -(-product.k // how.group) <= min(blocking.depth, MAX_DEPTH, MAX_DEPTH_TALL)
+    return whole and blocking.rows * product.n * product.dtype.itemsize <= STRIP_BYTES
 
 
 def _stored(product: Product | Convolution) -> tuple[np.dtype, np.dtype]:

@@ -18,7 +18,7 @@ from ...schedule.tiling import Tiling, panel_size, word_rows, words_of
 from . import ir
 from .conv_pack import Panel, emit_pack, emit_planes_of_row, emit_rows, panel_of
 from .conv_words import Pixel, emit_word_panels
-from .gemm import call_epilogue
+from .gemm import call_epilogue, own_table, set_pointer
 from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
@@ -261,11 +261,7 @@ class _Direct:
             strip = b.alloca(v.scalar_type, size=tiling.images * tiling.steps(convolution)[1])
             self.strip = b.inttoptr(b.ptrtoint(strip, I64), PTR)
         if convolution.passing:
-            table = b.alloca(PTR, size=buffers)
-            given = [b.load(self._slot(k), typ=PTR) for k in range(buffers)]
-            self.table = b.inttoptr(b.ptrtoint(table, I64), PTR)
-            for k, pointer in enumerate(given):
-                b.store(pointer, self._slot(k), align=8)
+            self.table = own_table(b, self.table, buffers)
         if convolution.channels_first:
             pitch, name = tiling.steps(convolution)[0], f"{function.name}_planes"
             self.planes = emit_planes_of_row(function.module, name, convolution, tiling.lanes, pitch, turn)
@@ -291,10 +287,6 @@ class _Direct:
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
-
-    def _slot(self, number: int) -> Any:
-        """Where the pointer to a buffer is."""
-        return self.b.gep(self.table, [i64(number)], source_etype=PTR)
 
     def _range(self, part: Any, size: int, extent: int) -> Range:
         start = self.b.mul(part, i64(size))
@@ -344,7 +336,7 @@ class _Direct:
             if c.passing:  # the result would start there
                 to_pixel, to_image = g.steps(c)
                 start = v.element(self.strip, b.sub(i64(k * to_image), b.mul(pixel, i64(to_pixel))))
-                b.store(start, self._slot(2), align=8)
+                set_pointer(b, self.table, 2, start)
         if self.epilogue is not None:
             call_epilogue(b, self.epilogue, self.table, *ends)
 

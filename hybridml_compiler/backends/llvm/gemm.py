@@ -86,6 +86,19 @@ def call_epilogue(
     b.call(epilogue, [b.gep(table, [_i64(first)], source_etype=PTR), *rows, *columns])
 
 
+def own_table(b: ir.IRBuilder, table: Any, buffers: int) -> Any:
+    """A copy of a table of pointers on the stack of this thread."""
+    pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(buffers)]
+    copy = b.inttoptr(b.ptrtoint(b.alloca(PTR, size=buffers), I64), PTR)
+    for k, pointer in enumerate(pointers):
+        set_pointer(b, copy, k, pointer)
+    return copy
+
+
+def set_pointer(b: ir.IRBuilder, table: Any, number: int, pointer: Any) -> None:
+    b.store(pointer, b.gep(table, [_i64(number)], source_etype=PTR), align=8)
+
+
 Range = tuple[Any, Any]
 Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
 

@@ -17,7 +17,7 @@ from ...schedule.contract import Product
 from ...schedule.narrow import Format, in_place, shifted
 from . import ir
 from .conv_pack import declared_turn
-from .gemm import batch_offset, call_epilogue
+from .gemm import batch_offset, call_epilogue, own_table, set_pointer
 from .gemm_tile import Tile, Vectors, emit_tile, greatest, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, Literal
@@ -36,11 +36,15 @@ def emit_narrow_product(
     blocking: Blocking,
     epilogue: ir.Function | None = None,
     turn: str = "",
+    buffers: int = 0,
 ) -> ir.Function:
-    """`turn` is the function that makes lines columns (see conv_pack); it is needed where B is transposed."""
+    """`turn` is the function that makes lines columns (see conv_pack); it is needed where B is transposed.
+
+    If the result passes, it is given `buffers` pointers of which that of the result is replaced.
+    """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    _Product(function, product, how, blocking, epilogue, turn).emit()
+    _Product(function, product, how, blocking, epilogue, turn, buffers).emit()
     return function
 
 
@@ -53,6 +57,7 @@ class _Product:
         blocking: Blocking,
         epilogue: ir.Function | None,
         turn: str,
+        buffers: int,
     ) -> None:
         assert product.stored is not None
         self.product, self.how, self.blocking, self.epilogue = product, how, blocking, epilogue
@@ -69,6 +74,9 @@ class _Product:
         self.packed = self._stack(self.panel * blocking.unit_panels)
         self.rows = Literal(PTR, "null") if self.in_place else self._stack(self.pitch * blocking.depth)
         self.square: Any = self._stack(blocking.lanes**2) if turn else None
+        if product.passing:
+            self.strip = self._stack(blocking.rows * product.n)
+            self.table = own_table(b, self.table, buffers)
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
         self.tiles = {
             rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
@@ -145,12 +153,15 @@ class _Product:
             def panel(j: Any) -> None:
                 column = b.mul(j, i64(g.columns))
                 live = least(b, i64(g.columns), b.sub(i64(p.n), column))
-                c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
+                above_it = i64(0) if p.passing else b.mul(row, i64(p.n))
+                c_at = self.v.element(self.strip if p.passing else c, b.add(above_it, column))
                 b.call(self.tiles[rows], [here, self._panel(b.sub(j, panels[0])), c_at, words, live, first])
 
             repeat(b, *panels, 1, panel)
             if self.epilogue is not None:
                 start, columns = b.add(above, row), [b.mul(j, i64(g.columns)) for j in panels]
+                if p.passing:  # the result would start there
+                    set_pointer(b, self.table, 2, self.v.element(self.strip, b.mul(start, i64(-p.n))))
                 with b.if_then(last):
                     ends = columns[0], least(b, columns[1], i64(p.n))
                     call_epilogue(b, self.epilogue, self.table, (start, b.add(start, i64(rows))), ends)

@@ -15,7 +15,7 @@ from ...schedule.blocking import Blocking, blocking_of, units
 from ...schedule.contract import Product
 from ...schedule.convolve import Turn
 from ...schedule.dots import Dots, dot_units, dots_of
-from ...schedule.narrow import Format, format_of, narrow_blocking
+from ...schedule.narrow import Format, can_pass, format_of, narrow_blocking
 from . import gemm, ir
 from .gemm_blocked import emit_blocked_product, turns
 from .gemm_dots import emit_dots
@@ -74,6 +74,17 @@ def takes_epilogue(product: Product) -> bool:
     return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
 
 
+def passing_product(product: Product) -> Product | None:
+    """The same without memory for its result, of which the epilogue reads rows while they are there, if that can be.
+
+    relu(6272x256x256 + bias) of bfloat16, on one core: 6.2 ms with memory, 5.6 without; the product alone 5.4.
+    """
+    blocking = own_blocking(product)
+    if product.stored is None or not isinstance(blocking, Blocking):
+        return None
+    return replace(product, passing=True) if can_pass(product, format_here(product), blocking) else None
+
+
 def parts_of_product(product: Product) -> list[Turn]:
     """The code that it calls."""
     blocking = own_blocking(product)
@@ -101,7 +112,10 @@ def emit_product(
     if isinstance(blocking, Dots):
         return emit_dots(module, name, product, blocking, finish)
     if product.stored is not None:
-        return emit_narrow_product(module, name, product, format_here(product), blocking, finish, *parts)
+        buffers = 0 if epilogue is None else 2 + len(epilogue.operands)
+        turn = parts[0] if parts else ""
+        how = format_here(product)
+        return emit_narrow_product(module, name, product, how, blocking, finish, turn, buffers)
     return emit_blocked_product(module, name, product, blocking, finish, *parts)
 
 
