@@ -332,7 +332,7 @@ def is_dim(size: Any) -> bool:
 
 def is_symbolic(sizes: Iterable[Any]) -> bool:
     """Is there a Dim among the sizes?"""
-    return any(type(n) is Dim for n in sizes)
+    return Dim in map(type, sizes)
 
 
 def symbols_of(*sizes: Any) -> set[Symbol]:
