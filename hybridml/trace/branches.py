@@ -31,7 +31,6 @@ from ..aliasing import VIEWS
 from ..tensor import Tensor
 from .capture import Tracer, is_literal
 from .cut import cut
-from .dynamic import binders
 from .program import Interpreted, compile_graph
 
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ class Endless(BaseException):
 class Segment:
     """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
 
-    reads: Sequence[ir.Node]
+    graph: ir.Graph
+    reads: Sequence[ir.Node]  # every argument, then what earlier segments have given, then what is captured
     gives: Sequence[ir.Node]
     executable: Any
 
@@ -181,10 +181,9 @@ class Path:
 
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
-        graph, reads = cut(gives, self.given, self.tracer.name)
-        more = binders(graph.nodes(), graph.inputs, [i.node for i in self.tracer.inputs])
-        graph, reads = ir.Graph((*graph.inputs, *more), graph.outputs, graph.name), [*reads, *more]
-        return Segment(reads, gives, self.build(graph))
+        arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
+        graph, reads = cut(gives, self.given, self.tracer.name, arguments)
+        return Segment(graph, reads, gives, self.build(graph))
 
     def place(self, outcome: Outcome) -> Ask | Outcome:
         """Put the path into the tree; its root, which is another one if the function has asked other things."""

@@ -43,6 +43,8 @@ class Entry:
         self.root: Ask | Outcome | None = None
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
+        self.tried = False  # whether it has been, for the paths that there are
+        self.last: Outcome | None = None  # that ran the long way
         self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
         self.by_node: dict[ir.Node, Input] = {}
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
@@ -68,6 +70,15 @@ class Entry:
         known = Arrays(lambda node: self._array(self.by_node[node], leaves))
         outcome, passed = walk(self.root, known)
         return outcome, known, passed
+
+    def run(self, outcome: Outcome, leaves: Sequence[Any], known: Arrays) -> Any:
+        """The end of a call."""
+        self.last = outcome
+        return outcome.run(leaves, known)
+
+    def shown(self) -> Outcome | None:
+        """The outcome of the last call."""
+        return self.last if self.fast is None or self.fast.last is None else self.fast.last
 
     def _array(self, source: Input, leaves: Sequence[Any]) -> np.ndarray:
         return dense(in_memory(array_of(real_of(source, leaves)), source.order))

@@ -1,63 +1,93 @@
-"""The short way into a compiled program: one native call that checks the arguments, runs the step and makes the
-results.
+"""The short way through a traced function: native calls that check the arguments, run a program and make its results.
 
-Measured for `x * 2 + 1` on 16 floats: 15 us through `Entry.run` (signature, lists of arrays, ctypes), about 1 us here.
-What the native entry does not do is left to Python after it: stamps of updated tensors, `.grad`, containers. Calls that
-need more (recording a gradient, NumPy or non-contiguous arguments, updated arguments) keep to `Entry.run`.
+Measured for `x * 2 + 1` on 16 floats: 15 us through `Outcome.run` (signature, lists of arrays, ctypes), about 1 us
+here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
+does not do is left to Python after it (finish.py). Calls that need more (recording a gradient, NumPy or non-contiguous
+arguments, updated arguments) keep to `Outcome.run`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .. import aliasing, tree
-from ..autograd import part
-from ..context import _no_grad, clock, grad_is_off, interpreter_var, switches
-from ..tape import KEPT, Node
+from hybridml_compiler.graph import ir
+
+from ..context import _no_grad, grad_is_off, interpreter_var, switches
 from ..tensor import Tensor, wrap
+from .branches import Ask, Segment, key
+from .capture import Input
 from .entry import Entry
-from .guards import Entry as Guard
+from .finish import finisher
 from .guards import hold
 from .loans import Loans
-from .order import as_seen, in_memory
+from .order import in_memory
 from .outcome import Outcome
 from .places import split
-from .program import Interpreted
+from .program import Interpreted, compile_graph
 from .state import epoch
 
 MISS = object()  # a guard did not hold
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
 TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
 
+Native = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class End:
+    """The native form of an outcome."""
+
+    outcome: Outcome
+    native: Native
+    finish: Callable[[Any, Sequence[Any]], Any] | None
+    loans: Loans | None
+    extra: list[ir.Node]  # what it reads of earlier segments
+
+
+@dataclass(eq=False)
+class Step:
+    """The native form of a question."""
+
+    ask: Ask
+    native: Native | None  # None where the value is an input
+    gives: Sequence[ir.Node]
+    extra: list[ir.Node]
+    source: Input | None  # of a value that is an input
+    next: dict[bytes, Step | End | None] = field(default_factory=dict)
+
 
 class Fast:
-    """A compiled entry that is called with its tensors and floats as plain arguments."""
+    """An entry that is called with its tensors and floats as plain arguments."""
 
-    __slots__ = ("direct", "entry", "epochs", "finish", "left", "loans", "native", "numbers", "outcome", "rest")
+    def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
+        from hybridml_compiler.runtime.entry import ArraySpec, Constant, FloatCell
 
-    def __init__(self, entry: Entry, outcome: Outcome, loans: Loans, rest: list[Guard]) -> None:
-        self.entry, self.rest, self.outcome = entry, rest, outcome
-        self.finish = _finisher(outcome, outcome.program.executable)
-        self.loans = loans if loans.grads else None
+        self.entry = entry
+        taken = {i.index for i in entry.inputs if i.kind == "argument"}
+        self.specs: tuple[Any, ...] = tuple(
+            Constant(leaf) if k not in taken
+            else FloatCell() if type(leaf) is float
+            else ArraySpec(leaf.dtype, leaf.shape)
+            for k, leaf in enumerate(leaves)
+        )  # fmt: skip
+        self.places, self.rest = split(entry.watch.free)
         # What every guard was checked at; native code compares these in place.
         self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
         # Lifted floats: where each is read, and the number that native code reads.
-        self.numbers = [(i.read, np.zeros(())) for i in outcome.inputs if i.read is not None]
+        self.numbers = {i.node: (i.read, wrap(np.zeros(()))) for i in entry.inputs if i.read is not None}
         self.left = TIMED_CALLS
-        self.native: Callable[..., Any] = _miss
+        self.start = None if entry.root is None else self._build(entry.root)
+        self.last: Outcome | None = None  # of the last call
         self.direct: Callable[..., Any] = self.call
-
-    def enter(self, native: Callable[..., Any]) -> None:
-        """What is called, and what a call comes down to if it is no more than that."""
-        self.native = native
-        plain = not (self.rest or self.entry.owners or self.entry.places)
-        if plain and self.finish is None and self.loans is None:
-            self.direct = native
+        plain = not (self.rest or entry.owners or self.numbers or entry.places)
+        if plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
+            self.direct = self.start.native
 
     def refresh(self) -> None:
         """All guards have been checked: remember where the counters stand."""
@@ -73,112 +103,155 @@ class Fast:
         start = time.perf_counter()
         out = self.direct(*args)
         if self.left and out is not MISS:
-            self.outcome.steady_ms.append((time.perf_counter() - start) * 1e3)
+            outcome = self.start.outcome if isinstance(self.start, End) else self.last
+            if outcome is not None:
+                outcome.steady_ms.append((time.perf_counter() - start) * 1e3)
             self.left -= 1
         return out
 
     def call(self, *args: Any, **names: Any) -> Any:
         """`MISS`, or the result."""
-        if names or (self.rest and not hold(self.rest)) or (self.entry.owners and self.entry.overlaps(args)):
+        if names or len(args) != len(self.specs) or (self.rest and not hold(self.rest)):
             return MISS
-        for read, number in self.numbers:
+        if self.entry.owners and self.entry.overlaps(args):
+            return MISS
+        for read, number in self.numbers.values():
             value = read()
             if type(value) is not float:
                 return MISS
-            number[()] = value
-        if self.loans is not None:
-            self.loans.offer()
-        out = self.native(*args)
-        return out if out is MISS or self.finish is None else self.finish(out, args)
+            number._array[()] = value
+        known: dict[ir.Node, Tensor] = {}
+        at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
+        if type(at) is not End:
+            return MISS
+        if at.loans is not None:
+            at.loans.offer()
+        out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
+        return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
+        """Ask until a path ends; None where native code has no answer, or the answer is new."""
+        passed: list[Ask] = []
+        while True:
+            node = at.ask.node
+            if at.source is not None:
+                array = _present(at.source, args)
+            else:
+                assert at.native is not None
+                out = at.native(*args, *[known[n] for n in at.extra])
+                if out is MISS:
+                    return None
+                if len(at.gives) == 1:
+                    known[node] = out
+                else:
+                    known.update(zip(at.gives, out, strict=True))
+                array = known[node]._array
+            value = key(array)
+            passed.append(at.ask)
+            if value not in at.next:
+                after = at.ask.next.get(value)
+                if after is None:
+                    return None
+                at.next[value] = self._build(after)
+            found = at.next[value]
+            if type(found) is End:
+                for ask in passed:
+                    ask.hits += 1
+                self.last = found.outcome
+                return found
+            if not isinstance(found, Step):
+                return None
+            at = found
+
+    # -- building
+
+    def _build(self, at: Ask | Outcome) -> Step | End | None:
+        """None for what native code cannot do. Every native call checks all guards: any may be the first of a path."""
+        return self._end(at) if isinstance(at, Outcome) else self._step(at)
+
+    def _step(self, ask: Ask) -> Step | None:
+        if ask.segment is None:
+            return Step(ask, None, (), [], self.entry.by_node[ask.node])
+        executable = _compiled(ask.segment)
+        captured = [i for n in ask.segment.reads if (i := self.entry.by_node.get(n)) and i.kind != "argument"]
+        if isinstance(executable, Interpreted) or not are_plain(captured):
+            return None
+        extra = [n for n in ask.segment.reads if n not in self.entry.by_node]
+        native = self._native(executable, extra, captured)
+        return Step(ask, native, ask.segment.gives, extra, None)
+
+    def _end(self, outcome: Outcome) -> End | None:
+        from hybridml_compiler.runtime.entry import RING_MIN
+
+        executable = outcome.program.executable
+        captured = [i for i in outcome.inputs if i.kind != "argument"]
+        if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(outcome):
+            return None
+        place = {k: j for j, k in enumerate(executable.fresh)}
+        large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
+        loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place), MISS)
+        native = self._native(executable, outcome.program.reads, captured, loans)
+        finish = finisher(outcome, executable)
+        return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads)
+
+    def _native(
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None
+    ) -> Native:
+        from hybridml_compiler.runtime.entry import ArraySpec, EntrySpec, build_entry
+
+        loans = Loans([], len(executable.fresh), MISS) if loans is None else loans
+        return build_entry(
+            EntrySpec(
+                step=executable.step,
+                tensor_type=Tensor,
+                array_slot="_array",
+                args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
+                outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
+                fallback=_miss,
+                on_status=loans.lose,
+                slot_defaults={"_node": None, "_version": 0},
+                require_none_slots=("_node",),
+                captured=tuple(map(self._tensor, captured)),
+                arena=executable.give_arena() if executable.arena_bytes else None,
+                epochs=self.epochs,
+                contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
+                places=self.places,
+                lent=loans.words,
+                used=loans.first(),
+                release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
+                keep=(executable,),
+            )
+        )
+
+    def _tensor(self, i: Input) -> Tensor:
+        if i.read is not None:
+            return self.numbers[i.node][1]
+        held: Tensor = i.real if i.kind == "held" else wrap(i.real)
+        return held
 
 
 def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     """The fast form of an entry for calls like this one, or None."""
-    outcome = entry.root
-    if not isinstance(outcome, Outcome):
+    if entry.backend == "interpret" or entry.sized is not None:  # native entries know sizes, and an address of code
         return None
-    program = outcome.program
-    executable = program.executable
-    known = entry.sized is None and not isinstance(executable, Interpreted)  # sizes, and an address of code
-    if not known or entry.grad_guards or entry.aliased or not _plain(outcome, leaves):
+    if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
         return None
-    from hybridml_compiler.runtime.entry import RING_MIN, ArraySpec, Constant, EntrySpec, FloatCell, build_entry
-
-    specs: list[Any] = []
-    by_leaf = {i.index: i for i in outcome.inputs if i.kind == "argument"}
-    for k, leaf in enumerate(leaves):
-        if k not in by_leaf:
-            specs.append(Constant(leaf))
-        elif type(leaf) is float:
-            specs.append(FloatCell())
-        else:
-            specs.append(ArraySpec(leaf.dtype, leaf.shape))
-    place = {k: j for j, k in enumerate(executable.fresh)}
-    large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-    grads = [(source, large[k]) for source, k in outcome.grads if k in large]
-    loans = Loans(grads, len(place), MISS)
-    places, rest = split(entry.watch.free)
-    fast = Fast(entry, outcome, loans, rest)
-    native = build_entry(
-        EntrySpec(
-            step=executable.step,
-            tensor_type=Tensor,
-            array_slot="_array",
-            args=tuple(specs),
-            outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
-            fallback=_miss,
-            on_status=loans.lose,
-            slot_defaults={"_node": None, "_version": 0},
-            require_none_slots=("_node",),
-            captured=tuple(_captured(outcome, fast)),
-            arena=executable.give_arena() if executable.arena_bytes else None,
-            epochs=fast.epochs,
-            contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
-            places=places,
-            lent=loans.words,
-            used=loans.first(),
-            release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
-            keep=(executable,),
-        )
-    )
-    fast.enter(native)
-    return fast
-
-
-def _captured(outcome: Outcome, fast: Fast) -> Iterator[Tensor]:
-    numbers = iter(fast.numbers)
-    for i in outcome.inputs:
-        if i.read is not None:
-            yield wrap(next(numbers)[1])
-        elif i.kind != "argument":
-            yield i.real if i.kind == "held" else wrap(i.real)
+    if entry.sized is not None:
+        return None
+    fast = Fast(entry, leaves)
+    return None if fast.start is None else fast
 
 
 def _miss(*args: Any, **names: Any) -> Any:
     return MISS
 
 
-def _plain(outcome: Outcome, leaves: Sequence[Any]) -> bool:
-    """Whether the native entry can do this call; see the module."""
-    if outcome.copies or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable()):
+def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
+    """Whether native code can take the arguments as they are."""
+    arguments = [i for i in entry.inputs if i.kind == "argument"]
+    taken = {i.index for i in arguments}
+    if entry.updated or any(i.order is not None for i in arguments):
         return False
-    if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
-        return False
-    arguments = [i.index for i in outcome.inputs if i.kind == "argument"]
-    if len(set(arguments)) != len(arguments) or any(i.kind == "argument" for _, i in outcome.writes):
-        return False
-    if any(i.kind not in ("argument", "held", "array", "place") for i in outcome.inputs):
-        return False
-    if any(source.kind != "held" for source, _ in outcome.grads) or any(r.kind == "input" for r in outcome.results):
-        return False
-    for i in outcome.inputs:
-        if i.kind in ("held", "array"):
-            array = in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
-            if not array.flags.c_contiguous or not array.flags.aligned:
-                return False
-        elif i.order is not None:
-            return False
-    taken = set(arguments)
     for k, leaf in enumerate(leaves):
         if k in taken and not (type(leaf) is float or (type(leaf) is Tensor and leaf._node is None)):
             return False
@@ -187,74 +260,39 @@ def _plain(outcome: Outcome, leaves: Sequence[Any]) -> bool:
     return True
 
 
-def _finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
-    """What is left to do in Python after the native call; None when its result is the result."""
-    place = {k: j for j, k in enumerate(executable.fresh)}
-    count = len(place)
-    results = [
-        (place.get(r.index, -1) if r.kind in ("output", "float") else -1, r.kind == "float", r.value)
-        for r in outcome.results
+def are_plain(captured: Sequence[Input]) -> bool:
+    """Whether native code can read what a program captures."""
+    if any(i.kind not in ("held", "array", "place") for i in captured):
+        return False
+    arrays = [
+        in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
+        for i in captured
+        if i.kind != "place"
     ]
-    stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
-    grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
-    permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
-    freed = [
-        place[k] for k, o in enumerate(outcome.program.outputs[: outcome.n_results])
-        if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
-    ]  # fmt: skip
-    history = _historian(outcome)
-    recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
-    structure, effects = outcome.structure, outcome.effects
-    single = structure.children[0].kind is None and not effects
-    if single and results[0][:2] == (0, False) and count == 1 and not (stamped or grads or freed or recorded):
-        return None
-
-    def finish(out: Any, args: Sequence[Any]) -> Any:
-        tensors = (out,) if count == 1 else out or ()
-        for t in stamped:
-            aliasing.stamp(t)
-        for j, order in permuted:
-            tensors[j]._array = as_seen(tensors[j]._array, order)
-        for j in freed:
-            tensors[j]._node = [clock(), None, tensors[j]._array.shape]
-        if history is not None:
-            joint = history(args)
-            for k in recorded:
-                tensor = tensors[place[k]]
-                tensor._node = part(joint, k, tensor._array.shape)
-        for real, at in grads:
-            real._node.grad = None if at is None else tensors[at]
-        values = [
-            value if at < 0 else tensors[at]._array.item() if number else tensors[at] for at, number, value in results
-        ]
-        if single:
-            return values[0]
-        value, *put = tree.unflatten(structure, values)
-        for effect, new in zip(effects, put, strict=True):
-            effect.put(new)
-        return value
-
-    return finish
+    return all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
 
 
-def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
-    """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
-    program = outcome.program
-    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]
-    if grad_is_off() or not wanting or not any(k < outcome.n_results for k in program.differentiable()):
-        return None
-    needed = program.needed()
-    parents = [outcome.inputs[k].real for k in wanting]
-    given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
-    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
-    numbers = [(k, i.read) for k, i in enumerate(outcome.inputs) if k in needed and i.read is not None]
+def _is_plain(outcome: Outcome) -> bool:
+    """Whether an outcome needs no more than native code and its finisher do."""
+    if outcome.copies or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable()):
+        return False
+    if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
+        return False
+    if any(i.kind == "argument" for _, i in outcome.writes) or any(i.kind != "held" for i, _ in outcome.grads):
+        return False
+    return not any(r.kind == "input" for r in outcome.results)
 
-    def history(args: Sequence[Any]) -> Node:
-        kept = fixed.copy()
-        for k, index in given:
-            kept[k] = args[index]
-        for k, read in numbers:
-            kept[k] = read()
-        return program.history(parents, wanting, kept)
 
-    return history
+def _compiled(segment: Segment) -> Any:
+    """The executable of a segment; one that was too small to compile when it was traced is worth it by now."""
+    if isinstance(segment.executable, Interpreted):
+        segment.executable = compile_graph(segment.graph, {}, "llvm")
+    return segment.executable
+
+
+def _present(source: Input, args: Sequence[Any]) -> np.ndarray:
+    if source.kind == "argument":
+        given = args[source.index]
+    else:
+        given = source.real if source.read is None else source.read()
+    return given._array if isinstance(given, Tensor) else np.asarray(given)

@@ -98,7 +98,7 @@ class TracedFunction:
         self._families = Families() if dynamic else None
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
-        self._last: Outcome | None = None
+        self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._lock = threading.RLock()
         self._compiles = self._hits = 0
@@ -138,6 +138,7 @@ class TracedFunction:
                     out = fast.timed(leaves)
                     if out is not MISS:
                         self._hits += 1
+                        self._last = entry
                         if not (kwargs or fast.left or self._is_async) and len(leaves) == len(args):
                             self._direct = fast.direct
                         return out
@@ -146,8 +147,8 @@ class TracedFunction:
                 outcome, known, passed = entry.find(leaves)
                 if outcome is not None:
                     self._hits += 1
-                    self._last = outcome
-                    return outcome.run(leaves, known)
+                    self._last = entry
+                    return entry.run(outcome, leaves, known)
                 if not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
                 return self._trace(key, structure, leaves, objects, (entry, known, len(entry.outcomes)))
@@ -172,12 +173,9 @@ class TracedFunction:
         return [entry]
 
     def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
-        outcome = entry.root
-        if not isinstance(outcome, Outcome):
-            return None
-        self._last = outcome
-        if entry.fast is None and outcome.calls == 1:
-            entry.fast = build(entry, leaves)
+        """The short way of an entry, made when a path of it is taken for the second time."""
+        if not entry.tried and any(outcome.calls for outcome in entry.outcomes):
+            entry.tried, entry.fast = True, build(entry, leaves)
         fast: Fast | None = entry.fast
         if fast is not None:
             fast.refresh()
@@ -208,7 +206,7 @@ class TracedFunction:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
             else:
                 self._hits += 1
-        return outcome.run(leaves, known)
+        return entry.run(outcome, leaves, known)
 
     def _sized(
         self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
@@ -247,6 +245,7 @@ class TracedFunction:
         if self._families is not None:
             self._families.traced(key, entry)
         entry.fast = self._direct = None
+        entry.tried = False
         shown = sorted({str(effect) for effect in outcome.effects if effect.shows})
         if shown:
             self._report(f"does {', '.join(shown)} only when it is traced, compiled calls do not. Use what it returns")
@@ -255,7 +254,7 @@ class TracedFunction:
             entry.eager = True
             self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
         self._compiles += 1
-        self._last = outcome
+        self._last = entry
         return outcome, known
 
     def _why(self, key: Any, leaves: list[Any]) -> str:
@@ -338,9 +337,10 @@ class TracedFunction:
             self._reported.clear()
 
     def _shown(self) -> Outcome:
-        if self._last is None:
+        shown = None if self._last is None else self._last.shown()
+        if shown is None:
             raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
-        return self._last
+        return shown
 
     @property
     def ir(self) -> str:

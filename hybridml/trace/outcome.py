@@ -75,6 +75,7 @@ class Outcome:
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
             {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
+            sum(i.kind == "argument" for i in self.inputs),
         )  # fmt: skip
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
@@ -125,7 +126,9 @@ class Outcome:
                 copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
                 kept[k] = copy
         try:
-            outputs = self.program.executable([*arrays, *(known[n] for n in self.program.reads)])
+            k = self.program.lead
+            more = [known[n] for n in self.program.reads]
+            outputs = self.program.executable([*arrays[:k], *more, *arrays[k:]] if more else arrays)
         except HybridmlError as error:
             raise Failed from error
         fresh: dict[int, Tensor] = {}

@@ -71,8 +71,8 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
     for node in graph.nodes():
         if node.is_input and node not in given:
             raise TraceError(
-                f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of it "
-                "as what its function returns"
+                f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of "
+                "it as what its function returns"
             )
     if backend == "interpret":
         return Interpreted(graph, donate)
@@ -99,8 +99,10 @@ class Program:
     # Of the memory of each input, and of each output; a gradient lies as what it is the gradient of.
     orders: list[Order | None] = field(default_factory=list)
     output_orders: list[Order | None] = field(default_factory=list)
-    # Nodes whose values the caller has by now: the executable takes those that it needs (`reads`) after its inputs.
+    # Nodes whose values the caller has by now: the executable takes those that it needs (`reads`) after the first
+    # `lead` of its inputs, the arguments.
     given: Sequence[ir.Node] = ()
+    lead: int = 0
     guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
     compile_ms: float = 0.0
     _executable: Any = None
@@ -114,10 +116,10 @@ class Program:
         )
         if not self.given:
             return ir.Graph(tuple(self.nodes), stored, self.name), []
-        graph, reads = cut(stored, dict.fromkeys(self.given), self.name)
-        places = dict(zip(reads, graph.inputs, strict=True))
-        more = [n for n in reads if not n.is_input]
-        return ir.Graph((*self.nodes, *(places[n] for n in more)), graph.outputs, self.name), more
+        graph, reads = cut(stored, dict.fromkeys(self.given), self.name, self.nodes)
+        own, k = len(self.nodes), self.lead
+        inputs = (*self.nodes[:k], *graph.inputs[own:], *self.nodes[k:])
+        return ir.Graph(inputs, graph.outputs, self.name), reads[own:]
 
     @property
     def graph(self) -> ir.Graph:
@@ -131,7 +133,9 @@ class Program:
     def executable(self) -> Any:
         if self._executable is None:
             start = time.perf_counter()
-            self._executable = compile_graph(self.graph, self.donate, self.backend, self.tracer.guards)
+            shift = len(self.reads)
+            donate = {k: i if i < self.lead else i + shift for k, i in self.donate.items()}
+            self._executable = compile_graph(self.graph, donate, self.backend, self.tracer.guards)
             self.compile_ms = (time.perf_counter() - start) * 1e3
         return self._executable
 
