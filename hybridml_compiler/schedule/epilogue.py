@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
-from ..loops.ir import Expr, For, Kernel, Store, expressions
+from ..loops.ir import Expr, For, Kernel, Store, expressions, statements
 from ..loops.nest import plain_store, side_by_side
 from . import cost
 from .group import Group
@@ -95,6 +95,14 @@ def lower_epilogue(
     kernel = over_matrix(lowering, roots, rows, columns, lanes)
     homes = [lender if node is result and lender is not None else node for node in lowering.operands]
     return kernel, tuple(homes)
+
+
+def is_idle(kernel: Kernel) -> bool:
+    """Does it store only what is there, as a result does that is another shape of what the call writes?"""
+    stores = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Store)]
+    return all(
+        x.value.op == "load" and x.value.attr.name == x.buffer.name and x.value.args == (x.index,) for x in stores
+    )
 
 
 def over_matrix(

@@ -24,7 +24,7 @@ from .alike import Alike
 from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
 from .control import control_of
-from .epilogue import Fused, lower_epilogue
+from .epilogue import Fused, is_idle, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
 from .library import Call, Target
@@ -255,6 +255,10 @@ class _Planner:
         found = dict(zip(steps, made, strict=True))
         prologue, (_, *before) = found.get(lower_prologue, (None, (None, left)))
         epilogue, after = found.get(lower_epilogue, (None, (group.roots[0],)))
+        if epilogue is not None and is_idle(epilogue):
+            epilogue, after = None, after[:1]
+        if epilogue is None and prologue is None:
+            return self._task(call, (left, right, *after), group)
         if after[0] in group.local and (passing := self.target.passing(call)) is not None:
             call, after = passing, (input_node(Aval((1,), call.dtype)), *after[1:])
         return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
