@@ -340,7 +340,7 @@ def _length(slices: Sequence[Tensor], structure: Structure, length: int | None) 
             raise ShapeError(f"scan: xs{path} has no axis to take slices of; it has shape ()")
         if found is not None and x.shape[0] != found:
             raise ShapeError(f"scan: xs{path} has shape {x.shape}, which is {x.shape[0]} steps and not {found}")
-        found = x.shape[0]
+        found = int(x.shape[0])
     assert found is not None
     return found
 

@@ -61,7 +61,7 @@ class Region:
 
 def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", where: str = "") -> Tensor:
     """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
-    t = tracer.wrap(ir.input_node(Aval(shape, dtype), name, where))
+    t = tracer.wrap(ir.input_node(Aval(tuple(map(int, shape)), dtype), name, where))  # its sizes are numbers
     t._node = _entrance(t)
     return t
 
@@ -188,6 +188,7 @@ def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs:
         elif node.is_constant:
             final[node] = node
         elif node.op is None or not inside(node):
+            _ = [int(n) for n in node.shape]
             final[node] = taken[node] = ir.input_node(node.aval, node.name)
         else:
             waiting = [n for n in node.inputs if n not in final]

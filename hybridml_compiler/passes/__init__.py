@@ -19,11 +19,13 @@ from .contractions import convolutions_as_products, transpose_products
 from .control import control_flow
 from .fold import fold_constants
 from .layout import channels_last
+from .roll import roll_loops
 from .simplify import simplify
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[tuple[str, Pass, str], ...] = (
+    ("roll_loops", roll_loops, "a long Python loop compiles in the time of one step"),
     ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
     ("channels_last", channels_last, "between convolutions nothing is transposed"),

@@ -1,0 +1,367 @@
+"""A long Python loop whose body repeats becomes a loop of the graph: it compiles in the time of one step.
+
+    %5 = tanh(%4); %9 = tanh(%8); ...      anchors: nodes of one operation, type and line
+    steps: what an anchor is computed from, and those before it are not
+    steps alike, node by node, that read   -> carries    what the step before has made
+                                              constants  what lies around, and is the same for all
+                                              slices     x[t], x[t + 1], ... of one array; numbers that change
+
+Only in graphs that are long: a loop costs a launch and a table of pointers a step, and fuses nothing across steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..graph.body import body_of
+from ..graph.ir import Graph, Node, apply, constant, input_node, topological, users, with_inputs
+from ..graph.rewrite import make
+from ..ops.control import LOOP
+
+LONG = 2000  # nodes: planning and compiling them takes a second
+_FEWEST = 32  # steps
+_TRIED = 12  # anchors: their steps are collected in one walk over the graph each
+
+Step = list[Node]
+Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and a position of what varies
+
+
+def roll_loops(graph: Graph) -> Graph:
+    """Roll what repeats, one loop after the other, while the graph is long."""
+    while len(graph.nodes()) > LONG:
+        rolled = _roll(graph)
+        if rolled is None:
+            return graph
+        graph = rolled
+    return graph
+
+
+def _roll(graph: Graph) -> Graph | None:
+    """With the loop that covers the most."""
+    nodes = graph.nodes()
+    covered: set[Node] = set()  # anchors among them would give the same steps, begun elsewhere
+    best, most = None, 0
+    for anchors in _anchors(nodes):
+        loop = None if anchors[len(anchors) // 2] in covered else _loop(anchors)
+        size = 0 if loop is None else len(loop.steps) * len(loop.steps[0])
+        if loop is not None and size > most:
+            rolled = loop.rolled(graph, nodes)
+            if rolled is not None and _work(rolled.nodes()) < _work(nodes):
+                best, most = rolled, size
+                covered.update(node for step in loop.steps for node in step)
+    return best
+
+
+def _work(nodes: Iterable[Node]) -> int:
+    """Nodes that are more than a view."""
+    return sum(node.op is not None and node.op.kind != "movement" for node in nodes)
+
+
+def _anchors(nodes: Sequence[Node]) -> list[list[Node]]:
+    alike: dict[Any, list[Node]] = {}
+    for node in nodes:
+        if node.op is not None and node.op.kind not in ("movement", "control"):
+            alike.setdefault((node.op.name, node.text, node.aval, node.where), []).append(node)
+    position = {node: k for k, node in enumerate(nodes)}
+    many = [found for found in alike.values() if len(found) >= _FEWEST]
+    return sorted(many, key=lambda found: (-len(found), -position[found[-1]]))[:_TRIED]
+
+
+# -- steps
+
+
+@dataclass
+class _Loop:
+    """Steps alike, and the one before them. `reads[k]`: what the operands of node k of a step are."""
+
+    before: Step
+    steps: list[Step]
+    reads: list[tuple[Reference, ...]]
+
+    def rolled(self, graph: Graph, nodes: Sequence[Node]) -> Graph | None:
+        """The graph with these steps as a loop; None where what varies is not a slice, or depends on the loop."""
+        inside = {node for step in self.steps for node in step}
+        carried = sorted({p for refs in self.reads for kind, p in refs if kind == "before"})
+        if any(self.before[p].aval != self.steps[0][p].aval for p in carried):
+            return None
+        varying = self._varying()
+        outer = {node for values in varying.values() for node in values}
+        if any(node in inside for node in topological([*outer, *(self.before[p] for p in carried)])):
+            return None
+        sources = {at: _stacked(values) for at, values in varying.items()}
+        if any(source is None for source in sources.values()):
+            return None
+        sliced = {at: source for at, source in sources.items() if isinstance(source, _Slices)}
+        strides = [source.stride for source in sliced.values() if not source.first.base.is_constant]
+        reverse = bool(strides) and max(strides) < 0
+        constants = {at: source for at, source in sources.items() if isinstance(source, Node)}
+        stand = {at: input_node(varying[at][0].aval) for at in sources}
+        carries = {p: input_node(self.before[p].aval) for p in carried}
+        body: Step = []
+        for node, refs in zip(self.steps[0], self.reads, strict=True):
+            operands = []
+            for k, (kind, p) in enumerate(refs):
+                at = (len(body), k)
+                operands.append(body[p] if kind == "own" else carries[p] if kind == "before" else stand[at])
+            body.append(with_inputs(node, tuple(operands)))
+        wanted = self._wanted(graph, nodes, inside)
+        fixed = [at for at in stand if at in constants]
+        moving = [at for at in stand if at in sliced]
+        given = [*(stand[at] for at in fixed), *carries.values(), *(stand[at] for at in moving)]
+        outputs = [*(body[p] for p in carried), *(body[p] for p in wanted)]
+        params: dict[str, Any] = {
+            "body": body_of(Graph(tuple(given), tuple(outputs), "body")), "condition": None, "consts": len(fixed),
+            "carries": len(carried), "length": len(self.steps), "counted": False, "reverse": reverse,
+        }  # fmt: skip
+        operands = [
+            *(constants[at] for at in fixed), *(self.before[p] for p in carried),
+            *(sliced[at].whole(reverse) for at in moving),
+        ]  # fmt: skip
+        results = [apply(LOOP, operands, {**params, "result": k}, self.steps[0][-1].where) for k in range(len(outputs))]
+        becomes: dict[Node, Node] = {}
+        for number, p in enumerate(wanted, len(carried)):
+            for t, step in enumerate(self.steps):
+                becomes[step[p]] = _row(results[number], len(self.steps) - 1 - t if reverse else t)
+        becomes |= {self.steps[-1][p]: results[k] for k, p in enumerate(carried)}
+        return _replaced(graph, nodes, becomes)
+
+    def _varying(self) -> dict[tuple[int, int], list[Node]]:
+        """The operands from outside, for all steps, by node and number."""
+        return {
+            (n, k): [step[n].inputs[k] for step in self.steps]
+            for n, refs in enumerate(self.reads)
+            for k, (kind, _) in enumerate(refs)
+            if kind == "given"
+        }
+
+    def _wanted(self, graph: Graph, nodes: Sequence[Node], inside: set[Node]) -> list[int]:
+        """Positions of the nodes that something outside reads, other than the last value of a carry."""
+        readers = users(nodes)
+        outputs = set(graph.outputs)
+        carried = {p for refs in self.reads for kind, p in refs if kind == "before"}
+        found: set[int] = set()
+        for t, step in enumerate(self.steps):
+            for p, node in enumerate(step):
+                if p in carried and t == len(self.steps) - 1:
+                    continue
+                if node in outputs or any(reader not in inside for reader in readers[node]):
+                    found.add(p)
+        return sorted(found)
+
+
+def _loop(anchors: Sequence[Node]) -> _Loop | None:
+    """The longest run of steps alike that end at these nodes, or at every second of them, ..."""
+    for stride in (1, 2, 3, 4):
+        if len(anchors) < _FEWEST * stride:
+            return None
+        steps = _steps(anchors[stride - 1 :: stride])
+        reads = [_reads(step, before) for step, before in zip(steps[1:], steps, strict=False)]
+        keys = [
+            tuple(
+                (node.op, node.text, node.aval, refs, _sources(node, refs))
+                for node, refs in zip(step, own, strict=True)
+            )
+            for step, own in zip(steps[1:], reads, strict=True)
+        ]
+        low, high = _longest(keys)
+        if high - low >= _FEWEST:
+            return _Loop(steps[low], steps[low + 1 : high + 1], reads[low])
+    return None
+
+
+def _steps(anchors: Sequence[Node]) -> list[Step]:
+    """For each anchor what it needs and none before it does, operands first. Slices of what is outside are outside."""
+    seen: set[Node] = set()
+    varies = {anchors[0]}
+    for node in topological(anchors):
+        if any(n in varies for n in node.inputs):
+            varies.add(node)
+    steps: list[Step] = []
+    for anchor in anchors:
+        step: Step = []
+        stack = [(anchor, 0)] if anchor not in seen else []
+        seen.add(anchor)
+        while stack:
+            node, k = stack.pop()
+            if k < len(node.inputs):
+                stack.append((node, k + 1))
+                operand = node.inputs[k]
+                if operand in seen or operand.op is None:
+                    continue
+                cut = _slice_of(operand)
+                if cut is None or cut.base in varies:
+                    seen.add(operand)
+                    stack.append((operand, 0))
+            else:
+                step.append(node)
+        steps.append(step)
+    return steps
+
+
+def _reads(step: Step, before: Step) -> list[tuple[Reference, ...]]:
+    own = {node: k for k, node in enumerate(step)}
+    last = {node: k for k, node in enumerate(before)}
+
+    def reference(node: Node) -> Reference:
+        if node in own:
+            return "own", own[node]
+        return ("before", last[node]) if node in last else ("given", 0)
+
+    return [tuple([reference(n) for n in node.inputs]) for node in step]
+
+
+def _sources(node: Node, refs: Sequence[Reference]) -> tuple[Any, ...]:
+    """What operands from outside are, up to what may vary from step to step."""
+    return tuple([_source(n) for n, (kind, _) in zip(node.inputs, refs, strict=True) if kind == "given"])
+
+
+def _source(node: Node) -> Any:
+    if node.is_constant:
+        return node.aval
+    found = _slice_of(node)
+    return node if found is None else (found.base, found.axis, found.shape)
+
+
+def _longest(keys: Sequence[Any]) -> tuple[int, int]:
+    """The longest run of equal keys."""
+    best, low = (0, 0), 0
+    for k in range(1, len(keys) + 1):
+        if k == len(keys) or keys[k] != keys[low]:
+            best, low = max(best, (low, k), key=lambda run: run[1] - run[0]), k
+    return best
+
+
+# -- what varies from step to step
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Element `at` along an axis of an array."""
+
+    base: Node
+    axis: int
+    at: int
+    shape: tuple[int, ...]  # of the value
+
+
+def _slice_of(node: Node) -> _Slice | None:
+    """`x[3]` of an array: a slice of one element along one axis, perhaps reshaped."""
+    inner = node.inputs[0] if node.op is not None and node.op.name == "reshape" else node
+    if inner.op is None or inner.op.name != "slice":
+        return None
+    (base,), p = inner.inputs, inner.params
+    every = zip(p["starts"], p["stops"], p["steps"], base.shape, strict=True)
+    cut = [k for k, (start, stop, step, size) in enumerate(every) if (start, stop, step) != (0, size, 1)]
+    if len(cut) != 1 or type(p["starts"][cut[0]]) is not int or p["stops"][cut[0]] != p["starts"][cut[0]] + 1:
+        return None
+    return _Slice(base, cut[0], p["starts"][cut[0]], node.shape)
+
+
+@dataclass(frozen=True)
+class _Slices:
+    first: _Slice
+    stride: int
+    count: int
+
+    def whole(self, reverse: bool) -> Node:
+        """All of them along a new first axis, the last one first if `reverse`."""
+        if self.first.base.value is not None and self.first.at == 0 and self.count == len(self.first.base.value):
+            data = self.first.base.value
+            return constant(data[::-1]) if reverse else self.first.base
+        axis, low = self.first.axis, self.first.at
+        high = low + self.stride * (self.count - 1)
+        starts, stops, steps = (
+            [0] * len(self.first.base.shape),
+            [*self.first.base.shape],
+            [1] * len(self.first.base.shape),
+        )
+        starts[axis], stops[axis], steps[axis] = min(low, high), max(low, high) + 1, abs(self.stride)
+        node = make("slice", self.first.base, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+        if axis:
+            node = make("permute_dims", node, axes=(axis, *(k for k in range(len(starts)) if k != axis)))
+        node = make("reshape", node, shape=(self.count, *self.first.shape))
+        return node if (self.stride < 0) is reverse else make("flip", node, axis=(0,))
+
+
+def _stacked(values: Sequence[Node]) -> Node | _Slices | None:
+    """What a body is given for an operand: one node for all steps, or slices."""
+    first = values[0]
+    if all(node is first for node in values):
+        return first
+    if all(node.value is not None for node in values):
+        if not all(node.aval == first.aval for node in values):
+            return None
+        whole = constant(np.stack([node.value for node in values if node.value is not None]))
+        return _Slices(_Slice(whole, 0, 0, first.shape), 1, len(values))
+    slices = [s for s in map(_slice_of, values) if s is not None]
+    if len(slices) < len(values) or len({(s.base, s.axis, s.shape) for s in slices}) > 1:
+        return None
+    strides = {after.at - before.at for before, after in pairwise(slices)}
+    return _Slices(slices[0], strides.pop(), len(values)) if len(strides) == 1 and 0 not in strides else None
+
+
+# -- the graph around the loop
+
+
+def _row(stack: Node, at: int) -> Node:
+    starts, stops = [0] * len(stack.shape), list(stack.shape)
+    starts[0], stops[0] = at, at + 1
+    cut = make("slice", stack, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(stops))
+    return make("reshape", cut, shape=stack.shape[1:])
+
+
+def _replaced(graph: Graph, nodes: Iterable[Node], becomes: dict[Node, Node]) -> Graph:
+    final = dict(becomes)
+    for node in nodes:
+        if node not in final:
+            operands = tuple([final.get(n, n) for n in node.inputs])
+            new = node if operands == node.inputs else with_inputs(node, operands)
+            final[node] = _joined(new)
+    return Graph(graph.inputs, tuple([final[n] for n in graph.outputs]), graph.name)
+
+
+def _joined(node: Node) -> Node:
+    """`concat` of rows of one array, in order or in reverse: the array, or a slice of it."""
+    if node.op is None or node.op.name != "concat" or len(node.inputs) < _FEWEST:
+        return node
+    parts: list[Node] = []
+    run: list[_Slice] = []
+
+    def end() -> None:
+        if len(run) > 1:
+            whole = _Slices(run[0], run[1].at - run[0].at, len(run)).whole(False)
+            axis, shape = node.params["axis"], run[0].shape
+            if all(n == 1 for n in shape[:axis]):  # rows follow each other in memory
+                joined = (*shape[:axis], len(run) * shape[axis], *shape[axis + 1 :])
+                parts[-len(run) :] = [make("reshape", whole, shape=joined)]
+        run.clear()
+
+    for operand in node.inputs:
+        found = _slice_of(_under(operand))
+        found = None if found is None else _Slice(found.base, found.axis, found.at, operand.shape)
+        if run and (found is None or not _follows(run, found)):
+            end()
+        parts.append(operand)
+        if found is not None:
+            run.append(found)
+    end()
+    return node if len(parts) == len(node.inputs) else make("concat", *parts, axis=node.params["axis"])
+
+
+def _under(node: Node) -> Node:
+    """What is reshaped, once or twice."""
+    below = node.inputs[0] if node.op is not None and node.op.name == "reshape" else node
+    return below if below.op is not None and below.op.name == "reshape" else node
+
+
+def _follows(run: Sequence[_Slice], new: _Slice) -> bool:
+    last = run[-1]
+    if new.base is not last.base or new.axis != last.axis or new.shape != last.shape:
+        return False
+    step = new.at - last.at
+    return abs(step) == 1 and (len(run) == 1 or step == run[1].at - run[0].at)

@@ -1,0 +1,175 @@
+"""Loops that are rolled, merged and simplified: fewer nodes, the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Graph, Node
+from hybridml_compiler.graph.text import parse_graph, print_graph
+from hybridml_compiler.graph.verify import verify
+from hybridml_compiler.passes import roll, run_passes
+from hybridml_compiler.passes.control import control_flow
+
+SUM = """
+graph body(%0: f32[3], %1: i64[], %2: f32[3], %3: f32[3]) {
+  %4 = add(%2, %0) : f32[3]
+  %5 = multiply(%3, %0) : f32[3]
+  %6 = const 1 : i64[]
+  %7 = add(%1, %6) : i64[]
+  return %0, %7, %4, %5, %2
+}
+graph main(%0: f32[3], %1: f32[3], %2: f32[4,3]) {
+  %3 = const 0 : i64[]
+  %4 = loop(%0, %3, %1, %2) {body=body, carries=3, consts=0, length=4, result=RESULT} : TYPE
+  return %4
+}
+"""
+
+
+def looped(result: int, kind: str) -> Graph:
+    return parse_graph(SUM.replace("RESULT", str(result)).replace("TYPE", kind))
+
+
+def loops(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes() if node.op is not None and node.op.name == "loop"]
+
+
+def arrays(graph: Graph) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(node.shape).astype(node.dtype) for node in graph.inputs]
+
+
+def agree(before: Graph, after: Graph) -> None:
+    verify(after)
+    given = arrays(before)
+    for e, f in zip(interpret(before, given), interpret(after, given), strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "carries", "outputs"),
+    [(2, "f32[3]", 1, 1), (3, "f32[4,3]", 0, 1), (4, "f32[4,3]", 1, 2), (1, "i64[]", 1, 1)],
+)
+def test_a_loop_computes_what_is_read(result: int, kind: str, carries: int, outputs: int) -> None:
+    graph = looped(result, kind)
+    text = print_graph(graph)
+    assert print_graph(parse_graph(text)) == text
+    after = control_flow(graph)
+    agree(graph, after)
+    (loop,) = loops(after)
+    assert (loop.params["carries"], len(loop.params["body"].outputs)) == (carries, outputs)
+    assert control_flow(after) is after
+
+
+def test_a_carry_that_stays_is_an_operand() -> None:
+    graph = looped(0, "f32[3]")
+    assert control_flow(graph).outputs == (graph.inputs[0],)
+
+
+def test_loops_over_the_same_are_one() -> None:
+    w = hm.ones((3, 3), requires_grad=True)
+
+    def program(xs: hm.Tensor) -> Any:
+        h, _ = hm.scan(lambda h, x: (hm.tanh(h @ w + x), None), hm.zeros((2, 3)), xs)
+        return h, hm.autograd.grad(h.sum(), w)
+
+    traced = hm.trace(program, backend="interpret")
+    traced(hm.ones((5, 2, 3)))
+    graph = parse_graph(traced.ir)
+    after = run_passes(graph)[0]
+    agree(graph, after)
+    forward = {node.params["body"] for node in loops(after) if not node.params["reverse"]}
+    assert len({node.params["body"] for node in loops(graph) if not node.params["reverse"]}) == 2
+    assert len(forward) == 1
+
+
+def test_a_predicate_that_is_known() -> None:
+    graph = parse_graph("""
+graph yes(%0: f32[3]) {
+  %1 = add(%0, %0) : f32[3]
+  return %1
+}
+graph no(%0: f32[3]) {
+  return %0
+}
+graph main(%0: f32[3]) {
+  %1 = const True : bool[]
+  %2 = cond(%1, %0) {false=no, result=0, true=yes} : f32[3]
+  return %2
+}
+""")
+    after = control_flow(graph)
+    agree(graph, after)
+    assert [node.op.name for node in after.nodes() if node.op is not None] == ["add"]
+
+
+# -- Python loops
+
+
+def recurrent(xs: hm.Tensor, w: hm.Tensor) -> Any:
+    h, loss, every = hm.zeros((2, 4), dtype="float64"), hm.zeros((), dtype="float64"), []
+    for t in range(len(xs)):
+        h = hm.tanh(h @ w + xs[t]) * (1 + t)
+        every.append(h)
+        loss = loss + (h * h).sum()
+    return hm.stack(every), hm.autograd.grad(loss, w)
+
+
+def gates(xs: hm.Tensor, w: hm.Tensor) -> Any:
+    h = c = hm.zeros((2, 4), dtype="float64")
+    total: Any = 0.0
+    for t in reversed(range(len(xs))):
+        i, f, g = hm.chunk(hm.concat([h @ w, xs[t], h + 1], axis=1), 3, axis=1)
+        c = hm.sigmoid(f) * c + hm.sigmoid(i) * hm.tanh(g)
+        h = hm.tanh(c)
+        total = total + h.sum()
+    return total, h
+
+
+def columns(xs: hm.Tensor, w: hm.Tensor) -> Any:
+    y = xs[0]
+    for k in range(xs.shape[0] - 1):
+        y = 0.5 * (y + hm.flip(xs, axis=0)[k] / (hm.abs(y) + 1 + k)) @ w
+    return y
+
+
+@pytest.mark.parametrize(("program", "most"), [(recurrent, 150), (gates, 60), (columns, 40)])
+def test_python_loops_are_rolled(monkeypatch: pytest.MonkeyPatch, program: Callable[..., Any], most: int) -> None:
+    monkeypatch.setattr(roll, "LONG", 100)
+    rng = np.random.default_rng(0)
+    w = hm.tensor(rng.standard_normal((4, 4)) / 4, requires_grad=True)
+    sizes = []
+    for steps in (50, 80):
+        xs = hm.tensor(rng.standard_normal((steps, 2, 4)))
+        traced = hm.trace(program, backend="interpret", dynamic=False)
+        expected = traced(xs, w)
+        graph = parse_graph(traced.ir)
+        after = roll.roll_loops(graph)
+        verify(after)
+        assert loops(after)
+        sizes.append(len(after.nodes()))
+        compiled = hm.trace(program, dynamic=False)(xs, w)
+        for e, f in zip(hm.tree_leaves(expected), hm.tree_leaves(compiled), strict=True):
+            np.testing.assert_allclose(f.detach().numpy(), e.detach().numpy(), rtol=1e-8)
+    assert max(sizes) <= most and sizes[0] == sizes[1]
+
+
+def test_what_does_not_repeat_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roll, "LONG", 10)
+    weights = [hm.ones((4, 4)) * (k + 1) / 64 for k in range(64)]
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        for w in weights:  # operands that are neither slices nor numbers: a loop would have to copy them first
+            x = hm.tanh(x @ w)
+        return x
+
+    traced = hm.trace(program, backend="interpret")
+    traced(hm.ones((2, 4)))
+    graph = parse_graph(traced.ir)
+    assert roll.roll_loops(graph) is graph
