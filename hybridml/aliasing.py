@@ -16,9 +16,12 @@ from weakref import ref
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.values import at_hand
 
 from .context import clock, current_interpreter, grad_is_off
 from .tensor import Tensor
@@ -58,7 +61,7 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
 def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether NumPy's reshape of this traced tensor would be a view: memory is shared where eager code shares it."""
     try:
-        np.reshape(_layout(t), shape, copy=False)
+        np.reshape(_layout(t), at_hand(tuple(shape)), copy=False)
     except ValueError:
         return False
     return True
@@ -69,16 +72,17 @@ def _layout(t: Tensor) -> np.ndarray:
     view = getattr(t, "_view", None)
     if view is not None:
         parent, op, params = view
-        return op.eager(_layout(parent), **params)
+        return op.eager(_layout(parent), **{name: at_hand(value) for name, value in params.items()})
     source = current_interpreter().source_array(t)
     if source is not None:
         return source
     strides: list[int] = []
     step = t.itemsize
-    for n in reversed(t.shape):
+    shape = at_hand(t.shape)  # what is a view at one size is one at others
+    for n in reversed(shape):
         strides.insert(0, step)
         step *= n
-    return np.lib.stride_tricks.as_strided(np.empty(1, t.dtype), t.shape, strides)
+    return np.lib.stride_tricks.as_strided(np.empty(1, t.dtype), shape, strides)
 
 
 def stamp(t: Tensor) -> None:
@@ -127,8 +131,8 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         value = value.astype(x.dtype)
     if value.shape != x.shape:
         try:
-            fits = np.broadcast_shapes(value.shape, x.shape) == x.shape
-        except ValueError:
+            fits = broadcast(name, Aval(value.shape, x.dtype), Aval(x.shape, x.dtype)) == x.shape
+        except ShapeError:
             fits = False
         if not fits:
             raise ShapeError(

@@ -18,6 +18,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, HybridmlError, O
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off
@@ -26,7 +27,7 @@ from .tensor import Tensor, adopt, leaked, wrap
 
 _ndarray = np.ndarray
 _astype = OPS["astype"]
-_SCALARS = (bool, int, float, np.generic)
+_SCALARS = (bool, int, float, Dim, np.generic)
 _OPERANDS = (Tensor, np.ndarray, *_SCALARS)
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -56,7 +57,7 @@ def constant(value: bool | int | float, dtype: np.dtype) -> Tensor:
     return t
 
 
-def _operand(op: Op, position: int, value: Any, interp: Any) -> Tensor | bool | int | float:
+def _operand(op: Op, position: int, value: Any, interp: Any) -> Any:
     if isinstance(value, Tensor):
         if interp is not None:
             return interp.lift(value)
@@ -75,7 +76,7 @@ def _operand(op: Op, position: int, value: Any, interp: Any) -> Tensor | bool | 
 
 
 def _scalar_aval(value: bool | int | float) -> Aval:
-    return Aval((), dtypes.of_scalar(value), weak=True)
+    return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
 
 
 def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = False) -> list[Tensor]:
@@ -91,7 +92,9 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     wanted = interp.weak_dtypes(op, avals) if weak else input_dtypes(op, avals)
     result = []
     for value, aval, dtype in zip(given, avals, wanted, strict=True):
-        if not isinstance(value, Tensor):
+        if is_dim(value):
+            result.append(interp.size(value, dtype))
+        elif not isinstance(value, Tensor):
             t = constant(value, dtype)
             result.append(t if interp is None else interp.constant(t, weak))
         elif value._array.dtype is dtype and (weak or not aval.weak):

@@ -6,6 +6,7 @@ and, when a program runs eagerly, a boolean mask, whose result has a shape that 
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, OutOfBoundsError, ShapeError, TraceError
+from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
 from . import aliasing
 from .context import clock, current_interpreter, grad_is_off, interpreter
@@ -22,7 +25,7 @@ from .tape import KEPT
 from .tensor import Tensor, adopt, method, values, wrap
 
 _ndarray = np.ndarray
-_BASIC = (int, slice, np.integer, type(None), type(Ellipsis))
+_BASIC = (int, Dim, slice, np.integer, type(None), type(Ellipsis))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def plan(key: Any, aval: Aval) -> Plan:
         raise ArgumentError("index: an index can have one '...' only")
     at = dots[0] if dots else len(parts)
     parts[at : at + 1] = [slice(None)] * (aval.ndim - taken)
-    ranges: list[range] = []
+    ranges: list[Positions] = []
     shape: list[int] = []
     where, index = None, None
     for k in parts:
@@ -66,21 +69,22 @@ def plan(key: Any, aval: Aval) -> Plan:
         axis, size = len(ranges), aval.shape[len(ranges)]
         if isinstance(k, slice):
             try:
-                r = range(size)[k]
+                r = _positions(k, size)
             except TypeError:
                 raise ArgumentError(f"index: {k} has bounds that are not integers; use int()") from None
             except ValueError:
                 raise ArgumentError(f"index: a slice step cannot be 0, got {k}") from None
             ranges.append(r)
-            shape.append(len(r))
-        elif isinstance(k, int | np.integer) and not isinstance(k, bool):
-            i = int(k) + size if k < 0 else int(k)
+            shape.append(count(r))
+        elif isinstance(k, int | np.integer | Dim) and not isinstance(k, bool):
+            i = k if is_dim(k) else int(k)
+            i = i + size if i < 0 else i
             if not 0 <= i < size:
                 raise OutOfBoundsError(f"index: {k} is out of bounds for axis {axis} of {aval}")
-            ranges.append(range(i, i + 1))
+            ranges.append(positions(i, i + 1, 1))
         elif index is None and isinstance(k, Tensor | _ndarray | list):
             index, where = k, len(shape)
-            ranges.append(range(size))
+            ranges.append(positions(0, size, 1))
             shape.append(size)
         else:
             if index is not None and isinstance(k, Tensor | _ndarray | list):
@@ -95,6 +99,26 @@ def plan(key: Any, aval: Aval) -> Plan:
         tuple(r.start for r in ranges), tuple(r.stop for r in ranges), tuple(r.step for r in ranges),
         tuple(shape), where, index,
     )  # fmt: skip
+
+
+def _positions(k: slice, size: Any) -> Positions:
+    """`range(size)[k]`, for sizes that come with the call as well (see hybridml_compiler.sizes)."""
+    if not is_symbolic((size, k.start, k.stop)):
+        return range(size)[k]
+    step = 1 if k.step is None else operator.index(k.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def end(value: Any, default: Any) -> Any:
+        if value is None:
+            return default
+        value = value if is_dim(value) else operator.index(value)
+        value = value + size if value < 0 else value
+        return low if value < low else high if value > high else value
+
+    first, last = (low, high) if step > 0 else (high, low)
+    return positions(end(k.start, first), end(k.stop, last), step)
 
 
 def _integers(k: Any) -> Tensor:

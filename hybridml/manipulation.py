@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.values import has_dims
 
 from .tensor import Tensor
 
@@ -173,8 +176,8 @@ def repeat(x: Tensor, repeats: int, /, *, axis: int | None = None) -> Tensor:
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """The tensors stretched to their common shape."""
     try:
-        shape = np.broadcast_shapes(*(x.shape for x in arrays))
-    except ValueError:
+        shape = broadcast_shapes(*(x.shape for x in arrays))
+    except ShapeError:
         raise ShapeError(f"broadcast_arrays: shapes {[x.shape for x in arrays]} do not broadcast") from None
     return [_broadcast.fn(x, shape) for x in arrays]
 
@@ -182,6 +185,8 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape that the given shapes broadcast to."""
     try:
+        if any(map(has_dims, shapes)):
+            return broadcast("broadcast_shapes", *(Aval(tuple(shape), dtypes.float32) for shape in shapes))
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ShapeError(f"broadcast_shapes: {shapes} do not broadcast to one shape") from None
@@ -213,7 +218,7 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 
         raise ShapeError(f"tensordot: axes {left} of shape {x.shape} and {right} of shape {y.shape} differ in size")
     keep_x = [k for k in range(x.ndim) if k not in left]
     keep_y = [k for k in range(y.ndim) if k not in right]
-    inner = int(np.prod([x.shape[a] for a in left], dtype=np.int64))
+    inner = math.prod(x.shape[a] for a in left)
     a = _reshape.fn(_permute.fn(x, (*keep_x, *left)), (x.size // inner if inner else 0, inner))
     b = _reshape.fn(_permute.fn(y, (*right, *keep_y)), (inner, y.size // inner if inner else 0))
     return _reshape.fn(OPS["matmul"].fn(a, b), (*(x.shape[k] for k in keep_x), *(y.shape[k] for k in keep_y)))

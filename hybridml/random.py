@@ -17,7 +17,9 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, TraceError
+from hybridml_compiler.ops.shapes import shape_tuple
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
 
 from . import aliasing
 from .context import current_interpreter, no_grad
@@ -25,6 +27,7 @@ from .creation import arange, asarray, tensor, zeros
 from .tensor import Tensor, adopt, wrap
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
+_full, _concat = OPS["full"], OPS["concat"]
 # Elements of a draw from which it runs compiled, and shapes (and generators) for which one function is.
 _LARGE, _MOST = 1 << 15, 64
 _MOST_RANKED = 4096  # a traced permutation compares all pairs: 16M comparisons
@@ -71,10 +74,11 @@ class Generator:
     def bits(self, shape: Any) -> Tensor:
         """uint32 random bits of `shape`; advances the state by a block for every four words."""
         out = _bits.fn(self.state, shape)
-        blocks = -(-out.size // 4)
+        blocks = (out.size + 3) // 4
         if blocks:
+            step = _pair(blocks) if is_dim(blocks) else asarray(np.array([0, blocks], np.uint64))
             with no_grad():
-                aliasing.update(self.state, _add.fn, (asarray(np.array([0, blocks], np.uint64)),), "Generator.bits")
+                aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return out
 
     def get_state(self) -> Tensor:
@@ -90,6 +94,12 @@ class Generator:
         return f"Generator(state={self.state.tolist() if type(self.state._array) is np.ndarray else 'traced'})"
 
 
+def _pair(blocks: Any) -> Tensor:
+    """(0, blocks) where the number is known when a call comes."""
+    parts = [_full.fn(shape=(1,), value=n, dtype=dtypes.uint64) for n in (0, blocks)]
+    return _concat.fn(parts, axis=0)
+
+
 default_generator = Generator(0)
 
 
@@ -99,7 +109,7 @@ def manual_seed(seed: int) -> Generator:
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
+    return shape_tuple("random", int(shape) if isinstance(shape, np.integer) else shape)
 
 
 def _float_dtype(dtype: Any, what: str) -> np.dtype:

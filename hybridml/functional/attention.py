@@ -14,10 +14,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.sizes.dims import is_symbolic
 
 from ..autograd import Function
 from ..random import Generator, bernoulli, default_generator
@@ -66,7 +65,7 @@ def scaled_dot_product_attention(
         query, key, value = _grouped(query, key, value)
     scores = (query.shape[-2], key.shape[-2])
     masks = [] if attn_mask is None else [attn_mask.shape[:-2]]
-    batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
+    batch = hm.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
     query, key, value = (_stretched(t, (*batch, *t.shape[-2:])) for t in (query, key, value))
     if attn_mask is not None and attn_mask.requires_grad:
         attn_mask = _stretched(attn_mask, (*batch, *scores))
@@ -136,7 +135,7 @@ class _Attention(Function):
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, (*out.shape[:-1], lengths[1]), how)
         factor = 1 / (1 - how.dropout) if how.dropout < 1 else 0.0
-        shared = math.prod(lengths) <= _SHARED
+        shared = is_symbolic(lengths) or math.prod(lengths) <= _SHARED
         g_queries, g_keys, g_values = [], [], []
         for block in _blocks(how, *lengths):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
@@ -173,7 +172,7 @@ def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> lis
     or keys in blocks, each with the queries after its start."""
     if not how.causal:
         return [_Block(slice(0, queries), slice(0, keys), None)]
-    if queries != keys or queries < 2 * _LEAST_BLOCK:
+    if is_symbolic((queries, keys)) or queries != keys or queries < 2 * _LEAST_BLOCK:
         return [_Block(slice(0, queries), slice(0, keys), 0)]
     size = max(_LEAST_BLOCK, -(-queries // _MOST_BLOCKS))
     parts = [slice(k, min(k + size, queries)) for k in range(0, queries, size)]

@@ -22,6 +22,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import set_real
 
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .region import Frame
 
 _ndarray = np.ndarray
-_astype, _pow = OPS["astype"], OPS["pow"]
+_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
 
 
 @dataclass(eq=False)
@@ -143,6 +144,10 @@ class Tracer:
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program."""
         return self.wrap(ir.constant(t._array, weak=weak), weak)
+
+    def size(self, size: Any, dtype: np.dtype, number: bool = False) -> Traced:
+        """A size that comes with the call, as a value."""
+        return self.wrap(ir.apply(_full, [], {"shape": (), "value": size, "dtype": dtype}, user_location()), number)
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
         self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
@@ -289,6 +294,15 @@ class Tracer:
         """Leaves whose `.grad` the program sets, with the new gradient."""
         leaves = [(i, i.leaf) for i in self.inputs]
         return [(i, leaf._grad) for i, leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
+
+
+def _real(size: Any) -> Any:
+    """A size in arithmetic of Python floats: a number of the trace, see number.py."""
+    interp = current_interpreter()
+    return float(int(size)) if interp is None else interp.size(size, dtypes.float64, True)
+
+
+set_real(_real)
 
 
 def is_literal(node: ir.Node) -> bool:

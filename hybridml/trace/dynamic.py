@@ -31,8 +31,8 @@ MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their gua
 class Refused(Exception):
     """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
 
-    def __init__(self, fixed: Mapping[str, Guard] | None = None) -> None:
-        self.fixed = dict(fixed or {})
+    def __init__(self, fixed: Mapping[str, Guard] | None = None, why: str = "") -> None:
+        self.fixed, self.why = dict(fixed or {}), why
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Sized:
         sizes = [n for leaf in self.pattern.shapes for n in leaves[leaf].shape]
         fixed = {s.name: g for g in self.guards.list for s in g.fixes}
         if fixed or not self.takes(sizes):
-            raise Refused(fixed)
+            raise Refused(fixed, "its trace is for other sizes")
 
 
 @contextmanager
@@ -183,7 +183,7 @@ class Families:
             guard = refused.fixed.get(symbol_name)
             if guard is not None or not refused.fixed:
                 family.fixed.update(dict.fromkeys(places, guard.where if guard is not None else ""))
-                asked = f"a number is asked for at {guard.where}" if guard is not None else "its trace takes others"
+                asked = f"a number is asked for at {guard.where}" if guard is not None else refused.why
                 lines.append(f"the {what} stays as it is: {asked}")
         return lines
 

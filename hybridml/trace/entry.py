@@ -109,7 +109,8 @@ class Entry:
             except BaseException as error:
                 if self.sized is not None and isinstance(error, Exception):
                     self._effects(hidden)
-                    raise Refused from error  # traced again for its own sizes, with the error of those
+                    # Traced again for its own sizes, with the error of those.
+                    raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
                 else:

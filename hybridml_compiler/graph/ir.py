@@ -12,6 +12,7 @@ and in-place updates are inputs and outputs (see `hybridml.trace`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
 from ..ops.op import Op
-from ..sizes.dims import known, structural
+from ..sizes.dims import is_dim, known, structural
 from ..sizes.values import has_dims
 
 _INTERNED: WeakValueDictionary[Any, Node] = WeakValueDictionary()
@@ -122,6 +123,7 @@ def _text(params: Mapping[str, Any]) -> str:
     return repr(sorted(params.items())) if params else ""
 
 
+_KNOWN_SIZES = ("convolution", "control")  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 _PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
 _known: dict[Any, _Inferred] = {}
@@ -150,6 +152,9 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
 def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
     """As `_inferred` where sizes come with the call: what the row decides is a guard of the program (sizes/dims.py)."""
     with structural(False):
+        if op.kind in _KNOWN_SIZES:
+            sizes = [n for a in avals for n in a.shape]
+            list(map(operator.index, filter(is_dim, sizes)))
         canonical = op.canonical_params(avals, params)
         out = op.infer(avals, **canonical) if op.variadic else op.infer(*avals, **canonical)
         shape = tuple([known(n) for n in out.shape])

@@ -19,6 +19,7 @@ wanted: `hint(n)` is the size at hand, and under `structural()` sizes are equal 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +27,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ..errors import TraceError
+import numpy as np
+
+from ..errors import TraceError, is_internal
 
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
 
@@ -82,7 +85,7 @@ class Dim:
 
     def __add__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _plain(other, NotImplemented, lambda n: self + n)
+            return _real(self) + other if type(other) is float else _plain(other, NotImplemented, lambda n: self + n)
         return _sum(_terms(self), _terms(other))
 
     __radd__ = __add__
@@ -95,15 +98,15 @@ class Dim:
 
     def __sub__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _plain(other, NotImplemented, lambda n: self - n)
+            return _real(self) - other if type(other) is float else _plain(other, NotImplemented, lambda n: self - n)
         return _sum(_terms(self), {m: -c for m, c in _terms(other).items()})
 
     def __rsub__(self, other: Any) -> Size:
-        return _plain(other, NotImplemented, lambda n: -self + n)
+        return other - _real(self) if type(other) is float else _plain(other, NotImplemented, lambda n: -self + n)
 
     def __mul__(self, other: Any) -> Size:
         if type(other) is not Dim and type(other) is not int:
-            return _plain(other, NotImplemented, lambda n: self * n)
+            return _real(self) * other if type(other) is float else _plain(other, NotImplemented, lambda n: self * n)
         product: dict[Monomial, int] = {}
         for m, c in _terms(self).items():
             for k, d in _terms(other).items():
@@ -113,8 +116,10 @@ class Dim:
 
     __rmul__ = __mul__
 
-    def __pow__(self, power: int) -> Size:
-        return reduce(operator.mul, [self] * power, 1)
+    def __pow__(self, power: Any) -> Any:
+        if type(power) is int and 0 <= power <= 8:
+            return reduce(operator.mul, [self] * power, 1)
+        return _real(self) ** power
 
     def __floordiv__(self, other: Any) -> Size:
         return _plain(other, NotImplemented, lambda n: _divided(self, n)[0])
@@ -176,16 +181,22 @@ class Dim:
     def __float__(self) -> float:
         return float(number(self))
 
-    def __truediv__(self, other: Any) -> float:
-        return number(self) / other if not isinstance(other, Dim) else number(self) / number(other)
+    def __truediv__(self, other: Any) -> Any:
+        return _plain(other, NotImplemented, lambda n: _real(self) / (_real(n) if type(n) is Dim else n), (int, float))
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _plain(other, NotImplemented, lambda n: n / number(self), (int, float))
+        return _plain(other, NotImplemented, lambda n: n / _real(self), (int, float))
 
     def __format__(self, spec: str) -> str:
-        return format(number(self), spec) if spec else str(self)
+        return format(number(self), spec) if spec or _asked_by_user() else self.text
 
     def __str__(self) -> str:
+        return str(number(self)) if _asked_by_user() else self.text
+
+    __repr__ = __str__
+
+    @property
+    def text(self) -> str:
         text = ""
         for monomial, c in self.terms:
             factors = [*([str(abs(c))] if abs(c) != 1 or not monomial else []), *map(str, monomial)]
@@ -193,10 +204,28 @@ class Dim:
             text += "*".join(factors)
         return text.replace(" ", "")
 
-    __repr__ = __str__
-
     def __reduce__(self) -> Any:
         return _make, (dict(self.terms),)
+
+
+def _asked_by_user() -> bool:
+    """Does a user's line want the text of a size, which is that of its number? To the framework it is a formula."""
+    if collector.get() is None or structurally.get():
+        return False
+    return not is_internal(sys._getframe(2).f_code.co_filename)
+
+
+def _as_float(size: Dim) -> Any:
+    return float(number(size))
+
+
+_real: Callable[[Dim], Any] = _as_float
+
+
+def set_real(fn: Callable[[Dim], Any]) -> None:
+    """What a size is in arithmetic of Python floats from now on: by default a float, which the program then is for."""
+    global _real
+    _real = fn
 
 
 def symbol(name: str, size: int) -> Dim:
@@ -241,9 +270,7 @@ def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[
     """`then(other)` for a Dim or a plain number (NumPy's integers included); `otherwise` for anything else."""
     if type(other) is Dim or isinstance(other, kinds):
         return then(other)
-    if hasattr(other, "dtype") and getattr(other, "shape", None) == () and hasattr(other, "__index__"):
-        return then(operator.index(other))
-    return otherwise
+    return then(operator.index(other)) if isinstance(other, np.integer) else otherwise
 
 
 def _divided(over: Size, by: Size) -> tuple[Size, Size]:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import ArgumentError
-from .dims import DIVIDE, Dim, Size, Symbol
+from .dims import DIVIDE, Dim, Size, Symbol, hint
 from .guards import Guard
 
 # ---------------------------------------------------------------- symbols by number
@@ -61,6 +61,11 @@ def substitute(value: Any, sizes: Mapping[str, int]) -> Any:
     if type(value) is Dim:
         return evaluate(value, sizes)
     return tuple([substitute(v, sizes) for v in value]) if type(value) is tuple else value
+
+
+def at_hand(value: Any) -> Any:
+    """A parameter or shape with every Dim in it at the size at hand."""
+    return hint(value) if type(value) is Dim else tuple(map(at_hand, value)) if type(value) is tuple else value
 
 
 def has_dims(value: Any) -> bool:

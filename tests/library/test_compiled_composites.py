@@ -91,8 +91,8 @@ def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "MOST", 2)
     made: list[hm.TracedFunction] = []
 
-    def traced(fn: Callable[..., Any], most: int, silent: bool) -> hm.TracedFunction:
-        made.append(hm.TracedFunction(fn, most=most, silent=silent))
+    def traced(fn: Callable[..., Any], most: int, silent: bool, dynamic: bool) -> hm.TracedFunction:
+        made.append(hm.TracedFunction(fn, most=most, silent=silent, dynamic=dynamic))
         return made[0]
 
     monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
