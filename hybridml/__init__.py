@@ -40,6 +40,7 @@ from . import (
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .control_flow import cond, fori_loop, map, scan, while_loop
 from .random import Generator, manual_seed
+from .recomputed import checkpoint
 from .tensor import Device, Tensor
 from .trace import TracedFunction, trace
 from .transforms import grad, jvp, value_and_grad, vjp
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
+    "checkpoint",
     "compare", "cond", "context", "control_flow", "data", "dispatch", "doctor", "enable_grad", "errors", "fori_loop",
     "functional", "get_num_threads", "grad", "indexing", "interop", "io", "is_grad_enabled", "jvp", "load",
     "manual_seed", "map", "methods", "nn", "no_grad", "optim", "random", "save", "scan", "set_grad_enabled",

@@ -363,6 +363,28 @@ where: Op = Op(
     "effect on the value, but its gradient rule runs on a zero.",
 )
 
+
+def _after_infer(x: Aval, token: Aval) -> Aval:
+    if token.shape:
+        raise ShapeError(f"after: the token must be a scalar, got {token}; take one element of it")
+    return x
+
+
+after: Op = Op(
+    "after",
+    "elementwise",
+    inputs=("x", "token"),
+    infer=_after_infer,
+    eager=lambda x, token: x.copy(),
+    lower=lambda s, i, x, token: at(x, i),
+    vjp=(lambda g: g, None),
+    samples=lambda rng: (Sample((rng.uniform(-2, 2, shape), rng.uniform(-2, 2, ()))) for shape in ((), (3,), (2, 3))),
+    error_samples=lambda: (fails(ShapeError, "after: the token must be a scalar", (2,), (2,)),),
+    unify=(),
+    doc="x, which is read once the scalar `token` is known: what is computed from it is another value than what is "
+    "computed from x, and is computed later. For checkpoints in traced programs.",
+)
+
 # ---------------------------------------------------------------- casts, sign bits, classes of floats
 
 
@@ -444,5 +466,5 @@ signbit = elementwise(
 ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
     *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype, copysign),
-    *(isnan, isinf, isfinite, signbit),
+    *(isnan, isinf, isfinite, signbit, after),
 )

@@ -32,6 +32,7 @@ _COST: dict[str, float] = {
     ),
     "random_bits": 4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word
     "take": 0.3,  # gathered loads
+    "after": 0.0,
     "take_along_axis": 0.5,
 }
 # Reading or writing a byte: 40 GB/s in cache, 21 GB/s from memory; an intermediate is somewhere in between.

@@ -11,6 +11,7 @@ The decisions look at the kind of an operation and its cost, never at its name.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -411,22 +412,63 @@ def _depend(groups: Sequence[Group], on: Group) -> bool:
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
-    """Dependencies first; kernels that overwrite state as late as possible, so that a failed check leaves it whole."""
+    """Dependencies first. Kernels that overwrite state wait for every check of an index, so that a failed one leaves it
+    whole. Of the others, those that end the use of more memory than they take come first: the gradient of a weight
+    once it can be, rather than when all others are known (arena of a ResNet-18 step: 22 MB instead of 55)."""
     commits = {g for g in groups if any(r in donated for r in g.roots)}
+    checks = {g for g in groups if _may_fail(g)}
     waiting = {g: len(g.after) for g in groups}
     followers: dict[Group, list[Group]] = {g: [] for g in groups}
     for g in groups:
         for before in g.after:
             followers[before].append(g)
+    memory = _Memory(groups, donated)
     position = {g: k for k, g in enumerate(groups)}
-    ready = [g for g in groups if not waiting[g]]
+    queue: list[tuple[bool, bool, int]] = []
     result: list[Group] = []
-    while ready:
-        ready.sort(key=lambda g: (g in commits, position[g]))
-        g = ready.pop(0)
+
+    def put(g: Group) -> None:
+        if not waiting[g]:
+            heapq.heappush(queue, (g in commits and bool(checks), not memory.shrinks(g), position[g]))
+
+    for g in groups:
+        put(g)
+    while queue:
+        g = groups[heapq.heappop(queue)[-1]]
+        if waiting[g] < 0:
+            continue  # it has run: there was an entry from before it was worth more
+        waiting[g] = -1
         result.append(g)
+        again = memory.run(g)
+        if g in checks:
+            checks.remove(g)
+            again |= commits if not checks else set()
         for f in followers[g]:
             waiting[f] -= 1
-            if not waiting[f]:
-                ready.append(f)
+        for f in sorted({*followers[g], *again}, key=position.__getitem__):
+            put(f)
     return result
+
+
+class _Memory:
+    """Which results are still to be read, and by whom."""
+
+    def __init__(self, groups: Sequence[Group], donated: Mapping[Node, Node]) -> None:
+        self.readers: dict[Node, set[Group]] = {r: set() for g in groups for r in g.roots if r not in donated}
+        for g in groups:
+            for node in g.reads & self.readers.keys() - set(g.roots):
+                self.readers[node].add(g)
+
+    def shrinks(self, group: Group) -> bool:
+        """Does it end the use of more memory than it takes?"""
+        ends = sum(n.aval.hinted.nbytes for n in group.reads if self.readers.get(n) == {group})
+        return ends > sum(n.aval.hinted.nbytes for n in group.roots if self.readers.get(n))
+
+    def run(self, group: Group) -> set[Group]:
+        """The groups that are now the last to read something."""
+        last: set[Group] = set()
+        for node in group.reads & self.readers.keys():
+            self.readers[node].discard(group)
+            if len(self.readers[node]) == 1:
+                last |= self.readers[node]
+        return last
