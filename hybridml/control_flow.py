@@ -307,7 +307,7 @@ def scan(
 
     >>> import hybridml as hm
     >>> hm.scan(lambda total, x: (total + x, total), hm.tensor(0.0), hm.tensor([1.0, 2.0, 3.0]))
-    (Tensor(6.0), Tensor([0., 1., 3.]))
+    (Tensor(6.), Tensor([0., 1., 3.]))
     """
     carry, structure = _flatten(init, "scan: init")
     slices, shape = _flatten(xs, "scan: xs")
