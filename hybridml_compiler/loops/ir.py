@@ -250,3 +250,20 @@ def expressions(body: Sequence[Stmt]) -> list[Expr]:
             stack.pop()
             order[expr] = None
     return list(order)
+
+
+def changing(body: Sequence[Stmt]) -> set[Expr]:
+    """Expressions that read what another iteration has written: elements that a loop stores into several times."""
+    buffers: set[str] = set()
+    stack = [(stmt, frozenset[Expr]()) for stmt in body]
+    while stack:
+        stmt, within = stack.pop()
+        if isinstance(stmt, For):
+            stack += [(inner, within | {stmt.var}) for inner in stmt.body]
+        elif isinstance(stmt, Store) and within - stmt.index.depends:
+            buffers.add(stmt.buffer.name)
+    found: set[Expr] = set()
+    for expr in expressions(body) if buffers else ():
+        if (expr.op == "load" and expr.attr.name in buffers) or not found.isdisjoint(expr.args):
+            found.add(expr)
+    return found

@@ -187,8 +187,8 @@ def tile_shape(
                 return step + (A_LINE if transposed else 0.0)
 
             whole, rest = divmod(across, vectors)
-            # Another micro-kernel for the last panel should win more than 4 % (1024 columns: 8x32, and 8x48 with 8x16 at
-            # the end, are within 3 % either way).
+            # Another micro-kernel for the last panel should win more than 4 % (1024 columns as 8x32, and as 8x48 with
+            # 8x16 at the end: within 3 %).
             masked = 1.0 if n % (lanes * vectors) == 0 else 1.04 if tails else 1.02
             last = step(rest if tails and whole else vectors) if rest else 0.0
             total = (step(vectors) * whole + last) * tiles * (1.0 if m % tiles == 0 else 1.03) * masked

@@ -62,6 +62,17 @@ def test_many_elements_share_the_check() -> None:
     assert executable([x, np.full(5000, -1)])[0].min() == 39
 
 
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_an_element_that_a_loop_updates_several_times_is_read_each_time(dtype: str) -> None:
+    """Neither the place nor the update varies in the inner loop: nothing but the element itself does."""
+    base, at = np.ones(4, dtype), np.array([[2], [0], [2]])
+    nodes = graph_of([base, at])
+    places = make("broadcast_to", nodes[1], shape=(3, 5))
+    updates = make("full", dtype=base.dtype, shape=(3, 5), value=3)
+    (got,) = run([make("scatter_add", nodes[0], places, updates, axis=0)], nodes, [base, at])
+    np.testing.assert_array_equal(got, np.array([16, 1, 31, 1], dtype))
+
+
 def test_scatter_in_threads_adds_in_order() -> None:
     """Repeated indices; the axis that the threads share is free of them."""
     rng = np.random.default_rng(0)

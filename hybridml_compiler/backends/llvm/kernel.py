@@ -18,7 +18,7 @@ from ... import dtypes
 from ...errors import CompileError
 from ...loops.builder import scan_start
 from ...loops.index import coefficient
-from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
+from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, changing, extent, steps
 from ...sizes.dims import Size, at_most, is_dim, same
 from . import ir
 from .interleave import interleave, interleaved
@@ -80,6 +80,7 @@ class KernelEmitter:
         self.b = ir.IRBuilder(entry)
         self.s = LaneBuilder(self.b)
         self.scopes = [Scope(entry)]
+        self.changing = changing(kernel.body)
         self.level: dict[Expr, int] = {}  # variables and results -> depth of the loop that defines them
         self.scalar_var: dict[Expr, Any] = {}  # i64 value of each variable (of lane 0 for a vector variable)
         self.results: dict[Expr, Lanes] = {}
@@ -318,6 +319,8 @@ class KernelEmitter:
         if expr.op == "result":
             return self.results[expr]
         depth = max((self.level[d] for d in expr.depends), default=0)
+        if expr in self.changing:
+            depth = len(self.scopes) - 1
         key = (expr, in_lanes)
         found = self.scopes[depth].values.get(key)
         if found is None:
