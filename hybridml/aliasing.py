@@ -112,7 +112,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 
 def _check_leaf(x: Tensor, name: str) -> None:
-    if x._node is not None and type(x._node) is not list and not grad_is_off():
+    if x._node is not None and type(x._node) is not list and not x._node.inner and not grad_is_off():
         raise GradientError(
             f"{name}: in-place update of a leaf tensor that requires grad (shape {x.shape}); "
             "do it under hm.no_grad(), or write the update out of place"

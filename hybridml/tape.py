@@ -36,6 +36,7 @@ class Leaf:
     """History of a tensor that the user marked with `requires_grad`: where its gradient arrives."""
 
     __slots__ = ("dtype", "grad", "hooks", "shape")
+    inner = False  # true where a trace lets one stand for a history outside
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, dtype

@@ -84,7 +84,7 @@ class Ask:
     node: ir.Node
     what: str  # "bool()", "item()", ...
     where: str  # the user's line
-    segment: Segment | None  # None where the value is an input
+    segment: Segment | None  # None where the value is an input, or an earlier segment has given it
     next: dict[Any, Ask | Outcome] = field(default_factory=dict)
     hits: int = 0  # calls that found their value
 
@@ -169,9 +169,10 @@ class Path:
             raise Endless(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
         ask = self.at
         if not isinstance(ask, Ask) or ask.node is not node:
-            ask = Ask(node, what, user_location(), None if node.is_input else self._segment(node))
+            there = node.is_input or node in self.given
+            ask = Ask(node, what, user_location(), None if there else self._segment(node))
         if ask.segment is not None:
-            if node not in self.known:
+            if not all(n in self.known for n in ask.segment.gives):
                 ask.segment.run(self.known)
             self.given.update(dict.fromkeys(ask.segment.gives))
         value = np.array(self.known[node])  # a copy: the memory of an input may be written to

@@ -30,6 +30,7 @@ from ..tensor import Tensor, leaked, wrap
 from .dynamic import Sized
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
+from .report import Untraceable
 
 if TYPE_CHECKING:
     from .region import Frame
@@ -74,6 +75,10 @@ class ShadowLeaf(Leaf):
         self.hooks = getattr(source.real._node, "hooks", None)
 
     @property
+    def inner(self) -> bool:  # type: ignore[override]
+        return self.input.recorded
+
+    @property
     def grad(self) -> Tensor | None:
         if not self.known:
             self.known = True
@@ -83,7 +88,7 @@ class ShadowLeaf(Leaf):
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if self.input.recorded and value is not None:
-            raise TraceError(
+            raise Untraceable(
                 "backward() inside a traced function reached a tensor that was computed outside of it with history; "
                 "trace the whole computation, or pass the tensor through detach()"
             )

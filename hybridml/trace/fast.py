@@ -55,7 +55,7 @@ class Step:
     """The native form of a question."""
 
     ask: Ask
-    native: Native | None  # None where the value is an input
+    native: Native | None  # None where the value is an input, or known by now
     gives: Sequence[ir.Node]
     extra: list[ir.Node]
     source: Input | None  # of a value that is an input
@@ -136,8 +136,9 @@ class Fast:
             node = at.ask.node
             if at.source is not None:
                 array = _present(at.source, args)
+            elif at.native is None:
+                array = known[node]._array
             else:
-                assert at.native is not None
                 out = at.native(*args, *[known[n] for n in at.extra])
                 if out is MISS:
                     return None
@@ -171,7 +172,7 @@ class Fast:
 
     def _step(self, ask: Ask) -> Step | None:
         if ask.segment is None:
-            return Step(ask, None, (), [], self.entry.by_node[ask.node])
+            return Step(ask, None, (), [], self.entry.by_node.get(ask.node))
         executable = _compiled(ask.segment)
         captured = [i for n in ask.segment.reads if (i := self.entry.by_node.get(n)) and i.kind != "argument"]
         if isinstance(executable, Interpreted) or not are_plain(captured):

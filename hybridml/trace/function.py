@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import LOCATION, ArgumentError
 from hybridml_compiler.graph.text import print_graph
 
 from .. import tree
@@ -33,7 +33,7 @@ from .fast import MISS, Fast, build
 from .number import Traced
 from .order import memory_order
 from .outcome import Failed, Outcome
-from .report import report
+from .report import Untraceable, report
 
 _ndarray = np.ndarray
 _log = logging.getLogger("hybridml")
@@ -159,6 +159,11 @@ class TracedFunction:
             return self._trace(key, structure, leaves, objects)
         except Endless as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
+            return self._fn(*args, **kwargs)
+        except Untraceable as error:
+            if self._strict:
+                raise
+            self._report(f"runs eagerly in such calls: {str(error).partition(LOCATION)[0]}")
             return self._fn(*args, **kwargs)
         except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
             return self._fn(*args, **kwargs)

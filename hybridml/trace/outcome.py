@@ -21,6 +21,7 @@ from .effects import Effect
 from .number import is_number
 from .order import Order, as_seen, in_memory
 from .program import Program, dense
+from .report import Untraceable
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
@@ -215,7 +216,7 @@ def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
     """An update in place must reach its memory, and no other input may show it half done."""
     for source in written:
         if not array_of(source.real).flags.writeable:
-            raise TraceError(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
+            raise Untraceable(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
     targets = {id(source) for source in written}
     arrays = [(array_of(i.real), i) for i in inputs if isinstance(i.real, Tensor | _ndarray)]
     spans = [(*np.lib.array_utils.byte_bounds(array), i) for array, i in arrays]
@@ -226,7 +227,7 @@ def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
         for _, other in reach:
             if {id(i), id(other)} & targets and np.shares_memory(array_of(i.real), array_of(other.real)):
                 source, shown = (i, other) if id(i) in targets else (other, i)
-                raise TraceError(
+                raise Untraceable(
                     f"in-place update of {source.node.name}, which shares memory with {shown.node.name}: a compiled "
                     "program cannot see the one through the other; pass only one of them, or clone() one"
                 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import warnings
 
-from hybridml_compiler.errors import user_frame
+from hybridml_compiler.errors import TraceError, user_frame
 
 
 class TraceWarning(UserWarning):
     """A traced function does something that compiled calls cannot do, and what happens instead."""
+
+
+class Untraceable(TraceError):
+    """A call that only eager execution does right: it is run so, and said once (an error with `strict=True`)."""
 
 
 def report(message: str) -> None:
