@@ -11,8 +11,10 @@ from functools import cache as once
 import numpy as np
 
 from .. import dtypes
+from ..loops.ir import ANY_LENGTH
 from ..ops.random import random_bits
-from .pointwise import ANY_LENGTH, Pointwise, compile_pointwise
+from ..runtime.allocation import empty
+from .pointwise import Pointwise, compile_pointwise
 
 
 def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
@@ -26,7 +28,7 @@ def transcendental(name: str, *arrays: np.ndarray) -> np.ndarray:
     if len(arrays) > 1 and any(a.shape != shape for a in arrays):
         arrays = tuple(np.broadcast_arrays(*arrays))
         shape = arrays[0].shape
-    out = np.empty(shape, first.dtype)
+    out = empty(shape, first.dtype)
     # native code reads the array structs: a NumPy scalar must not get through
     dense = [a if type(a) is np.ndarray and a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
     elementary(name, first.dtype.char, len(arrays))(*dense, out)

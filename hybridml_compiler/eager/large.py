@@ -15,11 +15,13 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
+from ..loops.ir import ANY_LENGTH
 from ..ops.conversion import convert
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
-from .pointwise import ANY_LENGTH, Pointwise, compile_pointwise
+from ..runtime.allocation import empty
+from .pointwise import Pointwise, compile_pointwise
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
@@ -61,7 +63,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
         kinds.append(a.dtype)
         single.append(a.size == 1)
     kernel, result = _kernel(op.name, tuple(kinds), tuple(single))
-    out = np.empty(shape, result)
+    out = empty(shape, result)
     kernel(*arrays, out)
     return out
 

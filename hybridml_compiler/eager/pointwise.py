@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..loops.ir import ANY_LENGTH
+
 # Elements from which two threads pay: 32 Ki polynomials take about 10 us on one.
 _PARALLEL = 1 << 15
 _GRANULE = 64
-# A loop extent no array reaches: a kernel takes its real length as an argument.
-ANY_LENGTH = (1 << 62) - 1
-
 
 # Fills the last of its arrays. All are C-contiguous ndarrays: native code reads their structs without a check.
 Pointwise = Callable[..., object]

@@ -33,6 +33,8 @@ import numpy as np
 
 from ..sizes.dims import Size, is_symbolic, symbols_of
 
+# A loop extent no array reaches: a kernel takes its real length as an argument.
+ANY_LENGTH = (1 << 62) - 1
 Role = Literal["in", "out", "inout", "scratch"]
 
 

@@ -18,7 +18,7 @@ from ... import dtypes
 from ...errors import CompileError
 from ...loops.builder import scan_start
 from ...loops.index import coefficient
-from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, changing, extent, steps
+from ...loops.ir import ANY_LENGTH, Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, changing, extent, steps
 from ...sizes.dims import Size, at_most, is_dim, same
 from . import ir
 from .interleave import interleave, interleaved
@@ -87,6 +87,7 @@ class KernelEmitter:
         self.vector: Expr | None = None
         self.width = 1
         self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
+        self.full: Any = None  # whether a mask has all lanes
         self.pointers: dict[str, Any] = {}
         for k, buffer in enumerate(kernel.operands):
             slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
@@ -106,7 +107,7 @@ class KernelEmitter:
         # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
         whole = len(ranges) == 1 and not kernel.chained
         results = [buffer for buffer in kernel.operands if whole and streamed(buffer)]
-        self.streams = {buffer.name: beside(self.b, self.size(buffer.nbytes)) for buffer in results}
+        self.streams = {buffer.name: beside(self.b, self._bytes(buffer)) for buffer in results}
         self.streaming = False
 
     def size(self, size: Size) -> Any:
@@ -115,6 +116,13 @@ class KernelEmitter:
             return constant(size, dtypes.int64)
         with self.at_level(0):
             return self.sizes.value(size)
+
+    def _bytes(self, buffer: Buffer) -> Any:
+        """Of an array; if it may have any length, what two threads would have of it."""
+        if is_dim(buffer.size) or buffer.size < ANY_LENGTH:
+            return self.size(buffer.nbytes)
+        lo, hi = self.bounds[self.kernel.range]
+        return self.b.mul(self.b.sub(hi, lo), constant(2 * buffer.dtype.itemsize, dtypes.int64))
 
     def emit(self) -> ir.Function:
         self.block(self.kernel.body)
@@ -181,14 +189,14 @@ class KernelEmitter:
         """Mask off the lanes at and beyond `hi`; no mask where the extent is a multiple of the width and the step."""
         if not same(size % max(self.width, step), 0) or (var in self.bounds and self.kernel.granule % self.width):
             left = self.b.sub(hi, self.scalar_var[var])
-            enough = self.b.icmp_signed("<", left, constant(self.width, dtypes.int64))
-            few = self.b.select(enough, left, constant(self.width, dtypes.int64))
+            self.full = self.b.icmp_signed(">=", left, constant(self.width, dtypes.int64))
+            few = self.b.select(self.full, constant(self.width, dtypes.int64), left)
             count = Lanes(self.b.trunc(few, ir.IntType(32)), dtypes.int32)
             self.mask = self.s.lt(self.lane_numbers(dtypes.int32), count)
         try:
             yield
         finally:
-            self.mask = None
+            self.mask = self.full = None
 
     def lane_numbers(self, dtype: np.dtype) -> Lanes:
         kind = ir.VectorType(ir.IntType(8 * dtype.itemsize), self.width)
@@ -459,13 +467,18 @@ class KernelEmitter:
     def _store_run(self, buffer: Buffer, index: Expr, data: Any, on: Any) -> None:
         """A vector to where its first element lies."""
         pointer = self.element_pointer(buffer, index)
-        if on is not None:
-            self._masked("masked.store", buffer, data, pointer, on)
-        elif buffer.name in self.streams and data.type.count * buffer.dtype.itemsize % LINE == 0:
-            stream(self.b, data, pointer, self.streams[buffer.name], buffer.dtype.itemsize)
+
+        def ordinary() -> None:
+            if on is None:
+                self.b.store(data, pointer, align=buffer.dtype.itemsize)
+            else:
+                self._masked("masked.store", buffer, data, pointer, on)
+
+        if buffer.name in self.streams and data.type.count * buffer.dtype.itemsize % LINE == 0:
+            stream(self.b, data, pointer, self.streams[buffer.name], self.full, ordinary)
             self.streaming = True
         else:
-            self.b.store(data, pointer, align=buffer.dtype.itemsize)
+            ordinary()
 
     def _masked(self, name: str, buffer: Buffer, data: Any, target: Any, on: Any) -> None:
         arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]

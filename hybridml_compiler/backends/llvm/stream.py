@@ -10,6 +10,7 @@ that is not on a line is stored as ever, and large results are put on one (`runt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...loops.ir import Buffer
@@ -35,14 +36,14 @@ def beside(b: ir.IRBuilder, nbytes: Any) -> Any:
     return b.select(large, ir.Constant(I64, LINE - 1), ir.Constant(I64, -1))
 
 
-def stream(b: ir.IRBuilder, data: Any, pointer: Any, bits: Any, plain: int) -> None:
-    """Whole lines to memory known to be aligned to `plain`; past the caches if the address has none of the bits."""
-    within = b.and_(b.ptrtoint(pointer, I64), bits)
-    with b.if_else(b.icmp_signed("==", within, ir.Constant(I64, 0))) as (line, other):
+def stream(b: ir.IRBuilder, data: Any, pointer: Any, bits: Any, full: Any, otherwise: Callable[[], None]) -> None:
+    """Whole lines past the caches if the address has none of the bits, and if all lanes are wanted (None: they are)."""
+    past = b.icmp_signed("==", b.and_(b.ptrtoint(pointer, I64), bits), ir.Constant(I64, 0))
+    with b.if_else(past if full is None else b.and_(past, full)) as (line, other):
         with line:
             b.store(data, pointer, align=LINE, nontemporal=True)
         with other:
-            b.store(data, pointer, align=plain)
+            otherwise()
 
 
 def fence(b: ir.IRBuilder) -> None:
