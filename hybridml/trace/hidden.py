@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import pickle
 import random
 import sys
 import time
@@ -103,9 +104,9 @@ def _state(obj: Any) -> Any:
     if isinstance(obj, random.Random):
         return obj.getstate()
     if isinstance(obj, np.random.Generator):
-        return repr(obj.bit_generator.state)
+        return pickle.dumps(obj.bit_generator.state)
     if isinstance(obj, np.random.RandomState):
-        return repr(obj.get_state(legacy=False))
+        return pickle.dumps(obj.get_state(legacy=False))  # its 624 words as text would take 3 ms
     if isinstance(obj, types.GeneratorType):
         frame = obj.gi_frame
         return None if frame is None else (frame.f_lasti, [*map(id, frame.f_locals.values())])
