@@ -29,8 +29,8 @@ from hybridml_compiler.sizes.guards import Guards
 
 from ..aliasing import VIEWS
 from ..tensor import Tensor
-from .capture import Tracer, is_literal
-from .cut import cut
+from .capture import Tracer
+from .cut import between, cut
 from .program import Interpreted, compile_graph
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ class Path:
         """The value of a node for this call, read-only."""
         found = self.answers.get(node)
         if found is None:
-            settled = is_literal(node) or self.tracer.is_around(node)
+            ends = [n for n in between([node], self.given) if n.is_input or n in self.given]
+            settled = not ends or self.tracer.are_around(ends)
             found = self._evaluate(node) if settled else self._ask(node, what)
             found = found.view()
             found.flags.writeable = False
@@ -160,7 +161,7 @@ class Path:
                 f"{what} needs the value of a tensor while {self.tracer.name} is traced with strict=True; "
                 f"{_ADVICE.get(what, _READ_LATER)}, or do this step outside of the traced function"
             )
-        if not self.tracer.has_inputs(node):
+        if any(n.is_input and not self.tracer.has_input(n) for n in between([node], self.given)):
             raise TraceError(
                 f"{what} needs the value of a tensor inside the body of a control operation, where it has none; "
                 f"{_IN_A_BODY.get(what, _READ_LATER)}"

@@ -8,7 +8,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -156,7 +156,7 @@ class Tracer:
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
         self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
-        if op is _pow and is_number(tensors[1]) and self.is_around(tensors[1]._array):
+        if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
@@ -244,16 +244,14 @@ class Tracer:
                 return source.real._array if isinstance(source.real, Tensor) else source.real
         return None
 
-    def is_around(self, node: ir.Node) -> bool:
-        """Whether a value depends on numbers from around the function (see lifted.py), and on nothing else."""
-        nodes = {i.node for i in self.inputs if i.kind == "place"}
-        found = [n for n in ir.topological([node]) if n.is_input] if nodes else []
-        return bool(found) and all(n in nodes for n in found)
+    def are_around(self, nodes: Sequence[ir.Node]) -> bool:
+        """Whether inputs are all numbers from around the function (see lifted.py)."""
+        around = {i.node for i in self.inputs if i.kind == "place"}
+        return bool(around and nodes) and all(n in around for n in nodes)
 
-    def has_inputs(self, node: ir.Node) -> bool:
-        """Whether a node depends on inputs of the traced function only: bodies of control operations have others."""
-        mine = {i.node for i in self.inputs}
-        return all(n in mine for n in ir.topological([node]) if n.is_input)
+    def has_input(self, node: ir.Node) -> bool:
+        """Whether an input is one of the traced function: bodies of control operations have others."""
+        return any(i.node is node for i in self.inputs)
 
     def input_of(self, node: ir.Node) -> Input:
         return next(i for i in self.inputs if i.node is node)
@@ -275,7 +273,7 @@ class Tracer:
     def item(self, t: Tensor) -> Any:
         """The single value: a number of the graph where it is a float, as nothing may ever look at it."""
         t = self.lift(t)
-        if is_number(t) or not dtypes.is_float(t.dtype) or is_literal(t._array):
+        if is_number(t) or not dtypes.is_float(t.dtype) or not inputs_of(t._array):
             return t if is_number(t) else self._value(t._array, "item()").item()
         flat = t if t.shape == () else OPS["reshape"].fn(t, ())
         return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
@@ -310,9 +308,9 @@ def _real(size: Any) -> Any:
 set_real(_real)
 
 
-def is_literal(node: ir.Node) -> bool:
-    """Whether a value depends on no input."""
-    return not any(n.is_input for n in ir.topological([node]))
+def inputs_of(node: ir.Node) -> list[ir.Node]:
+    """The inputs that a value depends on; none for a literal."""
+    return [n for n in ir.topological([node]) if n.is_input]
 
 
 def is_tracing() -> bool:

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 from hybridml_compiler.graph import ir
 
 
+def between(outputs: Sequence[ir.Node], known: Container[ir.Node]) -> list[ir.Node]:
+    """What `outputs` are computed from, operands first, down to inputs and known nodes: not what those are made of, so
+    a step costs the same wherever in a long program it is.
+    """
+    order: list[ir.Node] = []
+    seen: set[ir.Node] = set()
+    stack = list(reversed(outputs))
+    while stack:
+        node = stack[-1]
+        waiting = [] if node in known else [n for n in node.inputs if n not in seen]
+        if waiting:
+            stack += reversed(waiting)
+            continue
+        stack.pop()
+        if node not in seen:
+            seen.add(node)
+            order.append(node)
+    return order
+
+
 def cut(
-    outputs: Sequence[ir.Node], known: Mapping[ir.Node, Any], name: str, first: Sequence[ir.Node] = ()
+    outputs: Sequence[ir.Node], known: Container[ir.Node], name: str, first: Sequence[ir.Node] = ()
 ) -> tuple[ir.Graph, list[ir.Node]]:
     """The graph that computes `outputs` from what is known, and what each of its inputs is: `first` (inputs, whether
     they are needed or not), then known nodes, then other inputs.
     """
-    order = ir.topological(outputs, known)
     new: dict[ir.Node, ir.Node] = {n: n for n in first}
-    used = {n for node in order[len(known) :] for n in node.inputs} | set(outputs)
     given: list[ir.Node] = []
     others: list[ir.Node] = []
-    for k, node in enumerate(order):
-        if k < len(known) or node.is_input:
-            if node in used and node not in new:
-                (others if node.is_input else given).append(node)
-                new[node] = node if node.is_input else ir.input_node(node.aval, node.name, node.where)
+    for node in between(outputs, known):
+        if node in new:
+            continue
+        if node.is_input or node in known:
+            (others if node.is_input else given).append(node)
+            new[node] = node if node.is_input else ir.input_node(node.aval, node.name, node.where)
         else:
             operands = tuple([new[n] for n in node.inputs])
             new[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
