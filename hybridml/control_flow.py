@@ -322,6 +322,7 @@ def scan(
         return _python_scan(*given)
     if interp is None:
         return _empty_scan(*given)
+    given = (*given[:5], int(steps), reverse) if unroll > 1 or checkpoint > 1 else given
     if unroll > 1:
         return _in_chunks(*given, unroll, lambda g, c, x: scan(g, c, x, unroll, reverse, True), checkpoint)
     if checkpoint > 1 and checkpoint is not True:
@@ -340,7 +341,7 @@ def _length(slices: Sequence[Tensor], structure: Structure, length: int | None) 
             raise ShapeError(f"scan: xs{path} has no axis to take slices of; it has shape ()")
         if found is not None and x.shape[0] != found:
             raise ShapeError(f"scan: xs{path} has shape {x.shape}, which is {x.shape[0]} steps and not {found}")
-        found = int(x.shape[0])
+        found = x.shape[0]
     assert found is not None
     return found
 

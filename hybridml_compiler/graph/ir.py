@@ -123,7 +123,7 @@ def _text(params: Mapping[str, Any]) -> str:
     return repr(sorted(params.items())) if params else ""
 
 
-_KNOWN_SIZES = ("convolution", "control")  # kinds whose code is made for given sizes
+_KNOWN_SIZES = ("convolution",)  # kinds whose code is made for given sizes
 _Inferred = tuple[dict[str, Any], str, Aval]
 _PLAIN = frozenset((bool, int, float, str, type(None), tuple))  # and dtypes: their repr says all of them
 _known: dict[Any, _Inferred] = {}

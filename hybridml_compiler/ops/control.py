@@ -17,6 +17,7 @@ An operation with several results is several nodes that differ in `result` only;
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,12 @@ def _slice(aval: Aval) -> Aval:
     return Aval(aval.shape[1:], aval.dtype)
 
 
+def _numbers(shape: Sequence[Any]) -> None:
+    """Bodies are made for given sizes; only the number of steps of a loop may come with the call."""
+    for size in shape:
+        operator.index(size)
+
+
 def _infer_loop(
     avals: Sequence[Aval],
     body: Any,
@@ -62,6 +69,8 @@ def _infer_loop(
     if not 0 <= consts <= consts + carries <= len(avals):
         raise ArgumentError(f"loop: {consts} constants and {carries} carries among {len(avals)} operands")
     kept, carried, xs = avals[:consts], avals[consts : consts + carries], avals[consts + carries :]
+    for aval in (*kept, *carried, *map(_slice, xs)):
+        _numbers(aval.shape)
     if length is None and (condition is None or counted or xs or len(body.outputs) > carries):
         raise ArgumentError("loop: one without a length has a condition, and neither a count nor slices")
     if any(not x.shape or x.shape[0] != length for x in xs):
@@ -71,7 +80,7 @@ def _infer_loop(
     if condition is not None:
         _check("loop: what the condition takes", [*kept, *carried], condition.inputs)
         _check("loop: the condition", [Aval((), np.dtype(bool))], condition.outputs)
-    stacked = [Aval((length or 0, *y.shape), y.dtype) for y in body.outputs[carries:]]
+    stacked = [Aval((0 if length is None else length, *y.shape), y.dtype) for y in body.outputs[carries:]]
     found = _one_of([*carried, *stacked], result, "loop")
     return Aval(found.shape, found.dtype)
 
@@ -109,6 +118,8 @@ def _eager_loop(
 
 def _infer_cond(avals: Sequence[Aval], true: Any, false: Any, result: int) -> Aval:
     _check("cond: the predicate", [Aval((), np.dtype(bool))], avals[:1])
+    for aval in avals:
+        _numbers(aval.shape)
     for what, branch in (("true", true), ("false", false)):
         _check(f"cond: what the {what} branch takes", avals[1:], branch.inputs)
     _check("cond: what the false branch makes", true.outputs, false.outputs)

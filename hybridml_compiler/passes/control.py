@@ -213,7 +213,7 @@ def _within(node: Node, other: Node) -> list[int] | None:
 
 def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Results:
     loop = Loop.of(node, operands)
-    if loop.length == 0:
+    if type(loop.length) is int and loop.length == 0:
         starts = [start for start, *_ in loop.carries]
         zeros = [(y.dtype, (0, *y.shape)) for y in loop.ys]
         made = [*starts, *(make("full", shape=shape, value=0, dtype=dtype) for dtype, shape in zeros)]

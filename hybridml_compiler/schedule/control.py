@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
+from ..sizes.dims import Size, symbols_of
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -36,9 +37,14 @@ class Loop:
     ys: tuple[int, ...]
     kept: tuple[int | None, ...]  # carry -> the one of the ys that it is
     wanted: tuple[int, ...]  # numbers of the results that are operands
-    length: int | None
+    length: Size | None
     counted: bool
     reverse: bool
+
+    @property
+    def symbols(self) -> list[str]:
+        """What its length is made of, where that comes with the call."""
+        return [] if self.length is None else sorted(map(str, symbols_of(self.length)))
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -73,6 +79,7 @@ class Choice:
     false: Plan
     operands: int
     wanted: tuple[int, ...]
+    symbols: tuple[str, ...] = ()
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -224,7 +224,7 @@ def _group(
             target.roots.append(node)
             target.reads |= reads - set(target.roots)
             target.inlined |= inlined
-            where = "epilogue of" if target.call else "same index space"
+            where = "epilogue of" if target.call else "another result of the run" if control else "same index space"
             target.reasons.append(f"{node.op.name if node.op else ''}: {where} {list(node.shape)}")
         owner[node] = target
         above = 0

@@ -23,7 +23,7 @@ from ..sizes.values import number_of
 from .alike import Alike
 from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
-from .control import control_of
+from .control import Control, control_of
 from .epilogue import Fused, is_idle, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
@@ -321,6 +321,12 @@ class _Planner:
         work, parts = self._alone(work)
         for k, (start, size) in parts.items():
             places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
+        if isinstance(work, Control):
+            return (
+                work,
+                [*places, *([Place("arena")] if is_checked(work) else []), *([SIZES] if work.symbols else [])],
+                sizes,
+            )
         if is_checked(work):
             places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
         return work, places, sizes

@@ -34,23 +34,24 @@ class Guard:
 class Guards:
     """Collects what the making of a program has relied on."""
 
-    found: dict[tuple[Dim, str, int], Guard] = field(default_factory=dict)  # by the difference that it is about
+    # By the terms of the difference that it is about: to compare Dims would be a question, and -1 and -2 have one hash.
+    found: dict[tuple[Any, str, int], Guard] = field(default_factory=dict)
 
     def least_of(self, size: Dim) -> int | None:
         """What a guard says of a size, whatever constant is added to it."""
         if not self.found:
             return None
         rest, constant = _apart(size)
-        low = self.found.get((rest, "low", 0))
+        low = self.found.get((rest.terms, "low", 0))
         return None if low is None else _offset(low, rest) + constant
 
     def equality(self, difference: Dim) -> bool | None:
         for size in (difference, -difference):
             assert type(size) is Dim
             rest, constant = _apart(size)
-            if (rest, "==", -constant) in self.found:
+            if (rest.terms, "==", -constant) in self.found:
                 return True
-            if (rest, "!=", -constant) in self.found:
+            if (rest.terms, "!=", -constant) in self.found:
                 return False
         return None
 
@@ -60,15 +61,15 @@ class Guards:
         assert type(difference) is Dim
         if guard.relation in ("==", "!="):
             rest, constant = _apart(difference)
-            self.found.setdefault((rest, guard.relation, -constant), guard)
+            self.found.setdefault((rest.terms, guard.relation, -constant), guard)
             return
         # a - b >= 0, or b - a >= 1
         size = difference if guard.relation == ">=" else -difference
         assert type(size) is Dim
         rest, constant = _apart(size)
-        old = self.found.get((rest, "low", 0))
+        old = self.found.get((rest.terms, "low", 0))
         if old is None or _offset(guard, rest) > _offset(old, rest):
-            self.found[rest, "low", 0] = guard
+            self.found[rest.terms, "low", 0] = guard
 
     def copy(self) -> Guards:
         return Guards(self.found.copy())

@@ -366,3 +366,43 @@ def test_random_bodies(seed: int, length: int, reverse: bool) -> None:
         same(tensors(program(*args)), tensors(traced(*args)))
         inside = hm.trace(lambda *xs: first(program, *xs), backend=backend)
         same(first(program, *args), inside(*args), 1e-7)
+
+
+# -- the number of steps comes with the call
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"checkpoint": True}], ids=str)
+def test_a_scan_of_any_length_is_one_program(options: dict[str, Any]) -> None:
+    w = hm.tensor(np.random.default_rng(0).standard_normal((3, 3)) / 3, requires_grad=True)
+
+    def program(xs: hm.Tensor) -> Any:
+        result = rnn(w, xs, hm.zeros((2, 3), dtype="float64"), **options)
+        return result, hm.autograd.grad(loss(result), w)
+
+    traced = hm.trace(program)
+    for steps in (3, 5, 12, 2, 7):
+        xs = hm.tensor(np.random.default_rng(steps).standard_normal((steps, 2, 3)))
+        same(tensors(program(xs)), tensors(traced(xs)), 1e-8)
+    assert traced.cache_info().compiles == 2
+
+
+@pytest.mark.parametrize("kind", [hm.nn.LSTM, hm.nn.GRU])
+def test_recurrent_layers_train_on_sequences_of_any_length(kind: Any) -> None:
+    losses = []
+    for trace in (hm.trace, lambda fn: fn):
+        hm.manual_seed(0)
+        layer = kind(3, 4, bidirectional=True)
+        optimizer = hm.optim.Adam(layer.parameters(), lr=0.01)
+
+        def step(xs: hm.Tensor, layer: Any = layer, optimizer: Any = optimizer) -> hm.Tensor:
+            optimizer.zero_grad()
+            value = (layer(xs)[0] ** 2).mean()
+            value.backward()
+            optimizer.step()
+            return value
+
+        run = trace(step)
+        sizes = (3, 6, 4, 9, 5)
+        losses.append([run(hm.tensor(np.full((n, 2, 3), n / 9, "f4"))).item() for n in sizes])
+        assert trace is not hm.trace or run.cache_info().compiles <= 3
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)

@@ -11,9 +11,11 @@ from typing import Any
 
 from ...schedule.control import Choice, Control, Loop
 from ...schedule.plan import Copy, Plan
+from ...sizes.dims import Size, is_dim
 from . import ir
 from .gemm_tile import i64
 from .kernel import KERNEL_TYPE
+from .sizes import Sizes
 from .types import I8, I32, I64, PTR, Literal
 
 
@@ -75,13 +77,16 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
     operands = _count_operands(control)
     given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
+    checked = any(plan.checked for plan in control.plans)
     if isinstance(control, Loop):
-        _emit_loop(b, module, name, control, _names(control, symbols), given, failed)
+        table = b.load(_entry(b, function.args[0], operands + checked), typ=PTR) if control.symbols else None
+        sizes = Sizes(b, table, control.symbols)
+        _emit_loop(b, module, name, control, _names(control, symbols), given, failed, sizes)
     else:
         _emit_choice(b, module, name, control, _names(control, symbols), given, failed)
     b.branch(done)
     b.position_at_end(failed)
-    if any(plan.checked for plan in control.plans):
+    if checked:
         b.store(i64(1), b.load(_entry(b, function.args[0], operands), typ=PTR))
     b.branch(done)
     b.position_at_end(done)
@@ -129,7 +134,14 @@ def _emit_choice(
 
 
 def _emit_loop(
-    b: ir.IRBuilder, module: ir.Module, name: str, loop: Loop, symbols: Any, given: list[Any], failed: ir.Block
+    b: ir.IRBuilder,
+    module: ir.Module,
+    name: str,
+    loop: Loop,
+    symbols: Any,
+    given: list[Any],
+    failed: ir.Block,
+    sizes: Sizes,
 ) -> None:
     count, rest = (given[0], given[1:]) if loop.counted else (None, given)
     n, m = loop.consts, loop.consts + len(loop.carries)
@@ -147,7 +159,8 @@ def _emit_loop(
             step.put(k, pointer)
     if check is not None:
         check.put(check.inputs, own[-1])
-    last = i64(loop.length or 0)
+    length: Size = 0 if loop.length is None else loop.length
+    last = sizes.value(length)
     if count is not None:
         asked = b.load(count, typ=I64)
         asked = b.select(b.icmp_signed("<", asked, i64(0)), i64(0), asked)
@@ -156,9 +169,9 @@ def _emit_loop(
     if not known:  # what is not run is zero
         for k, size in enumerate(loop.ys):
             if c + k in results:
-                _clear(b, module, ys[k], size * (loop.length or 0))
+                _clear(b, module, ys[k], sizes.value(size * length))
     # Places that a step writes a carry to by turns; the last step should write to the result.
-    turned = known and (loop.length or 0) % 2 == 0
+    turned = known and not is_dim(length) and length % 2 == 0
     firsts = []
     for k in range(c):
         pair = (results.get(k, own[2 * k]), own[2 * k + 1])
@@ -219,6 +232,5 @@ def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: 
         b.call(_extern(module, "memcpy", [PTR, PTR, I64]), [target, source, i64(nbytes)])
 
 
-def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: int) -> None:
-    if nbytes:
-        b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), i64(nbytes)])
+def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:
+    b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), nbytes])
