@@ -205,7 +205,8 @@ class TracedFunction:
                 if why:
                     self._note(why + (f": now for any {', '.join(sized[0])}" if sized is not None else ""))
                 if sized is not None:
-                    return sized[1].run(leaves, sized[2])
+                    _, entry, outcome, known = sized
+                    return entry.run(outcome, leaves, known)
                 entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
             if outcome is None:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
@@ -215,7 +216,7 @@ class TracedFunction:
 
     def _sized(
         self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
-    ) -> tuple[list[str], Outcome, Arrays] | None:
+    ) -> tuple[list[str], Entry, Outcome, Arrays] | None:
         """A new program for more sizes than those of this call; None where it is to be compiled for these."""
         while self._families is not None:
             pattern = self._families.pattern(key)
@@ -228,7 +229,7 @@ class TracedFunction:
                 for line in self._families.refuse(key, pattern, refused, reasons.names(self._fn, structure)):
                     self._note(line)
                 continue
-            return pattern.describe(reasons.names(self._fn, structure)), outcome, known
+            return pattern.describe(reasons.names(self._fn, structure)), entry, outcome, known
         return None
 
     def _compile(

@@ -25,7 +25,7 @@ from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
 from ..ops.op import Op
-from ..sizes.dims import is_dim, known, structural
+from ..sizes.dims import is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 
 _INTERNED: WeakValueDictionary[Any, Node] = WeakValueDictionary()
@@ -158,7 +158,9 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
         canonical = op.canonical_params(avals, params)
         out = op.infer(avals, **canonical) if op.variadic else op.infer(*avals, **canonical)
         shape = tuple([known(n) for n in out.shape])
-    return canonical, _text(canonical), Aval(shape, out.dtype, out.weak)
+    # The symbol n of another trace is another one, whose size at hand is another.
+    hints = sorted(f"{s}={s.hint}" for s in symbols_of(*canonical.values()))
+    return canonical, " ".join([_text(canonical), *hints]), Aval(shape, out.dtype, out.weak)
 
 
 @dataclass(frozen=True, eq=False)

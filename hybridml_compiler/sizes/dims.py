@@ -244,7 +244,7 @@ def _make(terms: Mapping[Monomial, int]) -> Size:
     dim = Dim()
     dim.terms = tuple(sorted(kept.items(), key=_term_order))
     dim.hint = sum(c * _product(a.hint for a in m) for m, c in dim.terms)
-    dim._hash = hash(("dim", dim.terms))
+    dim._hash = hash(("dim", *((m, c, c < 0) if c != -1 else (m,) for m, c in dim.terms)))  # -1 and -2 have one hash
     return dim
 
 
