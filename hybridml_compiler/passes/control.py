@@ -3,6 +3,7 @@
 loops over the same, one of which computes what the other does        -> one loop
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
+a carry that products are added to in every step                      -> one product, after the loop
 a number that is given to a body                                      -> part of the body
 an array that a body holds                                            -> given to it, as from outside
 a branch whose predicate is known, a loop of no step                  -> what it gives
@@ -120,8 +121,11 @@ def control_flow(graph: Graph) -> Graph:
             return None
         key = family(node)
         if key not in made:
-            change = _simpler_loop if node.op is LOOP else _simpler_cond
-            made[key] = change(node, operands, sorted(read[key]))
+            numbers = sorted(read[key])
+            if node.op is LOOP:
+                made[key] = _one_product(node, operands, numbers) or _simpler_loop(node, operands, numbers)
+            else:
+                made[key] = _simpler_cond(node, operands, numbers)
         return made[key][node.params["result"]]
 
     return _rebuilt(merged, nodes, simpler)
@@ -206,6 +210,76 @@ def _within(node: Node, other: Node) -> list[int] | None:
     found = {y: len(b.carries) + k for k, y in reversed(list(enumerate(b.ys)))}
     places = [found.get(y) for y in values[len(pairs) :]]
     return None if None in places else [*pairs, *(k for k in places if k is not None)]
+
+
+# -- one product for all steps
+
+
+def _one_product(node: Node, operands: Sequence[Node], read: list[int]) -> Results:
+    """Products that are only added up, which is what the gradients of weights are, as one over the rows of all steps:
+    a step would read and write the whole sum. tanh(h @ w + x) and its gradient, 64 steps on one core: 32 rows of 256
+    10.1 ms, 10.8 without this; 16 of 512 19 and 23 ms; 8 of 1024 40 and 58 ms.
+    """
+    loop = Loop.of(node, operands)
+    if loop.count is not None or loop.go is not None:
+        return {}
+    found = {k: product for k in range(len(loop.carries)) if (product := _added_product(loop, k)) is not None}
+    if not found:
+        return {}
+    first, kept = len(loop.carries), [k for k in range(len(loop.carries)) if k not in found]
+    starts = {k: loop.carries[k][0] for k in found}
+    given = {own: x for x, own in loop.xs}
+    rows = [row for k in found for row in found[k].rows if row not in given]
+    at = {k: position for position, k in enumerate([*kept, *range(first, first + len(loop.ys))])}
+    row_at = {row: len(at) + k for k, row in enumerate(dict.fromkeys(rows))}
+    loop.ys = [*loop.ys, *row_at]
+    loop.carries = [loop.carries[k] for k in kept]
+    nodes = loop.nodes(sorted({*(at[k] for k in read if k in at), *row_at.values()}))
+    stacks = given | {row: nodes[k] for row, k in row_at.items()}
+    sums = {k: make("add", starts[k], found[k].of([stacks[row] for row in found[k].rows])) for k in found}
+    return {k: nodes[at[k]] if k in at else sums[k] for k in read}
+
+
+@dataclass(frozen=True)
+class _Added:
+    """`left.T @ right` of each step, turned round after it if `turned`; `rows` are (left, right)."""
+
+    rows: tuple[Node, Node]
+    turned: bool
+
+    def of(self, stacks: Sequence[Node]) -> Node:
+        """The sum over all steps."""
+        left, right = (make("reshape", s, shape=(s.shape[0] * s.shape[1], s.shape[2])) for s in stacks)
+        whole = make("matmul", _turned(left), right)
+        return _turned(whole) if self.turned else whole
+
+
+def _turned(node: Node) -> Node:
+    return node.inputs[0] if _is_turned(node) else make("permute_dims", node, axes=(1, 0))
+
+
+def _is_turned(node: Node) -> bool:
+    return node.op is not None and node.op.name == "permute_dims" and node.params["axes"] == (1, 0)
+
+
+def _added_product(loop: Loop, k: int) -> _Added | None:
+    """The product that a step adds to carry k, if that is all that happens to it."""
+    _, own, after = loop.carries[k]
+    if after.op is None or after.op.name != "add" or after.dtype.kind != "f" or after.inputs.count(own) != 1:
+        return None
+    (value,) = (n for n in after.inputs if n is not own)
+    others = [*(end for *_, end in (*loop.carries[:k], *loop.carries[k + 1 :])), *loop.ys, value]
+    reached = set(topological(others))
+    product = value.inputs[0] if _is_turned(value) else value
+    if own in reached or after in reached or product.op is None or product.op.name != "matmul":
+        return None
+    left, right = product.inputs
+    if len(left.shape) != 2 or len(right.shape) != 2:
+        return None
+    (m, n), rows = product.shape, left.shape[1]
+    if rows * (m + n) > 2 * m * n:  # what would be kept of every step is more than a step reads and writes of the sum
+        return None
+    return _Added((_turned(left), right), product is not value)
 
 
 # -- a loop

@@ -89,6 +89,27 @@ def test_loops_over_the_same_are_one() -> None:
     assert len(forward) == 1
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_that_are_added_up_are_one(turned: bool) -> None:
+    w = hm.tensor(np.random.default_rng(0).standard_normal((16, 16)) / 4, requires_grad=True)
+
+    def program(xs: hm.Tensor) -> Any:
+        def step(h: hm.Tensor, x: hm.Tensor) -> Any:
+            return hm.tanh(h @ (w.T if turned else w) + x), None
+
+        return hm.autograd.grad(hm.scan(step, hm.zeros((2, 16), dtype="float64"), xs)[0].sum(), w)
+
+    xs = hm.tensor(np.random.default_rng(1).standard_normal((6, 2, 16)))
+    traced = hm.trace(program, backend="interpret")
+    expected = traced(xs)
+    graph = parse_graph(traced.ir)
+    after = run_passes(graph)[0]
+    agree(graph, after)
+    shapes = {aval.shape for node in loops(after) for aval in node.params["body"].outputs}
+    assert (16, 16) in {aval.shape for node in loops(graph) for aval in node.params["body"].outputs} - shapes
+    np.testing.assert_allclose(hm.trace(program)(xs)[0].numpy(), expected[0].numpy(), rtol=1e-9)
+
+
 def test_a_predicate_that_is_known() -> None:
     graph = parse_graph("""
 graph yes(%0: f32[3]) {
