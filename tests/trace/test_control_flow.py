@@ -339,7 +339,7 @@ OPERATIONS: list[Callable[..., hm.Tensor]] = [
     lambda a, b, w: hm.where(a > b, a, b * 0.5),
     lambda a, b, w: hm.flip(a, axis=1) * 0.7,
     lambda a, b, w: hm.sin(a) + w.sum(0),
-    lambda a, b, w: hm.cond(a.sum() > b.sum(), lambda: hm.tanh(a) * w[0], lambda: b * 0.9),
+    lambda a, b, w: hm.cond(a.sum() > b.sum() + 0.1, lambda: hm.tanh(a) * w[0], lambda: b * 0.9),
     lambda a, b, w: hm.scan(lambda c, x: (c * 0.5 + x, None), b[0], a)[0] + a,
     lambda a, b, w: hm.while_loop(lambda c: (c * c).sum() < 4, lambda c: c * 1.7 + 0.1, a, max_steps=4),
 ]
