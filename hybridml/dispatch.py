@@ -232,9 +232,13 @@ def _plain_params(op: Op, params: dict[str, Any]) -> None:
         if value is REQUIRED:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
         if isinstance(value, Tensor):
-            params[name] = value.item() if not value.shape else value.tolist()
+            params[name] = _plain(value) if not value.shape else value.tolist()
         elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value):
-            params[name] = type(value)([v.item() if isinstance(v, Tensor) else v for v in value])
+            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else v for v in value])
+
+
+def _plain(t: Tensor) -> Any:
+    return float(t) if type(t).is_number else t.item()
 
 
 def _canonical(

@@ -152,6 +152,7 @@ class Entry:
     def _guard(self, outcome: Outcome) -> None:
         """Rely on what the new path relies on as well."""
         tracer = outcome.tracer
+        self.watch.read_by_numpy(tracer.shadows)
         for i in tracer.inputs:
             if i.node in self.by_node:
                 continue

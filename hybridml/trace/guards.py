@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -86,6 +86,14 @@ class Watch:
             entries[:] = [entry for entry, moved in zip(entries, moves, strict=True) if not moved]
         self.epoch = state.epoch.value
         return changed
+
+    def read_by_numpy(self, inputs: Container[int]) -> None:
+        """Arrays that code names and that are no inputs (by id) may be read by NumPy: their elements are guarded."""
+        named = {id(value): value for _, _, value in (*self.free, *self.quiet) if type(value) is np.ndarray}
+        known = {id(key) for read, key, _ in self.free if read is elements}
+        for k, array in named.items():
+            if k not in inputs and k not in known and array.nbytes <= _MAX_COMPARED and array.dtype != object:
+                self.free.append((elements, array, elements(array)))
 
     def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
         """The watched keys of a dict."""
@@ -315,6 +323,11 @@ def _names(code: types.CodeType) -> frozenset[str]:
         elif isinstance(const, str) and const.isidentifier():
             names.add(const)
     return frozenset(names)
+
+
+def elements(array: np.ndarray) -> bytes:
+    """What is compared of an array."""
+    return array.tobytes()
 
 
 def holder(entry: Entry) -> Any:

@@ -12,7 +12,7 @@ from .. import tree
 from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
-from .guards import Watch, holder
+from .guards import Watch, elements, holder
 
 _SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
@@ -110,6 +110,8 @@ def of_python(watch: Watch) -> str:
             now = read(key)
         except (AttributeError, IndexError, KeyError, ValueError):
             return f"{_label(watch, read, key)} is gone"
+        if read is elements and now != was:
+            return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):
             return f"{_label(watch, read, key)} {_value(was)} -> {_value(now)}"
     return ""
@@ -123,6 +125,8 @@ def _value(value: Any) -> str:
 def _label(watch: Watch, read: Any, key: Any) -> str:
     if read is len:
         return f"the size of {_of(watch, key)}"
+    if read is elements:
+        return f"the elements of {_of(watch, key)}"
     owner = holder((read, key, None))
     return f"{_of(watch, owner)}[{key}]" if type(owner) in (list, tuple) else label(watch, read, key)
 

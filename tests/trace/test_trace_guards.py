@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -155,6 +156,11 @@ def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], l
         c = Config()
         name = "".join(["sca", "le"])
         return lambda x: x * getattr(c, name), [_set(c, "scale", 3.0)]
+
+    def read_by_numpy() -> Any:
+        array, table = np.array([2.0, 3.0]), {"a": np.ones(2)}
+        changes = [_put(array, 0, 5.0), _put(table["a"], 1, 4.0), _put(table, "a", np.full(2, 9.0))]
+        return lambda x: x * array.max() + float(np.sum(table["a"])), changes
 
     def namespace() -> Any:
         options = types.SimpleNamespace(factor=2.0)

@@ -75,3 +75,12 @@ def test_reasons_in_attributes_containers_and_branches(trace: Any) -> None:
     f = trace(lambda t: t if t.sum() > 0 else -t)
     f(x), f(-x)
     assert "bool() at" in f.retraces[0] and "if t.sum() > 0" in f.retraces[0]
+
+
+def test_a_value_that_makes_program_after_program_is_reported_once(trace: Any) -> None:
+    model, x = trace(Model()), hm.tensor([1.0])
+    with pytest.warns(UserWarning, match=r"traced 8 times because another value was found \(steps 8 -> 9\)") as found:
+        for k in range(1, 13):
+            model.steps = k
+            assert model(x).item() == 2.0 * k
+    assert len(found) == 1
