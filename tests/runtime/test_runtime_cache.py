@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -172,7 +173,7 @@ def test_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
 
 def test_prune_deletes_the_least_recently_used(tmp_path: Path) -> None:
     store = ObjectCache(tmp_path, disk_limit=10_000)
-    store.put("aa", b"x")  # the first write of a process looks at the directory
+    store.put("aa", b"x")
     names = [f"{k:02d}" for k in range(10)]
     for age, name in enumerate(names):
         store.put(name, bytes(2000))
@@ -184,6 +185,32 @@ def test_prune_deletes_the_least_recently_used(tmp_path: Path) -> None:
     store.prune()
     kept = sorted(path.name for path in entries(tmp_path))
     assert kept == ["07", "08", "09", "aa"]
+
+
+def prunes(store: ObjectCache) -> list[threading.Thread]:
+    """Threads of a write that look at the whole directory."""
+    before = set(threading.enumerate())
+    store.put("ab", b"x")
+    return [thread for thread in set(threading.enumerate()) - before if thread.name == "hybridml-prune"]
+
+
+def test_no_write_waits_for_a_look_at_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))  # of a new directory there is nothing to be known
+    directory = tmp_path / "objects"
+    assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))  # and of this one not until tomorrow
+    for k in range(10):
+        ObjectCache(tmp_path).put(f"{k:02d}", bytes(2000))
+    yesterday = time.time() - 25 * 3600
+    os.utime(directory, (yesterday, yesterday))
+    slept = []
+    monkeypatch.setattr(cache, "_Rests", lambda: lambda: slept.append(threading.current_thread().name))
+    (thread,) = prunes(ObjectCache(tmp_path, disk_limit=10_000))
+    assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))  # while another process does it
+    thread.join()
+    assert set(slept) == {"hybridml-prune"}
+    assert sum(path.stat().st_size for path in entries(tmp_path)) <= 7_500
+    assert directory.stat().st_mtime > time.time() - 60
+    assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))
 
 
 def test_memory_layer_is_bounded() -> None:
