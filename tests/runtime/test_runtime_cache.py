@@ -202,12 +202,18 @@ def test_no_write_waits_for_a_look_at_the_directory(tmp_path: Path, monkeypatch:
         ObjectCache(tmp_path).put(f"{k:02d}", bytes(2000))
     yesterday = time.time() - 25 * 3600
     os.utime(directory, (yesterday, yesterday))
-    slept = []
-    monkeypatch.setattr(cache, "_Rests", lambda: lambda: slept.append(threading.current_thread().name))
+    go, rested = threading.Event(), []
+
+    def rest() -> None:
+        rested.append(threading.current_thread().name)
+        assert go.wait(30)
+
+    monkeypatch.setattr(cache, "_Rests", lambda: rest)
     (thread,) = prunes(ObjectCache(tmp_path, disk_limit=10_000))
     assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))  # while another process does it
+    go.set()
     thread.join()
-    assert set(slept) == {"hybridml-prune"}
+    assert set(rested) == {"hybridml-prune"}
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 7_500
     assert directory.stat().st_mtime > time.time() - 60
     assert not prunes(ObjectCache(tmp_path, disk_limit=10_000))
