@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -231,10 +232,15 @@ class Program:
 
     def needed(self) -> list[int]:
         """Inputs whose values a backward of this program reads."""
+        mask = self.differentiable()
         try:
-            return self.vjp(self.differentiable()).used
-        except HybridmlError:  # it will be raised again, and meant, when a backward comes
-            return []
+            return self.vjp(mask).used
+        except HybridmlError:  # of one of them; it will be raised again, and meant, when a backward from it comes
+            used: set[int] = set()
+            for k in mask if len(mask) > 1 else ():
+                with suppress(HybridmlError):
+                    used.update(self.vjp((k,)).used)
+            return sorted(used)
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Run on tensors (or arrays), recording where they want gradients."""

@@ -408,3 +408,20 @@ def test_a_program_does_not_keep_what_its_first_call_was_given(trace: Any) -> No
     w.grad = hm.tensor([5.0, 6.0])
     assert [ref() for ref in given] == [None, None]
     assert f(hm.tensor([1.0, 1.0])).item() == 11 and f.cache_info().compiles == 1
+
+
+def test_a_result_without_a_gradient_takes_none_from_the_others(trace: Any) -> None:
+    w = hm.tensor([1.0, 2.0], requires_grad=True)
+
+    def program(x: hm.Tensor) -> Any:
+        early = hm.tanh(x * w)
+        with hm.no_grad():
+            w.mul_(0.5)
+        return early, x * x
+
+    for style in (lambda fn: fn, trace):
+        x = hm.tensor([1.0, 3.0], requires_grad=True)
+        early, late = style(program)(x)
+        assert hm.autograd.grad(late.sum(), [x])[0].tolist() == [2, 6]
+        with pytest.raises(hm.GradientError, match="overwritten in place"):
+            early.sum().backward()
