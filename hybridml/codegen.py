@@ -26,6 +26,7 @@ from .context import clock, grad_is_off, interpreter
 from .dispatch import bare, checked, record, recover, slow, slow_operator
 from .pulls import compile_function, digits, kept_names, pull_of
 from .tensor import Tensor
+from .tracebacks import shorten
 
 _ndarray = np.ndarray
 
@@ -35,7 +36,7 @@ def generate(op: Op) -> Callable[..., Any]:
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
         "_op": op, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
-        "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
+        "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         **{f"_default_{p}": v for p, v in op.params.items()},
     }  # fmt: skip
@@ -94,12 +95,12 @@ def _forward(op: Op) -> list[str]:
     for p, default in op.params.items():
         required = default is REQUIRED and len(signature) == len(inputs) + params.index(p)
         signature.append(p if required and _only_required_before(op, p) else f"{p}=_default_{p}")
-    again = f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})"
+    again = _again(f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
     lines = [f"def {op.name}({', '.join(signature)}):"]
     if op.variadic or not inputs:
-        return [*lines, f"    return {again}"]
+        return [*lines, *again]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
-    lines += [f"    if _mode() is not None{foreign}:", f"        return {again}"]
+    lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
@@ -109,7 +110,7 @@ def _forward(op: Op) -> list[str]:
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
         if len(_accepted(op)) < len(dtypes.ALL) or differ:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
-            lines += [f"    if {allowed}:", f"        return {again}"]
+            lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
     key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
     found = "".join(f"{p}, " for p in params)
@@ -122,7 +123,21 @@ def _forward(op: Op) -> list[str]:
         "    else:",
     ]
     run = _run(op, kernel, _tuple(inputs), _dict(params))
-    return [*lines, *missed, *(f"    {line}" for line in run), f"    return {again}"]
+    return [*lines, *missed, *_inner(run), *again]
+
+
+def _again(call: str) -> list[str]:
+    """Source of the general path."""
+    return _door([f"    return {call}"])
+
+
+def _door(lines: Sequence[str]) -> list[str]:
+    """Source that lets errors out without a frame of ours."""
+    return ["    try:", *_inner(lines), "    except Exception as _error:", "        _shorten(_error)", "        raise"]
+
+
+def _inner(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
@@ -131,7 +146,7 @@ def _run(op: Op, kernel: str, inputs: str, params: str) -> list[str]:
         "    try:",
         f"        _o = {kernel}",
         "    except Exception as _error:",
-        f"        _o = _recover(_op, _error, {inputs}, {params})",
+        *_inner(_door([f"    _o = _recover(_op, _error, {inputs}, {params})"])),
         "    if type(_o) is not _ndarray:",
         "        _o = _asarray(_o)",
         "    _t = _Tensor()",

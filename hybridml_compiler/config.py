@@ -49,6 +49,12 @@ def _switch(text: str) -> bool:
     return text.lower() in ON
 
 
+def _frames(text: str) -> str:
+    if text.lower() not in ("user", "full"):
+        raise ValueError(text)
+    return text.lower()
+
+
 FLAGS: tuple[Flag, ...] = (
     Flag(
         "debug",
@@ -91,6 +97,15 @@ FLAGS: tuple[Flag, ...] = (
         "Check the rules of each internal language between the stages of the compiler (about 3 % of a compilation). A "
         "defect of hybridml is then reported where it arises.",
     ),
+    Flag(
+        "traceback",
+        "HYBRIDML_TRACEBACK",
+        "user",
+        "user",
+        "user or full",
+        _frames,
+        "What the traceback of an error shows: the frames of the user, or those of hybridml between them as well.",
+    ),
 )
 
 
@@ -102,6 +117,7 @@ class Config:
     cache_dir: str | None = None
     num_threads: int | None = None
     verify: bool = True
+    traceback: str = "user"
 
 
 _reported: set[tuple[str, str]] = set()
@@ -111,7 +127,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Config:
     """The settings of this moment. Reading takes microseconds, so nobody keeps a copy that could become stale.
 
     >>> read({"HYBRIDML_DEBUG": "3", "HYBRIDML_CACHE_DIR": "off"})
-    Config(debug=3, cache_dir='off', num_threads=None, verify=True)
+    Config(debug=3, cache_dir='off', num_threads=None, verify=True, traceback='user')
     """
     found = {}
     for flag in FLAGS:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ..context import current_interpreter
 from ..tensor import Tensor
+from ..tracebacks import shorten
 
 if TYPE_CHECKING:
     from ..trace import TracedFunction
@@ -39,7 +40,11 @@ def compiled(fn: Callable[P, R]) -> Callable[P, R]:
             if type(a) is Tensor and a._array.size >= LARGE:
                 break
         else:
-            return fn(*args, **kwargs)
+            try:
+                return fn(*args, **kwargs)
+            except Exception as error:
+                shorten(error)
+                raise
         if current_interpreter() is not None:
             return fn(*args, **kwargs)
         if not traced:

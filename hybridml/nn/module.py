@@ -23,6 +23,7 @@ from ..context import current_interpreter
 from ..tape import Leaf
 from ..tensor import Device, Tensor
 from ..trace.state import attributes_changed
+from ..tracebacks import shorten
 from .commit import commit
 from .parameter import is_parameter
 
@@ -71,7 +72,11 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hooks = self._hooks
         if hooks is None:
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                shorten(error)
+                raise
         for hook in hooks["before"].values():
             changed = hook(self, args)
             if changed is not None:

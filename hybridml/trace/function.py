@@ -26,6 +26,7 @@ from hybridml_compiler.graph.text import print_graph
 from .. import tree
 from ..context import current_interpreter, grad_is_off
 from ..tensor import Tensor, leaked
+from ..tracebacks import shorten
 from . import reasons
 from .branches import Arrays, Ask, Endless
 from .dynamic import MOST_KNOWN, Families, Refused, Sized
@@ -118,7 +119,11 @@ class TracedFunction:
         interp = current_interpreter()
         if interp is not None:  # a traced function inside another is part of it
             return interp.copies.get(id(self._fn), self._fn)(*args, **kwargs)
-        return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+        try:
+            return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
