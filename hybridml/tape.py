@@ -165,7 +165,7 @@ def run(
                     "pass retain_graph=True to the earlier call, or compute the result again"
                 )
             contributions = node[1](g, node)
-            if not retain:
+            if not retain and node[2] is not None:  # a node of several results is gone with the last of them
                 del node[KEPT:]
     finally:
         _no_grad.set(outer)
