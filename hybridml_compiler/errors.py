@@ -84,5 +84,9 @@ class TraceError(HybridmlError, RuntimeError):
     """Something in a traced function that a graph cannot hold."""
 
 
+class CompileWarning(UserWarning):
+    """A program that compiles, and takes longer to than it need."""
+
+
 class CompileError(HybridmlError, RuntimeError):
     """The compiler broke its own rules; always a defect of hybridml, with the IR that shows it."""

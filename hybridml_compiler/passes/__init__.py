@@ -24,8 +24,10 @@ from .simplify import simplify
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[tuple[str, Pass, str], ...] = (
+FIRST: tuple[tuple[str, Pass, str], ...] = (
     ("roll_loops", roll_loops, "a long Python loop compiles in the time of one step"),
+)
+PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("canonical_views", canonical_views, "one form a view, so that rules and fusion see through chains of them"),
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
     ("channels_last", channels_last, "between convolutions nothing is transposed"),
@@ -51,9 +53,10 @@ def run_passes(
     *,
     verify: bool = True,
     passes: Sequence[tuple[str, Pass, str]] = PASSES,
+    first: Sequence[tuple[str, Pass, str]] = FIRST,
     watch: Callable[[str, Graph], object] = lambda name, graph: None,
 ) -> tuple[Graph, list[Step]]:
-    """`passes` in order, again and again until none of them changes the graph.
+    """Those that come `first`, then `passes` in order, again and again until none of them changes the graph.
 
     With `verify` the graph is checked before and after each; `CompileError` names the pass that broke it.
     `watch` is called with every pass that changed the graph, and what it made.
@@ -62,13 +65,13 @@ def run_passes(
         verify_graph(graph, "capture")
     steps: list[Step] = []
     count, quiet = len(graph.nodes()), 0
-    for name, run, _ in tuple(passes) * _ROUNDS:
+    for number, (name, run, _) in enumerate((*first, *tuple(passes) * _ROUNDS)):
         if quiet == len(passes):  # every pass has seen this very graph and kept it
             break
         start = time.perf_counter()
         after = run(graph)
         seconds = time.perf_counter() - start
-        quiet = quiet + 1 if after is graph else 0
+        quiet = quiet + 1 if after is graph and number >= len(first) else 0
         before = count
         if after is not graph:
             if verify:

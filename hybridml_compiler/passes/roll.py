@@ -11,6 +11,7 @@ Only in graphs that are long: a loop costs a launch and a table of pointers a st
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import LOCATION, CompileWarning
 from ..graph.body import body_of
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, users, with_inputs
 from ..graph.rewrite import make
@@ -25,6 +27,7 @@ from ..ops.control import LOOP
 
 LONG = 2000  # nodes: planning and compiling them takes a second
 _FEWEST = 32  # steps
+_MANY = 100  # steps that are worth a word where they cannot be rolled
 _TRIED = 12  # anchors: their steps are collected in one walk over the graph each
 
 Step = list[Node]
@@ -36,9 +39,26 @@ def roll_loops(graph: Graph) -> Graph:
     while len(graph.nodes()) > LONG:
         rolled = _roll(graph)
         if rolled is None:
+            _report(graph)
             return graph
         graph = rolled
     return graph
+
+
+def _report(graph: Graph) -> None:
+    """Say which line repeats, if there is one, that must be compiled step by step."""
+    for anchors in _anchors(graph.nodes()):
+        loop = _loop(anchors, exact=False) if len(anchors) >= _MANY else None
+        if loop is not None and len(loop.steps) >= _MANY and anchors[0].where:
+            size = len(loop.steps) * len(loop.steps[0])
+            warnings.warn(
+                f"{graph.name}: a loop of {len(loop.steps)} steps is compiled step by step, {size} operations, because "
+                "the steps read different arrays; put those into one array, or use hm.scan over it"
+                f"{LOCATION}{anchors[0].where}",
+                CompileWarning,
+                stacklevel=2,
+            )
+            return
 
 
 def _roll(graph: Graph) -> Graph | None:
@@ -154,8 +174,9 @@ class _Loop:
         return sorted(found)
 
 
-def _loop(anchors: Sequence[Node]) -> _Loop | None:
-    """The longest run of steps alike that end at these nodes, or at every second of them, ..."""
+def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
+    """The longest run of steps alike that end at these nodes, or at every second of them, ...; unless `exact`, of steps
+    that may read anything from outside."""
     for stride in (1, 2, 3, 4):
         if len(anchors) < _FEWEST * stride:
             return None
@@ -163,7 +184,7 @@ def _loop(anchors: Sequence[Node]) -> _Loop | None:
         reads = [_reads(step, before) for step, before in zip(steps[1:], steps, strict=False)]
         keys = [
             tuple(
-                (node.op, node.text, node.aval, refs, _sources(node, refs))
+                (node.op, node.text, node.aval, refs, _sources(node, refs) if exact else ())
                 for node, refs in zip(step, own, strict=True)
             )
             for step, own in zip(steps[1:], reads, strict=True)
