@@ -55,9 +55,11 @@ _FUNCTIONS = {
     "compare": "hybridml.side_by_side",
     "doctor": "hybridml.doctor",
     "get_num_threads": "hybridml_compiler.runtime.threads",
+    "is_deterministic": "hybridml_compiler.config",
     "load": "hybridml.io",
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
+    "use_deterministic": "hybridml_compiler.config",
 }
 
 if TYPE_CHECKING:
@@ -68,9 +70,11 @@ __all__ = [
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
     "checkpoint",
     "compare", "cond", "context", "control_flow", "data", "dispatch", "doctor", "enable_grad", "errors", "fori_loop",
-    "functional", "get_num_threads", "grad", "indexing", "interop", "io", "is_grad_enabled", "jvp", "load",
+    "functional", "get_num_threads", "grad", "indexing", "interop", "io",
+    "is_deterministic", "is_grad_enabled", "jvp", "load",
     "manual_seed", "map", "methods", "nn", "no_grad", "optim", "random", "save", "scan", "set_grad_enabled",
-    "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "value_and_grad",
+    "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic",
+    "value_and_grad",
     "vjp", "while_loop",
 ]  # fmt: skip
 

@@ -106,6 +106,16 @@ FLAGS: tuple[Flag, ...] = (
         _frames,
         "What the traceback of an error shows: the frames of the user, or those of hybridml between them as well.",
     ),
+    Flag(
+        "deterministic",
+        "HYBRIDML_DETERMINISTIC",
+        False,
+        "0",
+        "0 or 1",
+        _switch,
+        "Give every operation the same bits in every run, whatever ran before it; `hm.use_deterministic` changes it "
+        "later.",
+    ),
 )
 
 
@@ -118,21 +128,23 @@ class Config:
     num_threads: int | None = None
     verify: bool = True
     traceback: str = "user"
+    deterministic: bool = False
 
 
 _reported: set[tuple[str, str]] = set()
+_changed: dict[str, Any] = {}  # what the program has set itself
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Config:
     """The settings of this moment. Reading takes microseconds, so nobody keeps a copy that could become stale.
 
     >>> read({"HYBRIDML_DEBUG": "3", "HYBRIDML_CACHE_DIR": "off"})
-    Config(debug=3, cache_dir='off', num_threads=None, verify=True, traceback='user')
+    Config(debug=3, cache_dir='off', num_threads=None, verify=True, traceback='user', deterministic=False)
     """
-    found = {}
+    found = dict(_changed)
     for flag in FLAGS:
         text = environment.get(flag.variable, "").strip()
-        if not text:
+        if not text or flag.field in _changed:
             continue
         try:
             found[flag.field] = flag.read(text)
@@ -142,3 +154,30 @@ def read(environment: Mapping[str, str] = os.environ) -> Config:
                 message = f"hybridml: {flag.variable}={text!r} is ignored; it takes {flag.takes}"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
     return Config(**found)
+
+
+def use_deterministic(mode: bool = True) -> None:
+    """Give every operation the same bits in every run, whatever ran before it.
+
+    On one machine all operations give the same bits with any number of threads, eager and traced, run after run, in
+    this mode or not, as long as what is computed is compiled. Functions of the library compile a limited number of
+    shapes (64, matrix products 256) and compute further ones with NumPy, whose sums are ordered in another way: a
+    result may then depend on which shapes came before. In this mode there is no such limit.
+
+    An operation that is unordered by nature (sums by atomic updates on a GPU) is refused in this mode; the CPU back end
+    has none. Raises TypeError for what is not True or False.
+
+    >>> import hybridml as hm
+    >>> hm.use_deterministic()
+    >>> hm.is_deterministic()
+    True
+    >>> hm.use_deterministic(False)
+    """
+    if not isinstance(mode, bool):
+        raise TypeError(f"use_deterministic takes True or False, got {mode!r}")
+    _changed["deterministic"] = mode
+
+
+def is_deterministic() -> bool:
+    """Whether `use_deterministic` (or `HYBRIDML_DETERMINISTIC`) is in force."""
+    return read().deterministic

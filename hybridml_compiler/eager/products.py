@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from ..schedule import cost
 from ..schedule.contract import Product, fold_batch, matrix_of
 
@@ -51,7 +51,7 @@ def _multiplied(x: np.ndarray, y: np.ndarray) -> Any:
     key = (x.dtype, x.shape, x.strides, y.dtype, y.shape, y.strides)
     run = _known.get(key)
     if run is None:
-        if len(_known) >= MOST:
+        if len(_known) >= MOST and not config.is_deterministic():
             return _with_numpy(x, y)
         run = _known[key] = _compiled(x, y) or _with_numpy
     return run(x, y)
