@@ -8,8 +8,9 @@ so many rows; then each unit packs its own panels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..sizes.dims import Size, is_dim, is_symbolic
 from . import cost
 from .contract import Product
 
@@ -61,6 +62,7 @@ READ_AGAIN = 2
 PACKED_AGAIN = 8
 # Rows of an A that is computed lie in a buffer of its own: in sets of L1 of their own, and along k.
 PITCH_PADDING = LINE
+ROWS = 512  # of a product whose rows come with the call, to choose how the rest is cut
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
@@ -68,8 +70,8 @@ UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 class Blocking:
     lanes: int
     rows: int  # of the larger tiles; the others have one fewer
-    large: int  # how many tiles are larger; they come first
-    tiles: int  # of rows
+    large: Size  # how many tiles are larger; they come first
+    tiles: Size  # of rows
     vectors: int  # across a tile
     depth: int  # of a block of k, a multiple of the lanes
     panels: int
@@ -93,11 +95,11 @@ class Blocking:
         return -(-self.panels // self.unit_panels)
 
     @property
-    def row_blocks(self) -> int:
-        return -(-self.tiles // self.unit_tiles)
+    def row_blocks(self) -> Size:
+        return (self.tiles + self.unit_tiles - 1) // self.unit_tiles
 
 
-def units(product: Product, blocking: Blocking) -> int:
+def units(product: Product, blocking: Blocking) -> Size:
     """Extent of the parallel range."""
     return product.matrices * blocking.column_blocks * blocking.row_blocks
 
@@ -140,6 +142,19 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int,
         tail=-(-product.n // lanes) - (panels - 1) * vectors if tails and panels > 1 else vectors,
         pitch=pitch if product.computed else 0,
     )
+
+
+def with_any_rows(product: Product) -> bool:
+    """Is the number of rows all of a product that comes with the call?"""
+    a, b = product.a, product.b
+    known = not is_symbolic((product.n, product.k, a.offset, a.row, a.column, b.offset, b.row, b.column))
+    return is_dim(product.m) and known and not product.batch and not a.transposed and product.stored is None
+
+
+def blocking_of_rows(product: Product, blocking: Blocking) -> Blocking:
+    """The blocking of a product with `ROWS` rows, for any number of them: whole tiles, and then what is left."""
+    m, rows = product.m, blocking.rows
+    return replace(blocking, large=m // rows, tiles=(m + rows - 1) // rows)
 
 
 def _most_in_place(product: Product, panel: int, depth: int) -> int:

@@ -315,9 +315,6 @@ class _Planner:
         """A work that is no part of a chain, with its operands and the bytes that it uses of them."""
         places, sizes = [home[n] for n in task.operands], [n.aval.nbytes for n in task.operands]
         work = task.work
-        if isinstance(work, Kernel | Product) and work.symbolic:
-            checks = [Place("arena")] if isinstance(work, Kernel) and work.checked else []
-            return work, [*places, *checks, SIZES], sizes
         work, parts = self._alone(work)
         for k, (start, size) in parts.items():
             places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
@@ -329,6 +326,9 @@ class _Planner:
             )
         if is_checked(work):
             places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
+        call = work.call if isinstance(work, Fused) else work
+        if isinstance(call, Kernel | Product) and call.symbolic:
+            places.append(SIZES)
         return work, places, sizes
 
     def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:

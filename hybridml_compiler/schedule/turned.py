@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from .. import dtypes
 from ..graph.ir import Node
+from ..sizes.dims import hint
 from . import cost, dots
 from .contract import product_of
 from .lower import moved
@@ -33,4 +34,4 @@ def _packings(node: Node, reader: Node) -> int:
     product = found[0]
     plain = product.dtype is dtypes.float32 and product.stored is None
     packs = plain and product.b.transposed and not any(product.b.batch)
-    return product.matrices if packs and product.m > dots.MAX_ROWS else 0
+    return hint(product.matrices) if packs and hint(product.m) > dots.MAX_ROWS else 0

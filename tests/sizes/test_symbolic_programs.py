@@ -301,3 +301,30 @@ def test_plan_of_a_symbolic_softmax(golden: Callable[[str, str], None]) -> None:
     with collecting(guards), structural():
         plan = make_plan(graph, {}, Target(lambda _: 16, lambda _: False, lambda _: False, 2))
     golden("symbolic_softmax", print_graph(graph) + "\n\n" + describe_plan(plan))
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize(("k", "n"), [(64, 64), (100, 70), (700, 48), (33, 130)])
+def test_rows_of_a_product_come_with_the_call(k: int, n: int, turned: bool) -> None:
+    x, w, b = x_of(N, k), x_of(n, k) if turned else x_of(k, n), x_of(n)
+    right = make("permute_dims", w, axes=(1, 0)) if turned else w
+    product = make("matmul", x, right)
+    outputs = make("maximum", make("add", product, b), number(0)), make("sum", x, axis=(1,))
+    graph = Graph((x, w, b), outputs, "layer")
+    executable = compile(graph)
+    assert executable.shapes is not None and not executable.shapes.guards
+    for rows in (*range(2, 40), 100, 257):
+        arrays = arrays_for(graph, rows, 0)
+        arrays[0] -= 0.5
+        for got, expected in zip(executable(arrays), interpret(graph, arrays), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_of_a_product_have_the_bits_of_one_for_their_number() -> None:
+    """Where both are our own: every element is a chain of multiply-adds in order of k."""
+    x, w = x_of(N, 200), x_of(200, 96)
+    graph = Graph((x, w), (make("matmul", x, w),), "product")
+    executable = compile(graph)
+    for rows in (512, 555, 800):
+        arrays = arrays_for(graph, rows, 0)
+        assert executable(arrays)[0].tobytes() == compile(at_sizes(graph, {"n": rows}))(arrays)[0].tobytes()

@@ -14,12 +14,14 @@ from typing import Any
 from ...loops.ir import Kernel
 from ...schedule.blocking import Blocking
 from ...schedule.contract import Product
+from ...sizes.dims import Size, is_dim
 from . import ir
 from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue
 from .gemm_computed import ComputedRows
 from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
 from .kernel import KERNEL_TYPE
+from .sizes import Sizes
 from .types import I64, PTR
 
 _LINE = 64  # bytes of a cache line, and of the widest vector
@@ -39,11 +41,14 @@ def emit_blocked_product(
     turn: str = "",
     *,
     prologue: Kernel | None = None,
+    sizes: int = 3,
 ) -> ir.Function:
-    """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed."""
+    """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed. `sizes` is
+    where the table of sizes is, of a product whose rows come with the call.
+    """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    _Product(function, product, blocking, epilogue, turn, prologue).emit()
+    _Product(function, product, blocking, epilogue, turn, prologue, sizes).emit()
     return function
 
 
@@ -62,11 +67,18 @@ class _Product:
         epilogue: ir.Function | None,
         turn: str,
         prologue: Kernel | None,
+        sizes_at: int,
     ) -> None:
         self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, product.dtype, blocking.lanes)
+        self.symbolic = product.symbolic
+        if self.symbolic:
+            table = self.b.load(self.b.gep(self.table, [i64(sizes_at)], source_etype=PTR), typ=PTR)
+            self.sizes = Sizes(self.b, table, product.symbols)
+            for size in (product.m, blocking.large, blocking.tiles, blocking.row_blocks):
+                self.sizes.value(size)
         self.turn: Any = declared_turn(function.module, turn) if turn else None
         self.tail = blocking.tail < blocking.vectors
         self.partial = product.n % (blocking.lanes if self.tail else blocking.columns) != 0  # the last panel
@@ -79,12 +91,23 @@ class _Product:
         if prologue is not None:
             self.rows = ComputedRows(self.b, self.table, function.name, product, blocking, prologue)
             self.right = self.rows.count
-        sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
+        sizes = {blocking.rows}
+        if self.symbolic:
+            sizes |= {*self._rests()}
+        elif blocking.large < blocking.tiles:
+            sizes.add(blocking.rows - 1)
         self.tiles = {
             (rows, vectors): emit_tile(function.module, f"{function.name}_{rows}_{vectors}", self._tile(rows, vectors))
             for rows in sorted(sizes)
             for vectors in sorted({blocking.vectors, blocking.tail})
         }
+
+    def _rests(self) -> list[int]:
+        """Heights of the tiles of the rows that are left: their bits, the highest first."""
+        return [1 << bit for bit in reversed(range((self.blocking.rows - 1).bit_length()))]
+
+    def size(self, size: Size) -> Any:
+        return self.sizes.value(size) if is_dim(size) else i64(size)
 
     def _tile(self, rows: int, vectors: int) -> Tile:
         p, g = self.product, self.blocking
@@ -112,16 +135,19 @@ class _Product:
         a, right, c = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in places)
 
         def unit(index: Any) -> None:
-            blocks = self.blocking.row_blocks * self.blocking.column_blocks
-            matrix, block = b.udiv(index, i64(blocks)), b.urem(index, i64(blocks))
-            column_block = b.udiv(block, i64(self.blocking.row_blocks))
-            row_block = b.urem(block, i64(self.blocking.row_blocks))
+            row_blocks = self.size(self.blocking.row_blocks)
+            if self.symbolic:  # one matrix
+                matrix, block = i64(0), index
+            else:
+                blocks = self.blocking.row_blocks * self.blocking.column_blocks
+                matrix, block = b.udiv(index, i64(blocks)), b.urem(index, i64(blocks))
+            column_block, row_block = b.udiv(block, row_blocks), b.urem(block, row_blocks)
             starts = (
                 self.v.element(a, batch_offset(b, p.a, p.batch, matrix)),
                 self.v.element(right, batch_offset(b, p.b, p.batch, matrix)),
-                self.v.element(c, b.mul(matrix, i64(p.m * p.n))),
+                c if self.symbolic else self.v.element(c, b.mul(matrix, i64(p.m * p.n))),
             )
-            self._unit(starts, b.mul(matrix, i64(p.m)), row_block, column_block)
+            self._unit(starts, matrix if self.symbolic else b.mul(matrix, i64(p.m)), row_block, column_block)
 
         repeat(b, self.lo, self.hi, 1, unit)
         b.ret_void()
@@ -131,7 +157,7 @@ class _Product:
         b, p, g = self.b, self.product, self.blocking
         a, right, c = starts
         tile = b.mul(row_block, i64(g.unit_tiles))
-        tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), i64(g.tiles)))
+        tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), self.size(g.tiles)))
         panel = b.mul(column_block, i64(g.unit_panels))
         panels = (panel, least(b, b.add(panel, i64(g.unit_panels)), i64(g.panels)))
 
@@ -158,9 +184,12 @@ class _Product:
                     return self.rows.compute(row, rows, k, depth)
                 return self.v.element(a_at, b.mul(row, i64(p.a.row)))
 
-            large = (tiles[0], least(b, tiles[1], i64(g.large)))
+            large = (tiles[0], least(b, tiles[1], self.size(g.large)))
             self._rows_of_tiles(g.rows, large, left, (b_at, c), panels, depth, first, finish)
-            if g.large < g.tiles:
+            if self.symbolic:
+                with b.if_then(b.icmp_signed(">", tiles[1], self.size(g.large))):
+                    self._rest(left, (b_at, c), panels, depth, first, finish)
+            elif g.large < g.tiles:
                 small = (b.select(b.icmp_signed("<", tiles[0], i64(g.large)), i64(g.large), tiles[0]), tiles[1])
                 self._rows_of_tiles(g.rows - 1, small, left, (b_at, c), panels, depth, first, finish)
 
@@ -178,28 +207,52 @@ class _Product:
         finish: Finish,
     ) -> None:
         """The tiles of one height, each against every panel; `starts` of B and the result."""
-        b, p, g = self.b, self.product, self.blocking
-        right, c = starts
+        b, g = self.b, self.blocking
         skipped = 0 if rows == g.rows else g.large  # every larger tile before has one row more
 
         def tile(t: Any) -> None:
             row = b.add(b.mul(t, i64(rows)), i64(skipped))
-            a_at = left(row, rows)
-
-            def panel(vectors: int, j: Any) -> None:
-                column = b.mul(j, i64(g.columns))
-                live = least(b, i64(g.columns), b.sub(i64(p.n), column))
-                c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
-                b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(right, column)
-                b.call(self.tiles[rows, vectors], [a_at, b_at, c_at, depth, live, first])
-
-            whole = least(b, panels[1], i64(g.whole_panels)) if self.tail else panels[1]
-            repeat(b, panels[0], whole, 1, partial(panel, g.vectors))
-            if self.tail:
-                repeat(b, whole, panels[1], 1, partial(panel, g.tail))
-            finish(row, rows)
+            self._rows_of_tile(rows, row, left, starts, panels, depth, first, finish)
 
         repeat(b, *tiles, 1, tile)
+
+    def _rest(self, left: Left, starts: tuple[Any, Any], panels: Range, depth: Any, first: Any, finish: Finish) -> None:
+        """The rows behind the whole tiles, of a number that comes with the call."""
+        b, rows = self.b, self.blocking.rows
+        whole = b.mul(self.size(self.blocking.large), i64(rows))
+        rest = b.sub(self.size(self.product.m), whole)
+        for height in self._rests():
+            with b.if_then(b.icmp_signed("!=", b.and_(rest, i64(height)), i64(0))):
+                row = b.add(whole, b.and_(rest, i64(-2 * height)))
+                self._rows_of_tile(height, row, left, starts, panels, depth, first, finish)
+
+    def _rows_of_tile(
+        self,
+        rows: int,
+        row: Any,
+        left: Left,
+        starts: tuple[Any, Any],
+        panels: Range,
+        depth: Any,
+        first: Any,
+        finish: Finish,
+    ) -> None:
+        b, p, g = self.b, self.product, self.blocking
+        right, c = starts
+        a_at = left(row, rows)
+
+        def panel(vectors: int, j: Any) -> None:
+            column = b.mul(j, i64(g.columns))
+            live = least(b, i64(g.columns), b.sub(i64(p.n), column))
+            c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
+            b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(right, column)
+            b.call(self.tiles[rows, vectors], [a_at, b_at, c_at, depth, live, first])
+
+        whole = least(b, panels[1], i64(g.whole_panels)) if self.tail else panels[1]
+        repeat(b, panels[0], whole, 1, partial(panel, g.vectors))
+        if self.tail:
+            repeat(b, whole, panels[1], 1, partial(panel, g.tail))
+        finish(row, rows)
 
     def _panel(self, number: Any) -> Any:
         return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))

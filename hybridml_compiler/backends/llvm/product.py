@@ -11,11 +11,12 @@ from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import cost
-from ...schedule.blocking import Blocking, blocking_of, units
+from ...schedule.blocking import ROWS, Blocking, blocking_of, blocking_of_rows, units, with_any_rows
 from ...schedule.contract import Product
 from ...schedule.convolve import Turn
 from ...schedule.dots import Dots, dot_units, dots_of
 from ...schedule.narrow import Format, can_pass, format_of, narrow_blocking
+from ...sizes.dims import Size
 from . import gemm, ir
 from .gemm_blocked import emit_blocked_product, turns
 from .gemm_dots import emit_dots
@@ -36,8 +37,12 @@ def own_blocking(product: Product) -> Blocking | Dots | None:
 @once
 def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     bits = host.vector_bits
-    if not host.registers or product.symbolic:
+    if not host.registers:
         return None
+    if product.symbolic:
+        like = replace(product, m=ROWS)
+        found = _own_blocking(like, host) if with_any_rows(product) else None
+        return blocking_of_rows(product, found) if isinstance(found, Blocking) else None
     if product.stored is not None:
         return narrow_blocking(product, format_here(product), bits // 8, host.registers, cores())
     dots = dots_of(product, bits // 8, host.registers, cores())
@@ -50,7 +55,7 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     return blocking if cost.use_own_product(product, filled, bits // 8) else None
 
 
-def range_of_product(product: Product) -> int:
+def range_of_product(product: Product) -> Size:
     """Extent of the range that threads share."""
     blocking = own_blocking(product)
     if isinstance(blocking, Dots):
@@ -70,7 +75,7 @@ def computes_left(product: Product) -> int:
 def takes_epilogue(product: Product) -> bool:
     """BLAS computes a product too small for slabs on one thread; a loop over a large result should not stay there."""
     if product.symbolic:
-        return False
+        return own_blocking(product) is not None
     return own_blocking(product) is not None or gemm.slabs(product) > 1 or product.m * product.n <= cost.SMALL_SPACE
 
 
@@ -80,7 +85,7 @@ def passing_product(product: Product) -> Product | None:
     relu(6272x256x256 + bias) of bfloat16, on one core: 6.2 ms with memory, 5.6 without; the product alone 5.4.
     """
     blocking = own_blocking(product)
-    if product.stored is None or not isinstance(blocking, Blocking):
+    if product.stored is None or product.symbolic or not isinstance(blocking, Blocking):
         return None
     return replace(product, passing=True) if can_pass(product, format_here(product), blocking) else None
 
@@ -116,7 +121,8 @@ def emit_product(
         turn = parts[0] if parts else ""
         how = format_here(product)
         return emit_narrow_product(module, name, product, how, blocking, finish, turn, buffers)
-    return emit_blocked_product(module, name, product, blocking, finish, *parts)
+    sizes = 3 if epilogue is None else 2 + len(epilogue.operands)
+    return emit_blocked_product(module, name, product, blocking, finish, *parts, sizes=sizes)
 
 
 def product_source(product: Product, parts: Sequence[str] = ()) -> str:
