@@ -35,6 +35,7 @@ from . import (
     namespace,
     ops,
     random,
+    selecting,
     transforms,
 )
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
@@ -97,7 +98,7 @@ def __dir__() -> list[str]:
 def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)
-    for module in (creation, manipulation, namespace):
+    for module in (creation, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 

@@ -20,7 +20,7 @@ _FUNCTIONS = {
     for name in ("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "where",
                  "reshape", "concatenate", "stack", "squeeze", "expand_dims", "moveaxis", "swapaxes", "transpose",
                  "broadcast_to", "flip", "tril", "triu", "take", "zeros_like", "ones_like", "full_like", "roll", "tile",
-                 "repeat", "clip",
+                 "repeat", "clip", "nonzero", "argwhere", "count_nonzero",
                  "take_along_axis", "cumsum", "amax", "amin", "tensordot", "outer")
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ LINES_A_FILE = 550
 BUDGETS = {
     "hybridml": 15200,  # with layers in 8 bits, and control flow of traced Python
     "hybridml_compiler/sizes": 1000,
-    "hybridml_compiler/ops": 4200,
+    "hybridml_compiler/ops": 4400,  # with the scatters of `.at`
     "hybridml_compiler/graph": 1200,
     "hybridml_compiler/passes": 2000,
     "hybridml_compiler/schedule": 5300,  # with convolutions of narrow operands, minimum cuts and regions

@@ -22,7 +22,17 @@ from ..dtypes import canonical, int64
 from .scalar import Array, NumpyBuilder
 from .transcendental import TABLE
 
+
+class _Last:
+    """As a ufunc's `at`: of updates to one element the last stays."""
+
+    @staticmethod
+    def at(out: Array, places: Any, values: Array) -> None:
+        out[places] = values
+
+
 _COMBINE: dict[str, Any] = {
+    "set": _Last,
     "add": np.add,
     "mul": np.multiply,
     "max": np.maximum,

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import CompileError
 from ..sizes.values import evaluate
 from .builder import scan_start
-from .index import coefficient
+from .index import coefficient, opaque_leaves
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements, steps
 from .scalar import Array, NumpyBuilder
 from .transcendental import TABLE
@@ -198,8 +198,11 @@ class _Run:
 
 def _independent(stmt: For) -> bool:
     """May the iterations run side by side? So when none loads what another one stores: a buffer that is both loaded and
-    stored under the loop is so at one index alone, which moves with the loop."""
+    stored under the loop is so at one index alone, which moves with the loop; and no two store at one place that data
+    tell, where the last one counts."""
     stores = [s for s in statements(stmt.body) if isinstance(s, Store | Scan)]
+    if not stmt.vector and any(_is_told_by_data(s.index, stmt.var) for s in stores):
+        return False
     places: dict[str, set[Expr]] = {s.buffer.name: set() for s in stores}
     for expr in expressions(stmt.body):
         if expr.op == "load" and expr.attr.name in places:
@@ -209,3 +212,8 @@ def _independent(stmt: For) -> bool:
             places[store.buffer.name].add(store.index)
     both = [found for found in places.values() if found]
     return all(len(found) == 1 and (stmt.vector or bool(coefficient(next(iter(found)), stmt.var))) for found in both)
+
+
+def _is_told_by_data(index: Expr, var: Expr) -> bool:
+    """Is a part of an index loaded from where the loop is?"""
+    return any(leaf.op in ("load", "index") and var in leaf.depends for leaf in opaque_leaves(index))

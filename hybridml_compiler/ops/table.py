@@ -15,13 +15,14 @@ from . import (
     pooling,
     random,
     reduction,
+    scatter,
     windows,
 )
 from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, windows, pooling, reduction, contraction, convolution),
-    *(gather, creation, random),
+    *(gather, scatter, creation, random),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

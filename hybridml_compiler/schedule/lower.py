@@ -220,8 +220,10 @@ class GroupLowering:
         loads = [Load(self, operand) for operand in node.inputs]
         target, value = node.op.lower(self.s, at, *loads, **node.params)
         position = self.flat(tuple(target), node.shape)
-        combine = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])
-        update = plain_store(self.s, Store(out, position, combine(self.s.load(out, position), value)), {})
+        if node.op.combine != "set":
+            combine = getattr(self.s, {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[node.op.combine])
+            value = combine(self.s.load(out, position), value)
+        update = plain_store(self.s, Store(out, position, value), {})
         free = [v for v in update_vars if not _moves_data(position, v)]
         bound = [v for v in update_vars if v not in free]
         apply = build_scatter(self.s, update, free, bound, lanes=lanes(expressions([update])))

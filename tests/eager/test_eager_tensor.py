@@ -82,7 +82,8 @@ def test_setitem_broadcasts_and_checks() -> None:
         (True, hm.ArgumentError, "Python bool is not an index"),
         (hm.ones((2,)), hm.ArgumentError, "must hold integers"),
         ([5], hm.OutOfBoundsError, "out of range"),
-        (([0], [0]), hm.ArgumentError, "two index arrays.*take_along_axis"),
+        (([0, 1], [0, 5]), hm.OutOfBoundsError, "index: index 5 is out of range for axis 1"),
+        (([0, 1], [0, 1, 2]), hm.ShapeError, "index arrays of shapes .* do not broadcast"),
     ],
 )
 def test_index_errors(key: object, error: type[Exception], match: str) -> None:
