@@ -112,6 +112,7 @@ def capture_region(
     What it writes is an input as well, unless it runs `once`: then it starts from the value outside.
     """
     states: list[Tensor] = []
+    made: list[Tensor] = []  # by captures so far: some of them are views that are written with what they show
     where = user_location()
     for _ in range(_ROUNDS):
         frame = enter(tracer)
@@ -134,7 +135,8 @@ def capture_region(
             for t, array, node in reversed(before):
                 t._array, t._node = array, node
         _no_gradients(tracer, what, grads)
-        own = {id(t) for t in frame.tensors} - {id(t) for t in tracer.shadows.values()}
+        made += frame.tensors
+        own = {id(t) for t in made} - {id(t) for t in tracer.shadows.values()}
         if any(id(t) in frame.written for t in inputs):
             raise TraceError(
                 f"{what} updates one of its arguments in place; compute the new value and return it instead"

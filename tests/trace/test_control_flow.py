@@ -406,3 +406,93 @@ def test_recurrent_layers_train_on_sequences_of_any_length(kind: Any) -> None:
         losses.append([run(hm.tensor(np.full((n, 2, 3), n / 9, "f4"))).item() for n in sizes])
         assert trace is not hm.trace or run.cache_info().compiles <= 3
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+# -- what else a body may hold
+
+
+class _TimesThree(hm.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: hm.Tensor) -> hm.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: hm.Tensor) -> hm.Tensor:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x
+
+
+def test_histories_of_a_body_are_followed() -> None:
+    def program(w: hm.Tensor, xs: hm.Tensor) -> Any:
+        def step(h: hm.Tensor, x: hm.Tensor) -> Any:
+            a = hm.tanh(h @ w + x)
+            b = _TimesThree.apply(a) + a.detach() * h
+            with hm.no_grad():
+                c = a * 2
+            return b * 0.3 + c * 0.1, (a.detach(), b)
+
+        return hm.scan(step, hm.zeros((2, 3), dtype="float64"), xs)
+
+    check(program, *values((3, 3), (4, 2, 3)), backends=("llvm",))
+
+
+def test_gradients_inside_of_a_body() -> None:
+    def program(w: hm.Tensor, xs: hm.Tensor) -> Any:
+        def step(h: hm.Tensor, x: hm.Tensor) -> Any:
+            own = h.detach().requires_grad_()
+            (g,) = hm.autograd.grad((hm.sin(own @ w) * x).sum(), own, create_graph=True)
+            return h * 0.5 + g, g.sum()
+
+        return hm.scan(step, xs[0], xs)
+
+    check(program, *values((3, 3), (4, 2, 3)), backends=("llvm",))
+
+
+def test_jvp_of_a_loop() -> None:
+    def program(w: hm.Tensor, xs: hm.Tensor, tangent: hm.Tensor) -> hm.Tensor:
+        start = hm.zeros((2, 3), dtype="float64")
+        return hm.jvp(lambda w: rnn(w, xs, start)[0], [w], [tangent])[1]
+
+    args = values((3, 3), (4, 2, 3), (3, 3))
+    same([program(*args)], [hm.trace(program)(*args)], 1e-8)
+
+
+def test_a_loop_trains_a_layer() -> None:
+    xs = hm.tensor(np.random.default_rng(0).standard_normal((20, 8, 3)).astype("f4"))
+    found = []
+    for style in (lambda fn: fn, hm.trace):
+        hm.manual_seed(0)
+        layer = hm.nn.Linear(3, 1)
+
+        def program(xs: hm.Tensor, layer: Any = layer) -> hm.Tensor:
+            def step(_: None, x: hm.Tensor) -> Any:
+                loss = ((layer(x) - x.sum(1, keepdims=True)) ** 2).mean()
+                gradients = hm.autograd.grad(loss, list(layer.parameters()))
+                with hm.no_grad():
+                    for parameter, g in zip(layer.parameters(), gradients, strict=True):
+                        parameter.sub_(g * 0.1)
+                return None, loss.detach()
+
+            return hm.scan(step, None, xs)[1]
+
+        losses = style(program)(xs)
+        assert all(p.requires_grad and p.is_leaf for p in layer.parameters())
+        found.append([losses.numpy(), *(p.detach().numpy() for p in layer.parameters())])
+    assert found[0][0][-1] < 1e-3 * found[0][0][0]
+    for e, f in zip(*found, strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-4, atol=1e-6)
+
+
+def test_the_text_of_a_loop() -> None:
+    traced = hm.trace(lambda xs: hm.scan(lambda c, x: (c + x, None), hm.zeros(()), xs)[0], dynamic=False)
+    traced(hm.ones((4,)))
+    body, _, rest = traced.ir.partition("}\n")
+    assert body.splitlines() == [
+        'graph body0(%0 "the body of scan": f32[], %1 "the body of scan": f32[]) {',
+        "  %2 = add(%0, %1) : f32[]",
+        "  return %2",
+    ]
+    (line,) = (line for line in rest.splitlines() if "loop" in line)
+    params = "body=body0, carries=1, condition=None, consts=0, counted=False, length=4, result=0, reverse=False"
+    assert line == f"  %2 = loop(%1, %0) {{{params}}} : f32[]"
