@@ -197,6 +197,7 @@ def test_in_notebook_cells(tmp_path: Path) -> None:
     command = [sys.executable, "-c", EXECUTE, str(path), str(target), str(tmp_path)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-4000:]
-    outputs = [o for cell in nbformat.read(target, as_version=4).cells for o in cell.get("outputs", ())]
-    printed = [o.text for o in outputs if o.get("name") == "stdout"]
+    outputs = [cell.get("outputs", ()) for cell in nbformat.read(target, as_version=4).cells]
+    texts = ["".join(o.text for o in found if o.get("name") == "stdout") for found in outputs]
+    printed = [text for text in texts if text]
     assert list(map(json.loads, printed)) == [*([p.seen, p.compiles] for p in PROGRAMS.values()), [3, 1]]
