@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import TraceError
+from hybridml_compiler.errors import CompileError, TraceError
 from hybridml_compiler.graph import ir
 
 from .. import tree
@@ -129,7 +129,12 @@ class Entry:
             tracer.ask = None
         if self.sized is not None:
             self.sized.settle(leaves)
-        _ = outcome.program.executable  # an error of the compiler leaves no path behind
+        try:
+            _ = outcome.program.executable  # an error of the compiler leaves no path behind
+        except (CompileError, TraceError) as error:
+            if self.sized is None:
+                raise
+            raise Refused(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
         used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
         self.places = settle(self.places, tracer, used, self.watch)
         self._guard(outcome)

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import GradientError, HybridmlError, TraceError
+from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
-from hybridml_compiler.sizes.values import check_of
+from hybridml_compiler.sizes.values import bindings, check_of
 
 from ..autograd import part
 from ..context import clock, grad_is_off
@@ -86,6 +87,24 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
         return Interpreted(graph, donate)
 
 
+class PerSize:
+    """The executable of a gradient with symbolic sizes for which the compiler makes none: a program for each size."""
+
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int], backend: str) -> None:
+        self.graph, self.donate, self.backend = graph, donate, backend
+        self.ir, self.llvm = print_graph(graph), ""
+        self.stats: Any = None
+        self._programs: dict[tuple[tuple[str, int], ...], Any] = {}
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        sizes = bindings([node.shape for node in self.graph.inputs], [a.shape for a in arrays])
+        key = tuple(sizes.items())
+        if key not in self._programs:
+            self._programs[key] = compile_graph(at_sizes(self.graph, sizes), self.donate, self.backend)
+        found: list[np.ndarray] = self._programs[key](arrays)
+        return found
+
+
 @dataclass(eq=False)
 class Program:
     """Graph inputs (with the leaf of each that wants a gradient) and traced outputs (with their traced history)."""
@@ -105,6 +124,7 @@ class Program:
     given: Sequence[ir.Node] = ()
     lead: int = 0
     guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
+    is_gradient: bool = False
     compile_ms: float = 0.0
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
@@ -136,7 +156,12 @@ class Program:
             start = time.perf_counter()
             shift = len(self.reads)
             donate = {k: i if i < self.lead else i + shift for k, i in self.donate.items()}
-            self._executable = compile_graph(self.graph, donate, self.backend, self.tracer.guards)
+            try:
+                self._executable = compile_graph(self.graph, donate, self.backend, self.tracer.guards)
+            except (CompileError, TraceError):
+                if not self.is_gradient or self.tracer.guards is None:
+                    raise
+                self._executable = PerSize(self.graph, donate, self.backend)
             self.compile_ms = (time.perf_counter() - start) * 1e3
         return self._executable
 
@@ -152,6 +177,7 @@ class Program:
             before = None if guards is None else guards.copy()
             with decisions(guards):
                 found = self._vjps[mask] = self._make_vjp(mask)
+            found.program.is_gradient = True
             found.program.guards = [] if guards is None or before is None else guards.since(before)
         return found
 

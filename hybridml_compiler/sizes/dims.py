@@ -304,9 +304,11 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
     quotient = _make(whole)
     if type(rest) is not Dim and type(by) is not Dim:
         return quotient + rest // by, rest % by
-    low, high = bounds(rest), bounds(by - rest)
-    if low is not None and low >= 0 and high is not None and high > 0:
-        return quotient, rest
+    for less in (0, 1):  # (n - 1) // n is 1 + -1 // n, and so 0
+        within = rest + less * by
+        low, high = bounds(within), bounds(by - within)
+        if low is not None and low >= 0 and high is not None and high > 0:
+            return quotient - less, within
     remainder = _make({(Quotient("%", rest, by),): 1})
     return quotient + _make({(Quotient("//", rest, by),): 1}), remainder
 

@@ -244,6 +244,31 @@ def test_training_on_batches_of_any_size() -> None:
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-3, atol=1e-5)
 
 
+def test_a_transformer_layer_trains_on_sequences_of_any_length() -> None:
+    norm, project, out, head = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8), nn.Linear(8, 5)
+    embedding = nn.Embedding(11, 8)
+    layers = [norm, project, out, head, embedding]
+    parameters = [p for layer in layers for p in layer.parameters()]
+
+    def gradients(tokens: hm.Tensor, targets: hm.Tensor) -> Any:
+        x = embedding(tokens)
+        b, t, d = x.shape
+        q, k, v = (
+            z.reshape((b, t, 2, d // 2)).permute_dims((0, 2, 1, 3)) for z in hm.split(project(norm(x)), d, axis=2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + out(y.permute_dims((0, 2, 1, 3)).reshape((b, t, d)))
+        loss = F.cross_entropy(head(F.gelu(x)).reshape((-1, 5)), targets.reshape((-1,)))
+        return loss, *hm.autograd.grad(loss, parameters)
+
+    traced = hm.trace(gradients)
+    for n in (8, 9, 3, 20, 2):
+        args = integers(11, 3, n), integers(5, 3, n)
+        for a, b in zip(traced(*args), gradients(*args), strict=True):
+            close(a, b)
+    assert traced.cache_info().compiles == 2, traced.retraces
+
+
 def test_random_numbers_are_those_of_eager_code() -> None:
     def f(x: hm.Tensor) -> hm.Tensor:
         return x + hm.random.uniform(x.shape) + hm.random.normal((x.shape[0],))[:, None]
@@ -371,6 +396,25 @@ def test_stretched_sizes() -> None:
     for n, m in ((4, 4), (5, 1), (1, 6), (7, 7), (8, 1), (1, 1), (9, 9)):
         x, y = normal(n, 3), normal(m, 3)
         assert traced(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
+
+
+def test_what_cannot_be_compiled_for_any_size_is_compiled_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise hm.CompileError("no code for this")
+
+    w = normal(3, 2).requires_grad_()
+    traced, later = hm.trace(lambda x: (x @ w).sum()), hm.trace(lambda x: hm.exp(x @ w).sum())
+    later(normal(4, 3))
+    later(normal(5, 3))
+    monkeypatch.setattr("hybridml_compiler.pipeline._compile_symbolic", refuse)
+    for n in (4, 5, 6):
+        x = normal(n, 3)
+        close(traced(x), (x @ w).sum())
+    assert traced.cache_info().compiles == 3
+    assert "it cannot be compiled for any size (no code for this)" in traced.retraces[0]
+    w.grad = None
+    later(hm.ones((6, 3)) * 0).backward()  # its gradient is compiled now
+    assert w.grad is not None and w.grad.tolist() == [[0.0, 0.0]] * 3
 
 
 def test_asked_not_to() -> None:
