@@ -6,6 +6,9 @@ what its user would see: results, the number of side effects, the name of an exc
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -199,6 +202,41 @@ def index_out_of_range(f: Framework, trace: Any) -> Any:
         return "IndexError"
 
 
+def select_by_mask(f: Framework, trace: Any) -> Any:
+    positive = trace(lambda x: x[x > 0] * 2)
+    return [f.read(positive(f.tensor(v))) for v in ([1.0, -1.0, 2.0], [-1.0, -2.0, 3.0])]
+
+
+def print_in_body(f: Framework, trace: Any) -> Any:
+    def step(x: Any) -> Any:
+        print("hello")
+        return x + 1
+
+    step, said = trace(step), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        for _ in range(3):
+            step(f.tensor([1.0]))
+    return said.getvalue().count("hello")
+
+
+def item_for_a_log(f: Framework, trace: Any) -> Any:
+    total, losses = f.sum, []
+
+    def step(x: Any) -> Any:
+        loss = total(x * x)
+        losses.append(float(loss))
+        return x - 0.1 * x
+
+    step, x = trace(step), f.tensor([1.0, 2.0])
+    for _ in range(3):
+        x = step(x)
+    return [round(loss, 4) for loss in losses]
+
+
+def divide_by_zero(f: Framework, trace: Any) -> Any:
+    return str(f.read(trace(lambda x: 1 / x)(f.tensor([0.0, 4.0]))))
+
+
 def second_derivative(f: Framework, trace: Any) -> Any:
     total = f.sum
     cube = trace(lambda x: total(x * x * x))
@@ -244,6 +282,24 @@ def global_number_compiles(f: Framework, trace: Any) -> Any:
     return _count(f, scaled) if _traced(f, trace) else 0
 
 
+def integers(f: Framework, trace: Any) -> Any:
+    step = trace(lambda x, n: x * n)
+    results = [f.read(step(f.tensor([1.0]), n)) for n in (2, 3, 4, 5, 6)]
+    return _count(f, step) if _traced(f, trace) else results
+
+
+def losses_compiles(f: Framework, trace: Any) -> Any:
+    total = f.sum
+
+    def step(x: Any) -> Any:
+        return x * 0.5, float(total(x))
+
+    step = trace(step)
+    for value in (1.0, 2.0, 3.0, 4.0, 5.0):
+        step(f.tensor([value]))
+    return _count(f, step) if _traced(f, trace) else 0
+
+
 def _traced(f: Framework, trace: Any) -> bool:
     return bool(trace == f.trace)
 
@@ -267,19 +323,23 @@ ROWS: dict[str, Row] = {
     "view": Row("`v = x[1:]; v += 10`, seen in `x`", write_to_view),
     "alias": Row("`f(a, a)` where `f` updates its first argument", same_argument_twice),
     "raise": Row("`raise` after an update, on a value of the data", raise_halfway),
+    "mask": Row("`x[x > 0]`", select_by_mask),
+    "print": Row("`print` in the body, 3 calls: lines printed", print_in_body),
+    "log": Row("`losses.append(float(loss))` in a step", item_for_a_log),
+    "zero": Row("`1 / x` of zero", divide_by_zero),
     "index": Row("`x[10]` of 3 elements", index_out_of_range),
     "second": Row("gradient of the gradient of the traced function", second_derivative),
     "random": Row("the same seed, eager and traced", same_random_numbers),
     "lengths": Row("programs compiled for 5 lengths", lengths, counts=True),
     "floats": Row("programs compiled for 5 Python floats as an argument", floats, counts=True),
+    "integers": Row("programs compiled for 5 Python integers as an argument", integers, counts=True),
+    "losses": Row("programs compiled for 5 values of `float(x.sum())` that is returned", losses_compiles, counts=True),
     "globals": Row("programs compiled for 5 values of a global float", global_number_compiles, counts=True),
 }
 
 
 def observe(f: Framework, row: Row) -> str:
     """What the table says of one program in one framework."""
-    import warnings
-
     try:
         eager = row.run(f, lambda fn: fn)
     except NotAvailable:
