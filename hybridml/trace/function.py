@@ -369,8 +369,9 @@ class TracedFunction:
 
     @property
     def ir(self) -> str:
-        """Text of the captured graph of the last call."""
-        return print_graph(self._shown().program.graph)
+        """Text of the captured graph of the last call, below the guards of its symbolic sizes."""
+        graph, sized = print_graph(self._shown().program.graph), None if self._last is None else self._last.sized
+        return "".join([*(f"# {g}  {g.where}\n" for g in sized.guards.list), graph]) if sized is not None else graph
 
     @property
     def llvm(self) -> str:

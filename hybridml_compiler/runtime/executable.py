@@ -12,7 +12,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import CompileError
-from ..sizes.dims import Size, is_dim
+from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
 from . import allocation, entry
@@ -53,7 +53,7 @@ class Shapes:
         self.table = max(map(number_of, self.names), default=-1) + 1
         self.where = [where[name] for name in self.names]
         self.guards = guards
-        self.hold = check_of(self.names, guards)
+        self.hold = check_of(self.names, [*guards, *(f"{name} >= {LEAST}" for name in self.names)])
         self.inputs = function_of(self.names, [aval.shape for aval in inputs])
         self.sizes = function_of(self.names, [*(aval.shape for aval in outputs), arena_bytes])
         self._exact, self._most = exact, most

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 from .dims import DIVIDE, Dim, Size, Symbol, hint
-from .guards import Guard
 
 # ---------------------------------------------------------------- symbols by number
 
@@ -80,7 +79,7 @@ def function_of(names: Sequence[str], sizes: Sequence[Any]) -> Callable[..., tup
     return made
 
 
-def check_of(names: Sequence[str], guards: Sequence[Guard]) -> Callable[..., bool]:
+def check_of(names: Sequence[str], guards: Sequence[object]) -> Callable[..., bool]:
     """`f(*values of the symbols)`: do all guards hold?"""
     text = " and ".join([f"({g})" for g in guards] or ["True"])
     made: Callable[..., bool] = eval(f"lambda {', '.join(names)}: {text}", {})

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import CompileError, OutOfBoundsError
+from hybridml_compiler.errors import ArgumentError, CompileError, OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, constant, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import parse_graph, print_graph
+from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
+from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.pipeline import compile
 from hybridml_compiler.schedule.library import Target
 from hybridml_compiler.schedule.plan import make_plan
@@ -328,3 +330,18 @@ def test_rows_of_a_product_have_the_bits_of_one_for_their_number() -> None:
     for rows in (512, 555, 800):
         arrays = arrays_for(graph, rows, 0)
         assert executable(arrays)[0].tobytes() == compile(at_sizes(graph, {"n": rows}))(arrays)[0].tobytes()
+
+
+def test_a_kernel_is_interpreted_for_given_sizes() -> None:
+    kernel = parse_kernel(
+        "kernel(x: f32[{4*n}], y: f32[{n}] out) lanes 16 granule 16 { for i < {n} parallel vector {\n"
+        "s = reduce add over r < 4 of x[i * 4 + r]\n y[i] = s + cast({2*n+1}, f32) } }"
+    )
+    verify_kernel(kernel)
+    assert kernel.symbols == ["n"] and kernel.total == symbol("n", 64)
+    assert "for i0 < {n} parallel vector {" in print_kernel(kernel)
+    x, y = np.arange(12, dtype=np.float32), np.empty(3, np.float32)
+    assert interpret_kernel(kernel, [x, y], sizes={"n": 3}) == 0
+    np.testing.assert_array_equal(y, x.reshape(3, 4).sum(1) + 7)
+    with pytest.raises(ArgumentError, match="is not a size"):
+        parse_kernel("kernel(x: f32[{n+}]) { }")

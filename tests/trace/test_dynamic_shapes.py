@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hybridml as hm
 import hybridml.functional as F
 from hybridml import nn
+from hybridml_compiler.graph.text import parse_graph, print_graph
 
 RNG = np.random.default_rng(7)
 SIZES = (8, 9, 10, 33, 2, 100)
@@ -316,6 +317,9 @@ def test_branches_on_a_size_are_guards() -> None:
         close(traced(normal(n, 3) * 0 + 5), f(normal(n, 3) * 0 + 5))
     assert traced.cache_info().compiles == 3  # 8; up to 10; beyond
     assert traced.cache_info().hits == 5
+    guard, rest = traced.ir.split("\n", 1)
+    assert guard.startswith("# n < 11  test_dynamic_shapes.py:") and "x.shape[0] > 10" in guard
+    assert print_graph(parse_graph(traced.ir)) == rest
 
 
 def test_a_number_that_is_asked_for_is_said_with_its_line_and_compiled_for_each_size() -> None:
