@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .loops.ir import Expr
     from .runtime.executable import Executable
     from .runtime.jit import Library
+    from .runtime.spans import Recorder
     from .runtime.stored import Stored
     from .schedule.chain import Work
     from .schedule.library import Call, Prepared, Target
@@ -237,6 +238,20 @@ class Stages:
             "nbytes": sum(launch.nbytes for launch in self.plan.launches),
             "arena_bytes": hint(self.plan.arena_bytes),
         }
+
+    def timed(self) -> tuple[Library, Recorder]:
+        """The same program with a step that reads the clock round every launch, and where it writes that to."""
+        from .backends.llvm.modules import modules_of
+        from .runtime import jit
+        from .runtime.spans import Recorder
+        from .runtime.stored import STEP, imports
+
+        recorder = Recorder()
+        with collecting(None), structural():
+            codes = [module.code for module in modules_of(self.plan, self.works, timed=True)]
+            objects = jit.compile_sources(codes)
+        symbols = imports(self.plan.constants) | recorder.imports
+        return jit.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""

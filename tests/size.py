@@ -8,16 +8,16 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 16000,  # with layers in 8 bits, and control flow of traced Python
+    "hybridml": 19800,  # with layers in 8 bits, control flow of traced Python, and all there is to see
     "hybridml_compiler/sizes": 1000,
     "hybridml_compiler/ops": 4400,  # with the scatters of `.at`
     "hybridml_compiler/graph": 1200,
     "hybridml_compiler/passes": 2500,  # with control flow and rolled loops
-    "hybridml_compiler/schedule": 5300,  # with convolutions of narrow operands, minimum cuts and regions
+    "hybridml_compiler/schedule": 5350,  # with convolutions of narrow operands, minimum cuts and regions
     "hybridml_compiler/loops": 4700,
     "hybridml_compiler/backends": 6600,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 4300,  # with memory of results on cache lines
-    "hybridml_compiler": 30200,  # of its folders together
+    "hybridml_compiler": 30400,  # of its folders together
     "tests": 19500,  # with programs of traced Python, each in seven places
     "examples": 1000,
     "benchmarks": 3300,  # four libraries, twenty workloads, programs that are traced, a report

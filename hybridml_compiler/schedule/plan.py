@@ -7,7 +7,7 @@ its input. The arena starts with the status word of the index checks, if there a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
-from ..sizes.dims import hint, symbols_of
+from ..sizes.dims import Size, hint, symbols_of
 from ..sizes.values import number_of
 from .alike import Alike
 from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
@@ -66,6 +66,7 @@ class Launch:
     reasons: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     nbytes: int = 0
+    nodes: tuple[Node, ...] = ()  # that it computes, in the order of the graph
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -82,6 +83,18 @@ class Launch:
         return not isinstance(self.work, Copy) and any(map(is_checked, works_of(self.work)))
 
 
+@dataclass(frozen=True)
+class Buffer:
+    """Memory in the arena, from the launch that writes it first to the one that reads it last."""
+
+    nbytes: Size
+    offset: Size
+    first: int
+    last: int
+    what: str  # the operation whose result it holds, "copy of an input", "slots" of a chain, "memory" of a launch
+    where: str  # the user's line
+
+
 @dataclass
 class Plan:
     launches: list[Launch]
@@ -90,6 +103,7 @@ class Plan:
     outputs: list[Aval]  # those with memory of their own, in order
     fresh: list[int]  # their positions among the graph's outputs
     arena_bytes: int
+    buffers: list[Buffer] = field(default_factory=list)  # in the arena
 
     @cached_property
     def symbols(self) -> list[str]:
@@ -197,13 +211,14 @@ class _Planner:
         checked = any(is_checked(task.work) for task in tasks)
         start = STATUS_BYTES if checked else 0
         steps = form_regions(tasks, form_chains(tasks, kept, self.target), kept, self.target)
-        offsets, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
-        arena = {what: Place("arena", 0, start + offset) for what, offset in offsets.items()}
+        buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
+        arena = {what: Place("arena", 0, start + buffer.offset) for what, buffer in buffers.items()}
         early += [(node, arena.pop(node)) for node in snapshots]
         saved = {node: place for node, place in early if node in snapshots}
         places: dict[Node | Step, Place] = {what: place for what, place in home.items()}
         places |= arena
         launches = [_copy(home[node], place, node) for node, place in early]
+        before = len(launches)
         launches += [self._launch([tasks[t] for t in step.tasks], step, places) for step in steps]
         launches += [_copy(saved.get(node) or places[node], place, node) for node, place in late]
         return Plan(
@@ -213,6 +228,10 @@ class _Planner:
             [self.graph.outputs[k].aval for k in fresh],
             fresh,
             start + size,
+            [
+                replace(b, offset=start + b.offset, first=max(before + b.first, 0), last=before + b.last)
+                for b in buffers.values()
+            ],
         )
 
     def _tasks(self, group: Group) -> list[Task]:
@@ -273,8 +292,8 @@ class _Planner:
         copied_late: Sequence[Node],
         snapshots: Sequence[Node],
         home: Mapping[Node, Place],
-    ) -> tuple[dict[Node | Step, int], int]:
-        """(offset of each node, and of the slots of each chain; bytes in all)."""
+    ) -> tuple[dict[Node | Step, Buffer], int]:
+        """(memory of each node, and of the slots of each chain, in steps; bytes in all)."""
         life: dict[Node | Step, list[int]] = {node: [-1, len(steps)] for node in snapshots}
         for number, step in enumerate(steps):
             if step.scratch:
@@ -289,7 +308,15 @@ class _Planner:
         sizes = [self.target.cores * x.slot_bytes if isinstance(x, Step) else x.aval.nbytes for x in life]
         intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]
         offsets, total = plan_arena(intervals)
-        return dict(zip(life, offsets, strict=True)), total
+        buffers = {}
+        for x, interval, offset in zip(life, intervals, offsets, strict=True):
+            if isinstance(x, Node) and x in self.position:
+                node, what = x, x.op.name if x.op else "copy of an input"
+            else:  # slots of a chain, or memory that a launch works in
+                makers = x.tasks if isinstance(x, Step) else steps[interval.start].tasks
+                node, what = tasks[makers[0]].group.roots[0], "slots" if isinstance(x, Step) else "memory"
+            buffers[x] = Buffer(interval.nbytes, offset, interval.start, interval.end, what, node.where)
+        return buffers, total
 
     def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, Place]) -> Launch:
         reasons = [reason for task in tasks for reason in task.group.reasons]
@@ -307,9 +334,10 @@ class _Planner:
             if len(tasks) > 1:
                 reasons.append("side by side: none of them needs another")
         self.begin(work)
-        nodes = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.where}
-        where = tuple(dict.fromkeys(n.where for n in sorted(nodes, key=self.position.__getitem__)))
-        return Launch(work, tuple(places), tuple(reasons), where, hint(sum(sizes)))
+        made = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.op is not None}
+        nodes = tuple(sorted(made, key=self.position.__getitem__))
+        where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
+        return Launch(work, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
 
     def _placed(self, task: Task, home: Mapping[Node | Step, Place]) -> tuple[Work, list[Place], list[int]]:
         """A work that is no part of a chain, with its operands and the bytes that it uses of them."""

@@ -58,8 +58,8 @@ class Works:
         return self._known[id(work)][1]
 
 
-def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
-    """Distinct kernels in order of first use, then the step that launches them."""
+def modules_of(plan: Plan, works: Works | None = None, *, timed: bool = False) -> list[Module]:
+    """Distinct kernels in order of first use, then the step that launches them (`timed`: for a profile)."""
     works = Works() if works is None else works
     found: dict[str, Module] = {}
     symbols: list[str | None] = []
@@ -71,9 +71,11 @@ def modules_of(plan: Plan, works: Works | None = None) -> list[Module]:
         found |= {module.symbol: module for module in needed}
         symbols.append(own.symbol)
     lines = launch_sources(plan, symbols)
-    header = f"step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
+    header = (
+        f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
+    )
     # One call a launch, and each once: there is nothing in it to optimise (a step of 170 launches: 50 ms, 6 without).
-    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols), opt=0)
+    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols, timed), opt=0)
     return [*found.values(), step]
 
 
@@ -94,9 +96,9 @@ def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Mod
     return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]
 
 
-def _step_text(plan: Plan, symbols: list[str | None]) -> str:
+def _step_text(plan: Plan, symbols: list[str | None], timed: bool) -> str:
     module = ir.Module(STEP)
-    emit_step(module, plan, symbols)
+    emit_step(module, plan, symbols, timed=timed)
     return str(module)
 
 

@@ -8,6 +8,7 @@ launch has run, so no state has been overwritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ... import dtypes
@@ -18,6 +19,7 @@ from ...sizes.dims import hint, is_dim, same
 from . import ir
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
+from .spans import Spans
 from .types import I8, I64, PTR, VOID, constant
 from .works import kind_of
 
@@ -54,16 +56,23 @@ def _launch_source(launch: Launch, symbol: str | None) -> str:
 
 
 def emit_step(
-    module: ir.Module, plan: Plan, functions: Sequence[str | None], name: str = STEP, *, hold: bool = True
+    module: ir.Module,
+    plan: Plan,
+    functions: Sequence[str | None],
+    name: str = STEP,
+    *,
+    hold: bool = True,
+    timed: bool = False,
 ) -> set[str]:
     """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs.
 
-    `hold`: BLAS is held at one thread here, and not by what calls it.
+    `hold`: BLAS is held at one thread here, and not by what calls it. `timed`: the clock is read round each launch.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR]), name)
     step.attributes.add("nounwind")
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
+    spans = Spans(module, needs) if timed else None
     slots = _Memory(b, step.args[0], plan, needs)
     sizes = slots.sizes
     blas = hold and any(map(calls_blas, plan.launches))
@@ -77,7 +86,8 @@ def emit_step(
     for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
         if isinstance(launch.work, Copy):
-            _memcpy(b, module, needs, pointers, sizes.value(launch.work.nbytes))
+            with spans.span(b, number) if spans else nullcontext():
+                _memcpy(b, module, needs, pointers, sizes.value(launch.work.nbytes))
             continue
         assert symbol is not None
         function = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
@@ -85,16 +95,18 @@ def emit_step(
             b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
         count, granule = kind_of(launch.work).range(launch.work)
         total = sizes.value(count)
-        if not runs_parallel(launch):
-            b.call(function, [operands, _i64(0), total])
-        elif not is_dim(count):
-            _parallel(b, module, needs, function, operands, total, granule)
-        else:
-            with b.if_else(b.icmp_signed("<", total, _i64(parallel_from(launch)))) as (few, many):
-                with few:
-                    b.call(function, [operands, _i64(0), total])
-                with many:
-                    _parallel(b, module, needs, function, operands, total, granule)
+        shared = spans.of_parts(function, number) if spans and runs_parallel(launch) else function
+        with spans.span(b, number) if spans else nullcontext():
+            if not runs_parallel(launch):
+                b.call(function, [operands, _i64(0), total])
+            elif not is_dim(count):
+                _parallel(b, module, needs, shared, operands, total, granule)
+            else:
+                with b.if_else(b.icmp_signed("<", total, _i64(parallel_from(launch)))) as (few, many):
+                    with few:
+                        b.call(function, [operands, _i64(0), total])
+                    with many:
+                        _parallel(b, module, needs, shared, operands, total, granule)
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
