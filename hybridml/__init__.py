@@ -53,13 +53,18 @@ __version__ = "0.1.0"
 _MODULES = ("data", "functional", "io", "nn", "optim")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
+    "audit": "hybridml.audits",
     "compare": "hybridml.side_by_side",
+    "debug_nans": "hybridml.nans",
     "doctor": "hybridml.doctor",
+    "eager": "hybridml.stances",
+    "explain": "hybridml.explanation",
     "get_num_threads": "hybridml_compiler.runtime.threads",
     "is_deterministic": "hybridml_compiler.config",
     "load": "hybridml.io",
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
+    "stance": "hybridml.stances",
     "use_deterministic": "hybridml_compiler.config",
 }
 
@@ -68,13 +73,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
-    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "autograd", "bfloat16",
-    "checkpoint",
-    "compare", "cond", "context", "control_flow", "data", "dispatch", "doctor", "enable_grad", "errors", "fori_loop",
+    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
+    "bfloat16", "checkpoint",
+    "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch", "doctor", "eager", "enable_grad",
+    "errors", "explain", "fori_loop",
     "functional", "get_num_threads", "grad", "indexing", "interop", "io",
     "is_deterministic", "is_grad_enabled", "jvp", "load",
     "manual_seed", "map", "methods", "nn", "no_grad", "optim", "random", "save", "scan", "set_grad_enabled",
-    "set_num_threads", "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic",
+    "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic",
     "value_and_grad",
     "vjp", "while_loop",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ and 1.7 on the same machine); a second Python frame or an `__init__` would add 0
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,18 +18,20 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.eager.large import LARGE, compute
-from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.errors import DTypeError, is_internal
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
 from .context import clock, grad_is_off, interpreter
 from .dispatch import bare, checked, record, recover, slow, slow_operator
-from .pulls import compile_function, digits, kept_names, pull_of
+from .places import outer
+from .pulls import compile_function, digits, kept_names, may_be_stale, pull_of
 from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
+spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
 def generate(op: Op) -> Callable[..., Any]:
@@ -38,12 +41,14 @@ def generate(op: Op) -> Callable[..., Any]:
         "_op": op, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
+        "_frame": sys._getframe, "_internal": is_internal, "_outer": outer,
         **{f"_default_{p}": v for p, v in op.params.items()},
     }  # fmt: skip
     rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
     for wanting in (*((k,) for k in rules), tuple(rules)):
         env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
     fn = compile_function(op, op.name, _forward(op), env)
+    spaces.append(env)
     fn.__doc__ = op.doc
     fn.__module__ = "hybridml"
     fn.__qualname__ = op.name
@@ -55,7 +60,9 @@ def generate(op: Op) -> Callable[..., Any]:
 
 def as_operator(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The same code as an operator slot: a foreign operand gives NotImplemented, so that its own class is asked."""
-    copy = types.FunctionType(fn.__code__, {**fn.__globals__, "_slow": slow_operator}, fn.__name__, fn.__defaults__)
+    env = {**fn.__globals__, "_slow": slow_operator}
+    spaces.append(env)
+    copy = types.FunctionType(fn.__code__, env, fn.__name__, fn.__defaults__)
     copy.__doc__ = fn.__doc__
     return copy
 
@@ -241,6 +248,13 @@ def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
         else:
             source, _, what = name.rpartition("_")
             kept.append(f"_{source}.{what}")
+    if may_be_stale(op, names):
+        lines += [
+            f"{indent}_f = _frame(1)",
+            f"{indent}if _internal(_f.f_code.co_filename):",
+            f"{indent}    _f = _outer(_f)",
+        ]
+        kept.append("(_f.f_code, _f.f_lasti)")
     parts = ["_clock()", _pull_name(wanting), "_o.shape", *(f"{op.inputs[k]}._node" for k in wanting), *kept]
     return [*lines, f"{indent}_t._node = [{', '.join(parts)}]"]
 

@@ -35,6 +35,10 @@ FLOAT_FLAGS = (RuntimeWarning, FloatingPointError)
 _no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
 grad_is_off = _no_grad.get
 
+# How calls of traced functions are done (see stances.py), and what results are looked for (see nans.py); None: as ever.
+stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
+nans_var: ContextVar[Any] = ContextVar("hybridml_nans", default=None)
+
 # One clock for tape nodes and in-place writes: newest first is a topological order, and a kept value is stale when its
 # last write is younger than the node that kept it.
 clock: Callable[[], int] = count(1).__next__

@@ -47,7 +47,7 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     """
     if repeats < 2:
         raise ArgumentError(f"compare: repeats must be at least 2, got {repeats}: a spread needs two measurements")
-    name, plain, traced = _both_styles(fn)
+    name, plain, traced = both_styles(fn)
     snapshot = Snapshot(**{name: plain}, arguments=args, keywords=kwargs)
     eager = _Run("eager", lambda: plain(*args, **kwargs), snapshot)
     compiled = _Run("traced", lambda: traced(*args, **kwargs), snapshot)
@@ -65,8 +65,8 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
         name=name,
         eager=eager.style(),
         traced=compiled.style(),
-        results=_difference(eager.results, compiled.results),
-        state=_difference(_written(eager.state, before), _written(compiled.state, before)),
+        results=difference(eager.results, compiled.results),
+        state=difference(written(eager.state, before), written(compiled.state, before)),
         kernels=lines,
         compiles=traced.cache_info().compiles,
         not_restored=missed,
@@ -74,7 +74,7 @@ def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any
     )
 
 
-def _both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], TracedFunction]:
+def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], TracedFunction]:
     """The name of a function, the function as Python has it, and a new traced function over it."""
     # `trace` on a module returns that module, with a traced `forward`.
     traced = fn if isinstance(fn, TracedFunction) else getattr(fn, "__dict__", {}).get("forward")
@@ -106,7 +106,7 @@ class _Run:
         start = time.perf_counter()
         value = self.call()
         self.first_ms = (time.perf_counter() - start) * 1e3
-        self.results = _arrays(value)
+        self.results = arrays_in(value)
         self.state = self.snapshot.state()
         self.call()  # the second call goes on from there, as in a program: it may need another signature
 
@@ -211,20 +211,21 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
     run.peak = max(run.peak, results) + getattr(executable, "arena_bytes", 0)
     run.stages = {"trace": traced.stats.trace_ms, **getattr(executable.stats, "milliseconds", {})}
     lines = tuple(
-        KernelLine(_kind(launch.work), tuple(launch.where), tuple(launch.reasons), launch.nbytes) for launch in launches
+        KernelLine(kind_of(launch.work), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
+        for launch in launches
     )
     written = [source for _, source in entry.writes if source.kind == "held"]
     missed = tuple(source.node.name for source in written if not snapshot.holds(source.real))
     return lines, missed
 
 
-def _kind(work: Any) -> str:
+def kind_of(work: Any) -> str:
     """`matmul f32 128x512x784`, `copy`, `loop`."""
     name = type(work).__name__
     return str(work) if name == "Product" else "copy" if name == "Copy" else "loop"
 
 
-def _arrays(value: Any) -> dict[str, np.ndarray]:
+def arrays_in(value: Any) -> dict[str, np.ndarray]:
     """Copies of the leaves of a result that are numbers, by their position."""
     found = {}
     for k, leaf in enumerate(tree.tree_leaves(value)):
@@ -235,12 +236,12 @@ def _arrays(value: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _written(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def written(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a call has changed or added."""
     return {path: array for path, array in after.items() if path not in before or distance(array, before[path])[2]}
 
 
-def _difference(eager: dict[str, np.ndarray], traced: dict[str, np.ndarray]) -> Difference:
+def difference(eager: dict[str, np.ndarray], traced: dict[str, np.ndarray]) -> Difference:
     """The largest difference over arrays of one name; one that only one style has differs by infinity."""
     names = list(dict.fromkeys([*eager, *traced]))
     found = {name: distance(eager.get(name), traced.get(name)) for name in names}

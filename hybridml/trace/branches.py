@@ -110,6 +110,8 @@ def walk(root: Ask | Outcome | None, known: Arrays) -> tuple[Outcome | None, lis
         at = at.next.get(key(known[at.node]))
     for ask in passed if at is not None else passed[:-1]:
         ask.hits += 1
+    if at is not None:
+        at.taken += 1
     return at, passed
 
 

@@ -28,6 +28,7 @@ from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked, wrap
 from .dynamic import Sized
+from .names import Names
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
 from .report import Untraceable
@@ -107,8 +108,11 @@ class Tracer:
     equal nodes are one node, so what two paths have in common is known to be that.
     """
 
-    def __init__(self, name: str, nodes: dict[Any, ir.Node] | None = None, sized: Sized | None = None) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, nodes: dict[Any, ir.Node] | None = None, sized: Sized | None = None,
+        names: Names | None = None, silent: bool = False,
+    ) -> None:  # fmt: skip
+        self.name, self.names, self.silent = name, names, silent
         self.guards = None if sized is None else sized.guards
         self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
         space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
@@ -185,9 +189,9 @@ class Tracer:
         if found is not None:
             self.reached.add(id(t if source is None else source))
             return found
-        if source is not None:
-            return self._add("array", -1, source, t, f"captured{len(self.inputs)}")
-        return self._add("held", -1, t, t, f"captured{len(self.inputs)}")
+        real = t if source is None else source
+        name = (None if self.names is None else self.names.of(real)) or f"captured{len(self.inputs)}"
+        return self._add("held" if source is None else "array", -1, real, t, name)
 
     def argument(self, index: int, value: Any, t: Tensor | None, name: str) -> Traced:
         """The shadow of a tensor or array argument, or the 0-d input of a Python float (`t` is None)."""
@@ -235,7 +239,7 @@ class Tracer:
         if grad is None:
             return None
         found = self.shadows.get(id(grad))
-        return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}_grad", source)
+        return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
 
     def source_array(self, t: Tensor) -> np.ndarray | None:
         """The real array that a shadow stands for."""

@@ -189,7 +189,7 @@ class Families:
 
 
 def _apart(key: Any) -> tuple[Any, dict[int, tuple[int, ...]]]:
-    """A signature without sizes, and the shapes of its arrays by leaf (see `function._signature`)."""
+    """A signature without sizes, and the shapes of its arrays by leaf (see `signature.signature`)."""
     structure, specs, *rest = key
     shapes: dict[int, tuple[int, ...]] = {}
     names: list[Any] = []

@@ -22,6 +22,7 @@ from .effects import Effect, find, name_in
 from .guards import Watch
 from .hidden import Hidden
 from .lifted import lift, over, places, settle
+from .names import Names, arguments
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
 from .program import dense
@@ -41,6 +42,7 @@ class Entry:
         self.watch = Watch(fn, objects)
         self.places = places(fn, self.watch)  # of floats that are inputs
         self.root: Ask | Outcome | None = None
+        self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
         self.tried = False  # whether it has been, for the paths that there are
@@ -88,8 +90,10 @@ class Entry:
 
         An error of the function leaves state as it does eagerly: what was updated before it is.
         """
-        tracer = Tracer(self.name, self.nodes, self.sized)
-        shadows = [_shadow(tracer, k, leaf) for k, leaf in enumerate(leaves)]
+        labels = list(arguments(self.fn, structure))
+        objects = {label: leaf for label, leaf in zip(labels, leaves, strict=True) if not _is_data(leaf)}
+        tracer = Tracer(self.name, self.nodes, self.sized, Names(self.fn, objects), self.silent)
+        shadows = [_shadow(tracer, k, leaf, label) for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))]
         args, kwargs = tree.unflatten(structure, shadows)
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
@@ -257,8 +261,11 @@ def _finished(result: Any, name: str) -> Any:
     raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
 
 
-def _shadow(tracer: Tracer, k: int, leaf: Any) -> Any:
-    label = f"arg{k}"
+def _is_data(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor | _ndarray | float)
+
+
+def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
     if isinstance(leaf, Tensor):
         return tracer.argument(k, leaf, leaf, label)
     if isinstance(leaf, _ndarray):

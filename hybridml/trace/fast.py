@@ -18,7 +18,7 @@ import numpy as np
 
 from hybridml_compiler.graph import ir
 
-from ..context import _no_grad, grad_is_off, interpreter_var, switches
+from ..context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
 from ..tensor import Tensor, wrap
 from .branches import Ask, Segment, key
 from .capture import Input
@@ -159,6 +159,7 @@ class Fast:
                 for ask in passed:
                     ask.hits += 1
                 self.last = found.outcome
+                self.last.taken += 1
                 return found
             if not isinstance(found, Step):
                 return None
@@ -215,7 +216,11 @@ class Fast:
                 captured=tuple(map(self._tensor, captured)),
                 arena=executable.give_arena() if executable.arena_bytes else None,
                 epochs=self.epochs,
-                contexts=((_no_grad, grad_is_off()), (interpreter_var, None)),
+                contexts=(
+                    (_no_grad, grad_is_off()),
+                    *((variable, None) for variable in (interpreter_var, nans_var)),
+                    *(() if self.entry.silent else ((stance_var, None),)),
+                ),
                 places=self.places,
                 lent=loans.words,
                 used=loans.first(),

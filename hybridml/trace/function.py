@@ -12,34 +12,36 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from hybridml_compiler import dtypes
-from hybridml_compiler.errors import LOCATION, ArgumentError
+from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.graph.text import print_graph
 
 from .. import tree
-from ..context import current_interpreter, grad_is_off
-from ..tensor import Tensor, leaked
+from ..context import current_interpreter, nans_var, stance_var
 from ..tracebacks import shorten
 from . import reasons
 from .branches import Arrays, Ask, Endless
 from .dynamic import MOST_KNOWN, Families, Refused, Sized
 from .entry import Entry
 from .fast import MISS, Fast, build
-from .number import Traced
-from .order import memory_order
+from .names import arguments
 from .outcome import Failed, Outcome
 from .report import Untraceable, report
+from .signature import signature
 
+if TYPE_CHECKING:
+    from ..explained import Explanation
+    from ..fetch import Fetch
+
+Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
 _log = logging.getLogger("hybridml")
-_STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
 BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
@@ -72,6 +74,17 @@ class Stats:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Call:
+    """What a call with some arguments runs: a path, what it is called with, what it has computed on the way."""
+
+    structure: tree.Structure
+    leaves: list[Any]
+    entry: Entry
+    outcome: Outcome
+    known: Arrays
+
+
 class TracedFunction:
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
 
@@ -79,10 +92,11 @@ class TracedFunction:
 
     def __init__(
         self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
-        silent: bool = False, dynamic: bool = True,
+        silent: bool = False, dynamic: bool = True, check: Check = None,
     ) -> None:  # fmt: skip
         """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
-        `silent`. `dynamic`: sizes that change become symbolic.
+        `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
+        symbolic. `check`: calls that eager runs beside (see audits.py).
         """
         if backend not in BACKENDS:
             raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -93,6 +107,10 @@ class TracedFunction:
                 f"trace: {getattr(fn, '__name__', 'this')} is a generator function, which runs between the steps of "
                 "its user; trace the function that computes one of them, or return a list"
             )
+        if check not in (None, "first", "always") and not (type(check) is int and check > 0):
+            raise ArgumentError(f"trace: check must be 'first', 'always' or a number of calls, got {check!r}")
+        if check is not None and inspect.iscoroutinefunction(fn):
+            raise ArgumentError("trace: check runs a function twice, which a coroutine function cannot be")
         functools.update_wrapper(self, fn)
         self._fn, self._backend, self._most = fn, backend, most
         self._strict, self._silent = strict, silent
@@ -102,6 +120,9 @@ class TracedFunction:
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
+        self._check = check
+        self._every = 1 if check == "always" else check if isinstance(check, int) else 0
+        self._calls = 0  # counted where every Nth is checked
         self._lock = threading.RLock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
@@ -131,22 +152,31 @@ class TracedFunction:
         return await out if inspect.iscoroutine(out) else out
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if stance_var.get() == "eager" and not self._silent:
+            return self._fn(*args, **kwargs)
+        if self._every:
+            self._calls += 1
+            if self._calls % self._every == 0:
+                return self._checked(lambda: self._run(args, kwargs), args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves: list[Any] = []
         structure = tree.flatten((args, kwargs), leaves)
-        key, objects = _signature(structure, leaves)
+        key, objects = signature(structure, leaves)
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
                 if not entry.holds(leaves):
                     continue
                 if entry.eager:
                     return self._fn(*args, **kwargs)
-                fast = self._fast(entry, leaves)
+                fast = self._fast(entry, leaves) if nans_var.get() is None else None
                 if fast is not None:
                     out = fast.timed(leaves)
                     if out is not MISS:
                         self._hits += 1
                         self._last = entry
-                        if not (kwargs or fast.left or self._is_async) and len(leaves) == len(args):
+                        if not (kwargs or fast.left or self._is_async or self._every) and len(leaves) == len(args):
                             self._direct = fast.direct
                         return out
                     if fast.moved():  # places that hold other objects, equal to the ones seen
@@ -158,12 +188,13 @@ class TracedFunction:
                     return entry.run(outcome, leaves, known)
                 if not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
-                return self._trace(key, structure, leaves, objects, (entry, known, len(entry.outcomes)))
+                on = entry, known, len(entry.outcomes)
+                return self._new(args, kwargs, key, structure, leaves, objects, on)
             if self._programs() >= self._most:
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
-            return self._trace(key, structure, leaves, objects)
+            return self._new(args, kwargs, key, structure, leaves, objects)
         except Endless as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
@@ -193,10 +224,54 @@ class TracedFunction:
             fast.refresh()
         return fast
 
-    def _trace(
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
+        """A call that is to be traced, where the stance has it so."""
+        stance = None if self._silent or not self._entries else stance_var.get()
+        if stance == "eager_on_retrace":
+            return self._fn(*args, **kwargs)
+        if stance == "fail_on_retrace":
+            why = "a value that it asks for is another than before" if len(new) > 4 else self._why(new[0], new[2])
+            raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
+        if self._check == "first":
+            return self._checked(lambda: self._trace(*new), args, kwargs)
+        return self._trace(*new)
+
+    def _trace(self, *new: Any) -> Any:
+        entry, outcome, known = self._grown(*new)
+        return entry.run(outcome, new[2], known)
+
+    def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ..audits import checked
+
+        return checked(self, call, args, kwargs)
+
+    def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The path of a call with these arguments, traced if it is new. It is not run: no state is written.
+
+        TraceError where such a call runs eagerly.
+        """
+        leaves: list[Any] = []
+        structure = tree.flatten((args, kwargs), leaves)
+        key, objects = signature(structure, leaves)
+        on = None
+        try:
+            for entry in self._entries.get(key) or self._other_sizes(key):
+                if entry.eager or not entry.holds(leaves):
+                    continue
+                outcome, known, _ = entry.find(leaves)
+                if outcome is not None:
+                    return Call(structure, leaves, entry, outcome, known)
+                on = entry, known, len(entry.outcomes)
+                break
+            entry, outcome, known = self._grown(key, structure, leaves, objects, on)
+        except Endless as endless:
+            raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
+        return Call(structure, leaves, entry, outcome, known)
+
+    def _grown(
         self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> tuple[Entry, Outcome, Arrays]:  # fmt: skip
         """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             for entry in self._entries.get(key, ()):  # another thread may have been faster
@@ -214,13 +289,13 @@ class TracedFunction:
                     self._note(why + (f": now for any {', '.join(sized[0])}" if sized is not None else ""))
                 if sized is not None:
                     _, entry, outcome, known = sized
-                    return entry.run(outcome, leaves, known)
+                    return entry, outcome, known
                 entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
             if outcome is None:
                 outcome, known = self._compile(key, entry, structure, leaves, known)
             else:
                 self._hits += 1
-        return entry.run(outcome, leaves, known)
+        return entry, outcome, known
 
     def _sized(
         self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
@@ -234,10 +309,10 @@ class TracedFunction:
             try:
                 outcome, known = self._compile(key, entry, structure, leaves, Arrays(_nothing))
             except Refused as refused:
-                for line in self._families.refuse(key, pattern, refused, reasons.names(self._fn, structure)):
+                for line in self._families.refuse(key, pattern, refused, arguments(self._fn, structure)):
                     self._note(line)
                 continue
-            return pattern.describe(reasons.names(self._fn, structure)), entry, outcome, known
+            return pattern.describe(arguments(self._fn, structure)), entry, outcome, known
         return None
 
     def _compile(
@@ -245,6 +320,7 @@ class TracedFunction:
     ) -> tuple[Outcome, Arrays]:
         start = time.perf_counter()
         entries = self._entries.setdefault(key, [])
+        entry.silent = self._silent
         try:
             with _collector_paused():
                 outcome, known = entry.grow(structure, leaves, known)
@@ -328,13 +404,37 @@ class TracedFunction:
         if found is self:
             return self.__qualname__
         dynamic = self._families is not None
-        return TracedFunction, (self._fn, self._backend, self._most, self._strict, self._silent, dynamic)
+        return TracedFunction, (self._fn, self._backend, self._most, self._strict, self._silent, dynamic, self._check)
 
     def __repr__(self) -> str:
         info = self.cache_info()
         return f"<traced {self._name}: {info.entries} compiled signatures, {info.hits} hits>"
 
     # -- what there is to see
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
+        from ..explanation import explain, explain_last
+
+        return explain(self, *args, **kwargs) if args or kwargs or self._last is None else explain_last(self)
+
+    def run(self, *args: Any, fetch: Fetch, feed: Mapping[Any, Any] | None = None, **kwargs: Any) -> Any:
+        """Values from inside of a call with these arguments, without the call (see fetch.py).
+
+        `fetch` is one name or a list of them, `feed` gives other values than those that the function computes: names
+        of arguments, captured tensors and variables, `"file.py:12"` or a line number for what a line computes, `"%3"`
+        for a node of `ir`. Only what is needed is computed, and nothing is written.
+
+        Raises ArgumentError for names that are not there, ShapeError and DTypeError for fed arrays that do not fit.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> f.run(hm.tensor([1.0, 2.0]), fetch="%2").tolist()
+        [2.0, 4.0]
+        """
+        from ..fetch import run
+
+        return run(self, args, kwargs, fetch, feed or {})
 
     def cache_info(self) -> CacheInfo:
         """How often calls compiled and how often they did not."""
@@ -418,60 +518,27 @@ def _nothing(node: Any) -> Any:
     raise KeyError(node)
 
 
-def _signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
-    """What must be equal for a compiled program to fit, and the objects that count by identity."""
-    specs: list[Any] = []
-    objects: list[Any] = []
-    tensors: dict[int, int] = {}
-    alias: list[tuple[int, int]] = []
-    for k, leaf in enumerate(leaves):
-        kind = type(leaf)
-        if kind is Tensor:
-            array, node = leaf._array, leaf._node
-            kept = 0 if node is None else 2 if type(node) is list else 1
-            specs.append((array.shape, array.dtype, kept, memory_order(array)))
-            first = tensors.setdefault(id(leaf), k)
-            if first != k:
-                alias.append((first, k))
-        elif kind is float:
-            specs.append(float)
-        elif kind is _ndarray:
-            specs.append((_ndarray, leaf.shape, leaf.dtype, memory_order(leaf)))
-            first = tensors.setdefault(id(leaf), k)
-            if first != k:
-                alias.append((first, k))
-        elif kind in _STATIC:
-            specs.append((kind, leaf) if kind is not slice else (kind, leaf.start, leaf.stop, leaf.step))
-        elif isinstance(leaf, np.floating):
-            leaves[k] = float(leaf)
-            specs.append(float)
-        elif isinstance(leaf, Traced):
-            raise leaked(leaf)
-        elif isinstance(leaf, np.generic):
-            leaves[k] = leaf.item()
-            specs.append((type(leaves[k]), leaves[k]))
-        else:
-            specs.append((object, id(leaf)))
-            objects.append(leaf)
-    return (structure, tuple(specs), tuple(alias), grad_is_off(), dtypes.default_float()), objects
-
-
-@overload
-def trace(fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ...) -> Any: ...
 @overload
 def trace(
-    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ...
+    fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+) -> Any: ...
+@overload
+def trace(
+    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def trace(
-    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True
-) -> Any:
+    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
+    check: Check = None,
+) -> Any:  # fmt: skip
     """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
     other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
     numbers are as in eager code. A new dtype, number of axes or Python value is compiled anew; a float argument is
     not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
-    `backend="interpret"` runs the graph without the compiler. A module is returned itself, with its `forward`
+    `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
+    program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
+    such a call leaves the results and the state of the function itself. A module is returned itself, with its `forward`
     traced.
 
     >>> import hybridml as hm
@@ -482,9 +549,10 @@ def trace(
     [3.0, 5.0]
     """
     if fn is None:
-        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic)
+        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic, check=check)
     if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
         module: Any = fn
-        object.__setattr__(module, "forward", TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic))
+        traced = TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic, check=check)
+        object.__setattr__(module, "forward", traced)
         return module
-    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic)
+    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check)

@@ -82,7 +82,9 @@ class Outcome:
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
         self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        self.fetches: dict[Any, Any] = {}  # executables of parts of it (see fetch.py)
         self.calls = 0
+        self.taken = 0  # calls that have asked their way to it
         self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone
         self.steady_ms: list[float] = []
 
@@ -129,7 +131,7 @@ class Outcome:
         try:
             k = self.program.lead
             more = [known[n] for n in self.program.reads]
-            outputs = self.program.executable([*arrays[:k], *more, *arrays[k:]] if more else arrays)
+            outputs = self.program.call([*arrays[:k], *more, *arrays[k:]] if more else arrays, arrays)
         except HybridmlError as error:
             raise Failed from error
         fresh: dict[int, Tensor] = {}

@@ -29,7 +29,7 @@ from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
 
 from ..autograd import part
-from ..context import clock, grad_is_off
+from ..context import clock, grad_is_off, nans_var
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
@@ -130,14 +130,19 @@ class Program:
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
 
     @cached_property
-    def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
+    def whole(self) -> ir.Graph:
+        """From the inputs of a call; `graph` has what is left to compute after the values that were asked for."""
         stored = tuple(
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
         )
+        return ir.Graph(tuple(self.nodes), stored, self.name)
+
+    @cached_property
+    def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
         if not self.given:
-            return ir.Graph(tuple(self.nodes), stored, self.name), []
-        graph, reads = cut(stored, dict.fromkeys(self.given), self.name, self.nodes)
+            return self.whole, []
+        graph, reads = cut(self.whole.outputs, dict.fromkeys(self.given), self.name, self.nodes)
         own, k = len(self.nodes), self.lead
         inputs = (*self.nodes[:k], *graph.inputs[own:], *self.nodes[k:])
         return ir.Graph(inputs, graph.outputs, self.name), reads[own:]
@@ -164,6 +169,12 @@ class Program:
                 self._executable = PerSize(self.graph, donate, self.backend)
             self.compile_ms = (time.perf_counter() - start) * 1e3
         return self._executable
+
+    def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The executable's outputs. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
+        watching = nans_var.get()
+        outputs: list[np.ndarray] = self.executable(arrays) if watching is None else watching.call(self, arrays, own)
+        return outputs
 
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that have a traced history."""
@@ -275,7 +286,7 @@ class Program:
             for t, order in zip(tensors, self.orders, strict=True)
         ]
         self._check(arrays)
-        arrays = self.executable(arrays)
+        arrays = self.call(arrays, arrays)
         results = [wrap(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
         self.record(tensors, dict(enumerate(results)))
         return results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
 from .guards import Watch, elements, holder
+from .names import arguments
 
 _SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
@@ -27,7 +27,7 @@ def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
     if was[0] != now[0]:
         yield f"the arguments are {_shape(now[0])} and not {_shape(was[0])}"
         return
-    for name, a, b in zip(names(fn, now[0]), was[1], now[1], strict=True):
+    for name, a, b in zip(arguments(fn, now[0]), was[1], now[1], strict=True):
         if a != b:
             yield f"argument {name} {_spec(a)} -> {_spec(b)}"
     if was[2] != now[2]:
@@ -39,7 +39,7 @@ def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
 
 
 def _spec(spec: Any) -> str:
-    """What the signature says of a leaf (see `function._signature`), for people."""
+    """What the signature says of a leaf (see `signature.signature`), for people."""
     if isinstance(spec, tuple) and len(spec) == 4 and isinstance(spec[0], tuple):
         shape, dtype, kept, order = spec
         history = ("", " that requires grad", " with a history")[kept]
@@ -63,27 +63,6 @@ def _shape(structure: tree.Structure) -> str:
     args, kwargs = structure.children
     named = [f"{k}={text(c)}" for k, c in zip(kwargs.keys, kwargs.children, strict=True)]
     return f"({', '.join([*map(text, args.children), *named])})"
-
-
-def names(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[str]:
-    """A name for each leaf of a call: `x`, `batch['mask']`, `layers[0]`."""
-    args, kwargs = structure.children
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    for k, child in enumerate(args.children):
-        named = k < len(parameters) and parameters[k].kind is not inspect.Parameter.VAR_POSITIONAL
-        yield from _leaves(child, parameters[k].name if named else f"number {k}")
-    for name, child in zip(kwargs.keys, kwargs.children, strict=True):
-        yield from _leaves(child, name)
-
-
-def _leaves(s: tree.Structure, name: str) -> Iterator[str]:
-    if s.kind is None:
-        yield name
-    for k, child in enumerate(s.children):
-        yield from _leaves(child, f"{name}[{s.keys[k]!r}]" if s.keys else f"{name}[{k}]")
 
 
 def of_state(entry: Entry, leaves: Sequence[Any]) -> str:

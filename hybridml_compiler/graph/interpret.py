@@ -5,7 +5,7 @@ What any other stage computes is right when it agrees with this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ from ..errors import LOCATION, ArgumentError, CompileError, DTypeError, Hybridml
 from ..sizes.values import bindings, substitute
 from .ir import Graph, Node
 
+Visit = Callable[[Node, list[np.ndarray], np.ndarray], object]  # an application, its operands and its value
 
-def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
-    """The outputs of `graph` for these inputs, by the `eager` column of each row.
+
+def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -> list[np.ndarray]:
+    """The outputs of `graph` for these inputs, by the `eager` column of each row. `visit` sees every application.
 
     `arrays`: one array an input, of exactly its shape and dtype (`ArgumentError` for their number, `ShapeError`,
     `DTypeError`). A value is released after its last use. Outputs may share memory with inputs and each other.
@@ -38,7 +40,10 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     with np.errstate(all="ignore"):  # inf and nan are values here, as in compiled code
         for k, node in enumerate(nodes):
             if node.op is not None:
-                values[node] = _run(node, [values[n] for n in node.inputs], runs, sizes)
+                operands = [values[n] for n in node.inputs]
+                values[node] = _run(node, operands, runs, sizes)
+                if visit is not None:
+                    visit(node, operands, values[node])
                 for operand in node.inputs:
                     if last_use[operand] == k:
                         values.pop(operand, None)

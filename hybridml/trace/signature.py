@@ -1,0 +1,56 @@
+"""The signature of a call: what must be equal for a compiled program to fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+
+from .. import tree
+from ..context import grad_is_off
+from ..tensor import Tensor, leaked
+from .number import Traced
+from .order import memory_order
+
+_ndarray = np.ndarray
+_STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
+
+
+def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
+    """What must be equal for a compiled program to fit, and the objects that count by identity."""
+    specs: list[Any] = []
+    objects: list[Any] = []
+    tensors: dict[int, int] = {}
+    alias: list[tuple[int, int]] = []
+    for k, leaf in enumerate(leaves):
+        kind = type(leaf)
+        if kind is Tensor:
+            array, node = leaf._array, leaf._node
+            kept = 0 if node is None else 2 if type(node) is list else 1
+            specs.append((array.shape, array.dtype, kept, memory_order(array)))
+            first = tensors.setdefault(id(leaf), k)
+            if first != k:
+                alias.append((first, k))
+        elif kind is float:
+            specs.append(float)
+        elif kind is _ndarray:
+            specs.append((_ndarray, leaf.shape, leaf.dtype, memory_order(leaf)))
+            first = tensors.setdefault(id(leaf), k)
+            if first != k:
+                alias.append((first, k))
+        elif kind in _STATIC:
+            specs.append((kind, leaf) if kind is not slice else (kind, leaf.start, leaf.stop, leaf.step))
+        elif isinstance(leaf, np.floating):
+            leaves[k] = float(leaf)
+            specs.append(float)
+        elif isinstance(leaf, Traced):
+            raise leaked(leaf)
+        elif isinstance(leaf, np.generic):
+            leaves[k] = leaf.item()
+            specs.append((type(leaves[k]), leaves[k]))
+        else:
+            specs.append((object, id(leaf)))
+            objects.append(leaf)
+    return (structure, tuple(specs), tuple(alias), grad_is_off(), dtypes.default_float()), objects
