@@ -74,6 +74,8 @@ def _roll(graph: Graph) -> Graph | None:
             if rolled is not None and _work(rolled.nodes()) < _work(nodes):
                 best, most = rolled, size
                 covered.update(node for step in loop.steps for node in step)
+        if most * 8 > len(nodes):  # what is left of its steps is rolled next
+            break
     return best
 
 
@@ -89,7 +91,7 @@ def _anchors(nodes: Sequence[Node]) -> list[list[Node]]:
             alike.setdefault((node.op.name, node.text, node.aval, node.where), []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
     many = [found for found in alike.values() if len(found) >= _FEWEST]
-    return sorted(many, key=lambda found: (-len(found), -position[found[-1]]))[:_TRIED]
+    return sorted(many, key=lambda found: (-len(found), position[found[-1]]))[:_TRIED]
 
 
 # -- steps
