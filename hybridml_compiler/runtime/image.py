@@ -11,8 +11,6 @@ disk copies it into memory, fills in the addresses that it imports, and has load
 with the distance between the two fixed, so that all references inside are relative and need no work at all. Linux on
 x86-64 only, and only the relocations that LLVM makes there in the small code model; `link` answers None for anything
 else, and `jit.load` leaves it to LLVM's linker.
-
-Format: System V ABI, AMD64 supplement, chapter 4 (object files) and 4.4 (relocation).
 """
 
 from __future__ import annotations
@@ -23,28 +21,26 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache as once
 
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.runtime.elf import (
+    ABSOLUTE_64,
+    CALL,
+    RELATIVE_32,
+    THROUGH_GOT,
+    Foreign,
+    Relocation,
+    Section,
+    Symbol,
+    read,
+)
 
 SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
 PAGE = 4096
 _JUMP = bytes([0xFF, 0x25])  # jmp [rip + offset], followed by the offset
-
-# Section types and flags, special section numbers, bindings.
-_SYMTAB, _RELA, _NOBITS = 2, 4, 8
-_WRITE, _ALLOC = 1, 2
-_UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
-_LOCAL = 0
-_LEFT_OUT = (".eh_frame",)  # unwind tables: nothing unwinds through generated code
-
-# How a relocation is computed: S symbol, A addend, P place, G its entry in the GOT.
-_ABSOLUTE_64 = 1  # S + A
-_RELATIVE_32 = 2  # S + A - P
-_CALL = 4  # the same, through a jump if S is imported
-_THROUGH_GOT = (9, 41, 42)  # G + A - P
 
 
 @dataclass(frozen=True)
@@ -74,50 +70,18 @@ class Image:
         return Image(code, raw[start + n_code :], slots, dict(own), exports)
 
 
-@dataclass
-class _Section:
-    """A section that is loaded, and where in the image it lies."""
-
-    data: bytes
-    size: int
-    alignment: int
-    writable: bool
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class _Symbol:
-    name: str
-    section: _Section | None  # None: imported
-    value: int
-    local: bool
-
-
-@dataclass(frozen=True)
-class _Relocation:
-    section: _Section
-    offset: int
-    kind: int
-    symbol: _Symbol
-    addend: int
-
-
-class _Foreign(Exception):
-    """The object uses something that only LLVM's linker knows."""
-
-
 def link(objects: Sequence[bytes], exports: Sequence[str]) -> Image | None:
     """The image of these objects; what none of them defines is imported when it is loaded.
 
     None where an object needs what this linker does not do. Raises CompileError for an object that is not one, for a
     symbol that is defined twice, and for an export that is not defined.
     """
-    sections: list[_Section] = []
-    relocations: list[_Relocation] = []
-    defined: dict[str, _Symbol] = {}
+    sections: list[Section] = []
+    relocations: list[Relocation] = []
+    defined: dict[str, Symbol] = {}
     try:
         for data in objects:
-            own_sections, symbols, own_relocations = _read(data)
+            own_sections, symbols, own_relocations = read(data)
             sections += own_sections
             relocations += own_relocations
             for symbol in symbols:
@@ -129,13 +93,13 @@ def link(objects: Sequence[bytes], exports: Sequence[str]) -> Image | None:
         if missing := [name for name in exports if name not in defined]:
             raise CompileError(f"could not link generated code: no object defines the export {', '.join(missing)}")
         return _Linker(sections, relocations, defined).link(exports)
-    except _Foreign:
+    except Foreign:
         return None
 
 
 class _Linker:
     def __init__(
-        self, sections: Sequence[_Section], relocations: Sequence[_Relocation], defined: Mapping[str, _Symbol]
+        self, sections: Sequence[Section], relocations: Sequence[Relocation], defined: Mapping[str, Symbol]
     ) -> None:
         self.sections, self.relocations, self.defined = sections, relocations, defined
         self.code, self.data = bytearray(), bytearray()
@@ -149,14 +113,14 @@ class _Linker:
         self._place(self.code, writable=False)
         for r in self.relocations:
             symbol = self._resolve(r.symbol)
-            if r.kind == _RELATIVE_32 and symbol.section is None:  # imported data may be further away than 2 GB
-                raise _Foreign
-            if r.kind == _CALL and symbol.section is None and symbol.name not in self.jumps:
+            if r.kind == RELATIVE_32 and symbol.section is None:  # imported data may be further away than 2 GB
+                raise Foreign
+            if r.kind == CALL and symbol.section is None and symbol.name not in self.jumps:
                 self.jumps[symbol.name] = _append(self.code, bytes(8), 8)
         self.start = _aligned(len(self.code), PAGE)
         self._place(self.data, writable=True)
         for name, at in self.jumps.items():
-            slot = self._entry(_Symbol(name, None, 0, False))
+            slot = self._entry(Symbol(name, None, 0, False))
             self.code[at : at + 6] = _JUMP + struct.pack("<i", self.start + slot - (at + 6))
         for relocation in self.relocations:
             self._apply(relocation)
@@ -169,14 +133,14 @@ class _Linker:
                 data = section.data or bytes(section.size)
                 section.offset = self.start + _append(target, data, section.alignment)
 
-    def _resolve(self, symbol: _Symbol) -> _Symbol:
+    def _resolve(self, symbol: Symbol) -> Symbol:
         return self.defined.get(symbol.name, symbol) if symbol.section is None else symbol
 
-    def _offset(self, symbol: _Symbol) -> int:
+    def _offset(self, symbol: Symbol) -> int:
         assert symbol.section is not None
         return symbol.section.offset + symbol.value
 
-    def _entry(self, symbol: _Symbol) -> int:
+    def _entry(self, symbol: Symbol) -> int:
         """The GOT's entry of a symbol, as an offset in data."""
         key = (symbol.name, 0) if symbol.section is None else ("", self._offset(symbol))
         if key not in self.got:
@@ -184,7 +148,7 @@ class _Linker:
             self._point(at, symbol, 0)
         return self.got[key]
 
-    def _point(self, at: int, symbol: _Symbol, addend: int) -> None:
+    def _point(self, at: int, symbol: Symbol, addend: int) -> None:
         """The word at `at` in data is to hold the address of the symbol."""
         if symbol.section is None:
             self.slots.setdefault(symbol.name, []).append(at)
@@ -192,12 +156,12 @@ class _Linker:
         else:
             self.own[at] = self._offset(symbol) + addend
 
-    def _apply(self, r: _Relocation) -> None:
+    def _apply(self, r: Relocation) -> None:
         symbol, place = self._resolve(r.symbol), r.section.offset + r.offset
-        if r.kind == _ABSOLUTE_64:
+        if r.kind == ABSOLUTE_64:
             self._point(place - self.start, symbol, r.addend)
             return
-        if r.kind in _THROUGH_GOT:
+        if r.kind in THROUGH_GOT:
             target = self.start + self._entry(symbol)
         else:
             target = self.jumps[symbol.name] if symbol.section is None else self._offset(symbol)
@@ -215,73 +179,6 @@ def _append(memory: bytearray, data: bytes, alignment: int) -> int:
     memory.extend(bytes(at - len(memory)))
     memory.extend(data)
     return at
-
-
-# ---- reading objects
-
-
-def _read(data: bytes) -> tuple[list[_Section], list[_Symbol], list[_Relocation]]:
-    """The sections that are loaded, the symbols and the relocations of an ELF object."""
-    if data[:4] != b"\x7fELF":
-        raise CompileError(f"could not link generated code: {len(data)} bytes are no object")
-    try:
-        return _read_elf(data)
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
-        raise CompileError(f"could not link generated code: a damaged object of {len(data)} bytes ({error})") from None
-
-
-_HEADER = struct.Struct("<IIQQQQIIQQ")  # of a section
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QIIq")
-
-
-def _read_elf(data: bytes) -> tuple[list[_Section], list[_Symbol], list[_Relocation]]:
-    (headers_at,) = struct.unpack_from("<Q", data, 40)
-    size, count, names_at = struct.unpack_from("<HHH", data, 58)
-    headers = [_HEADER.unpack_from(data, headers_at + k * size) for k in range(count)]
-
-    def body(number: int) -> bytes:
-        at, length = headers[number][4:6]
-        if at + length > len(data):
-            raise ValueError(f"section {number} ends beyond it")
-        return data[at : at + length]
-
-    names = body(names_at)
-    loaded: dict[int, _Section] = {}
-    for number, (name, kind, flags, _, _, length, _, _, alignment, _) in enumerate(headers):
-        if flags & _ALLOC and _text(names, name) not in _LEFT_OUT:
-            contents = b"" if kind == _NOBITS else body(number)
-            loaded[number] = _Section(contents, length, alignment, bool(flags & _WRITE))
-    symbols: list[_Symbol] = []
-    for number, header in enumerate(headers):
-        if header[1] == _SYMTAB:
-            symbols = list(_symbols(body(number), body(header[6]), loaded))
-    relocations = [
-        r
-        for number, header in enumerate(headers)
-        if header[1] == _RELA and header[7] in loaded
-        for r in _relocations(body(number), loaded[header[7]], symbols)
-    ]
-    return list(loaded.values()), symbols, relocations
-
-
-def _symbols(table: bytes, names: bytes, loaded: Mapping[int, _Section]) -> Iterator[_Symbol]:
-    for name, info, _, section, value, _ in _SYMBOL.iter_unpack(table):
-        if section in (_ABSOLUTE, _COMMON) and info & 15 != 4:  # 4: the name of the source file
-            raise _Foreign
-        yield _Symbol(_text(names, name), loaded.get(section), value, info >> 4 == _LOCAL)
-
-
-def _relocations(table: bytes, section: _Section, symbols: Sequence[_Symbol]) -> Iterator[_Relocation]:
-    for offset, kind, symbol, addend in _RELOCATION.iter_unpack(table):
-        known = kind in (_RELATIVE_32, _CALL, *_THROUGH_GOT) or (kind == _ABSOLUTE_64 and section.writable)
-        if not known:
-            raise _Foreign
-        yield _Relocation(section, offset, kind, symbols[symbol], addend)
-
-
-def _text(table: bytes, at: int) -> str:
-    return table[at : table.index(0, at)].decode()
 
 
 # ---- loading

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.runtime import image, jit
+from hybridml_compiler.runtime import elf, image, jit
 from hybridml_compiler.runtime.image import Image
 
 pytestmark = pytest.mark.skipif(not image.SUPPORTED, reason="LLVM links on this machine")
@@ -79,7 +80,9 @@ def test_a_missing_export_is_named() -> None:
         image.link([jit.compile_ir(COUNTER, passes=False)], ["nothing"])
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: b"junk" * 9], ids=str)
+@pytest.mark.parametrize(
+    "damage", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: b"junk" * 9], ids=["short", "empty", "junk"]
+)
 def test_damaged_bytes_are_an_error(damage: object) -> None:
     assert callable(damage)
     with pytest.raises(ValueError, match=r".*"):
@@ -87,9 +90,69 @@ def test_damaged_bytes_are_an_error(damage: object) -> None:
 
 
 def test_what_is_not_understood_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image, "_THROUGH_GOT", ())
+    monkeypatch.setattr(elf, "THROUGH_GOT", ())
     objects = [jit.compile_ir(COUNTER, passes=False), jit.compile_ir(TABLE, passes=False)]
     assert image.link(objects, ["pick"]) is None
     far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 7)
     library = jit.load(objects, {"far": jit.address_of(far)}, ["pick"], keep=[far])
     assert call(library.address("pick"), 1) == 70 + 5 * 1000 + 5
+
+
+CALLS = """
+declare i64 @far(i64)
+declare i64 @{other}(i64)
+
+@{name}.numbers = internal constant [3 x i64] [i64 {number}, i64 5, i64 7], align 64
+
+define internal i64 @{name}_helper(i64 %x) noinline {{
+  %p = getelementptr i64, ptr @{name}.numbers, i64 %x
+  %y = load i64, ptr %p
+  ret i64 %y
+}}
+
+define i64 @{name}(i64 %x) {{
+  %zero = icmp sle i64 %x, 0
+  br i1 %zero, label %end, label %more
+more:
+  %less = sub i64 %x, 1
+  %others = call i64 @{other}(i64 %less)
+  %own = call i64 @{name}_helper(i64 0)
+  %both = add i64 %others, %own
+  ret i64 %both
+end:
+  %distant = call i64 @far(i64 %x)
+  ret i64 %distant
+}}
+"""
+
+
+def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two functions that call each other, from one call of LLVM: each object defines one of them."""
+    names = ("ping", "pong")
+    texts = [CALLS.format(name="ping", other="pong", number=100), CALLS.format(name="pong", other="ping", number=1)]
+    sources = [jit.Source(text, partial(str, text), 1, False, name) for text, name in zip(texts, names, strict=True)]
+    monkeypatch.setattr(jit, "_most_threads", lambda: 1)  # nothing begins before all is known
+    calls = []
+    compiled = jit._compiled
+    monkeypatch.setattr(jit, "_compiled", lambda *args: calls.append(args) or compiled(*args))
+    monkeypatch.setattr(jit.cache, "get", lambda name: None)
+    monkeypatch.setattr(jit.cache, "put", lambda name, data: None)
+    objects = jit.compile_sources(sources)
+    assert len(calls) == 1 and len(objects) == 2
+    far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x + 1000)
+    imports = {"far": jit.address_of(far)}
+    for ping in (jit.load(objects, imports, ["ping"]), jit._load(objects, imports, ["ping"], ())):
+        assert call(ping.address("ping"), 4) == 1000 + 2 * 100 + 2 * 1
+    alone = jit._compiled([texts[1]], False, 1)  # as another process may have made it
+    assert call(jit.load([objects[0], alone], imports, ["ping"]).address("ping"), 3) == 1000 + 2 * 100 + 1
+    with pytest.raises(CompileError, match="nothing defines pong"):
+        jit.load(objects[:1], imports, ["ping"])
+    monkeypatch.setattr(elf, "THROUGH_GOT", ())
+    monkeypatch.setattr(elf, "CALL", -1)
+    assert len(jit.compile_sources(sources)) == 2  # each alone, where it has what only LLVM links
+
+
+def test_an_error_in_one_of_several_modules_is_told() -> None:
+    good, bad = CALLS.format(name="ping", other="pong", number=1), "define i32 @f(i64 %x) { ret i32 %x }"
+    with pytest.raises(CompileError, match="LLVM"):
+        jit.compile_sources([jit.Source(text, partial(str, text), 1, False, "k") for text in (good, bad)])

@@ -39,7 +39,7 @@ class Module:
     @property
     def code(self) -> Source:
         """What is compiled."""
-        return Source(self.source, self.emit, self.opt, passes=False)
+        return Source(self.source, self.emit, self.opt, passes=False, symbol="" if self.symbol == STEP else self.symbol)
 
 
 class Works:
