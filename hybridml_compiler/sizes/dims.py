@@ -77,6 +77,14 @@ class Dim:
 
     __slots__ = ("_hash", "hint", "terms")
 
+    @property
+    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself: to a user it is an int
+        return int
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise TypeError("the class of a size cannot be assigned")
+
     _hash: int
     terms: tuple[tuple[Monomial, int], ...]  # factors and coefficient, in the order of their text; () is the constant
     hint: int

@@ -41,6 +41,12 @@ def test_arithmetic_gives_one_form_and_numbers_where_nothing_is_left() -> None:
     assert hash(N * 2) == hash(N + N) and {N * 2: 1}[N + N] == 1
 
 
+def test_it_passes_for_an_int() -> None:
+    assert isinstance(N, int) and isinstance(2 * N + 1, int | float) and isinstance(N, Dim) and type(N) is Dim
+    with pytest.raises(TypeError, match="cannot be assigned"):
+        N.__class__ = int  # type: ignore[assignment]
+
+
 def test_form_decides_without_a_guard(guards: Guards) -> None:
     assert N == N and N != 1 and N != 0 and N > 1 and N * M >= M and N - 1 < N and 2 * N > N and bool(N)
     assert not N < 2 and max(N, 1) is N and bounds(N * M - M) == 2
