@@ -11,6 +11,8 @@ import numpy as np
 
 from hybridml_compiler.errors import HybridmlError, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.values import bindings, evaluate
 
 from .. import aliasing, tree
 from ..context import grad_is_off
@@ -34,7 +36,7 @@ class Failed(BaseException):
 @dataclass(frozen=True)
 class Result:
     """A leaf of the returned container: "output" k, "float" k (of numbers), "input" (the tensor given),
-    "value".
+    "size" (of a symbolic dimension), "value".
     """
 
     kind: str
@@ -95,6 +97,8 @@ class Outcome:
             raise TraceError(
                 f"{tracer.name} returns a {type(leaf).__name__}, which would run when the trace is over; return a list"
             )
+        if is_dim(leaf):
+            return Result("size", -1, leaf)
         if not issubclass(type(leaf), Tensor):
             return Result("value", -1, leaf)
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
@@ -149,7 +153,10 @@ class Outcome:
             real_of(source, leaves)._node.grad = grad
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
-        values = [self._value(r, fresh, outputs, reals) for r in self.results]
+        sizes: dict[str, int] = {}
+        if any(r.kind == "size" for r in self.results):
+            sizes = bindings([i.node.shape for i in self.inputs], [a.shape for a in arrays])
+        values = [self._value(r, fresh, outputs, reals, sizes) for r in self.results]
         value, *put = tree.unflatten(self.structure, values)
         for effect, new in zip(self.effects, put, strict=True):
             effect.put(new)
@@ -168,11 +175,20 @@ class Outcome:
                 results[k] = real  # an update in place that is part of the history
         self.program.record(kept, results)
 
-    def _value(self, r: Result, fresh: dict[int, Tensor], outputs: Sequence[np.ndarray], reals: list[Any]) -> Any:
+    def _value(
+        self,
+        r: Result,
+        fresh: dict[int, Tensor],
+        outputs: Sequence[np.ndarray],
+        reals: list[Any],
+        sizes: Mapping[str, int],
+    ) -> Any:
         if r.kind == "output":
             return fresh[r.index]
         if r.kind == "float":
             return outputs[r.index].item()
+        if r.kind == "size":
+            return evaluate(r.value, sizes)
         return reals[r.index] if r.kind == "input" else r.value
 
     def _time(self, start: float) -> None:

@@ -421,6 +421,21 @@ def test_what_cannot_be_compiled_for_any_size_is_compiled_for_each(monkeypatch: 
     assert w.grad is not None and w.grad.tolist() == [[0.0, 0.0]] * 3
 
 
+def test_sizes_that_leave_the_function_are_numbers() -> None:
+    seen: list[int] = []
+
+    def f(x: hm.Tensor) -> Any:
+        seen.append(x.shape[0] * 2)
+        return x * 2, x.shape, {"half": x.shape[0] // 2, "is": isinstance(x.shape[0], int)}
+
+    traced = hm.trace(f)
+    for n in (4, 5, 6, 9):
+        _, shape, found = traced(normal(n, 3))
+        assert shape == (n, 3) and found == {"half": n // 2, "is": True}
+        assert all(type(size) is int for size in (*shape, found["half"], *seen))
+    assert seen == [8, 10, 12, 18] and traced.cache_info().compiles == 2
+
+
 def test_asked_not_to() -> None:
     @hm.trace(dynamic=False)
     def f(x: hm.Tensor) -> hm.Tensor:
