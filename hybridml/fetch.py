@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class Values:
         self.inputs = {node.name: starts.get(node, node) for node in whole.inputs}
         self.variables: dict[str, ir.Node] = {}
         self.lines: dict[tuple[str, int], ir.Node] = {}
-        for node in last_of_lines(self.nodes):
+        for node in values_of_lines(self.nodes, whole.outputs[: outcome.n_results]):
             place, text = _place(node.where)
             self.lines[place] = node
             assigned = _ASSIGNED.match(text)
@@ -124,13 +124,19 @@ class Values:
         return shown if len(shown) <= 8 else [*shown[:8], "..."]
 
 
-def last_of_lines(nodes: Sequence[ir.Node]) -> Iterable[ir.Node]:
-    """For each line of the user the last value that it computes, in the order of the program's lines."""
-    last: dict[tuple[str, int], ir.Node] = {}
+def values_of_lines(nodes: Sequence[ir.Node], results: Container[ir.Node]) -> Iterator[ir.Node]:
+    """What each line of the user computes: the last value that no operation of the same line reads, and that another
+    line reads or the function returns (the next state of a random generator is none).
+    """
+    users = ir.users(nodes)
+    found: dict[tuple[str, int], tuple[bool, ir.Node]] = {}
     for node in nodes:
-        if node.op is not None and node.where:
-            last[_place(node.where)[0]] = node
-    return [last[place] for place in sorted(last)]
+        if node.op is None or not node.where or any(user.where == node.where for user in users[node]):
+            continue
+        place, counts = _place(node.where)[0], bool(users[node]) or node in results
+        if counts or not found.get(place, (False,))[0]:
+            found[place] = counts, node
+    yield from (found[place][1] for place in sorted(found))
 
 
 def _place(where: str) -> tuple[tuple[str, int], str]:

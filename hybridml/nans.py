@@ -70,15 +70,17 @@ class Watching:
             given[i] = arrays[i].copy()
         outputs: list[np.ndarray] = executable(given)
         if any(map(self._is_bad, outputs)):
-            interpret(program.whole, own, self._visit)
+
+            def visit(node: Node, operands: list[np.ndarray], value: np.ndarray) -> None:
+                assert node.op is not None
+                # A function of the library was captured in a call at another line.
+                self.check(node.op, operands, value, "" if program.tracer.silent else node.where)
+
+            interpret(program.whole, own, visit)
         for k, i in donated.items():
             np.copyto(arrays[i], given[i])
             outputs[k] = arrays[i]
         return outputs
-
-    def _visit(self, node: Node, operands: list[np.ndarray], value: np.ndarray) -> None:
-        assert node.op is not None
-        self.check(node.op, operands, value, node.where)
 
 
 class debug_nans:

@@ -57,17 +57,28 @@ class Names:
         pending.append(("random", random.default_generator))
         found: dict[int, str] = {}
         kept: list[Any] = []  # an id is only good while its object lives
+        late: list[tuple[str, Any]] = []  # the state of optimizers, after the names of its keys
         while pending and len(found) < _MOST:
             after: list[tuple[str, Any]] = []
             for path, value in pending:
-                if id(value) not in found:
-                    found[id(value)] = path
-                    kept.append(value)
-                    children = _children(path, value, found)
-                    after += children
-                    self._attributes.update(id(child) for of, child in children if of == path and type(child) is dict)
+                if id(value) in found:
+                    continue
+                found[id(value)] = path
+                kept.append(value)
+                if isinstance(value, dict) and any(isinstance(key, Tensor) for key in value):
+                    late.append((path, value))
+                else:
+                    after += self._inside(path, value, found)
+            if not after:
+                after = [child for path, value in late for child in self._inside(path, value, found)]
+                late = []
             pending = after
         return found
+
+    def _inside(self, path: str, value: Any, found: Mapping[int, str]) -> Sequence[tuple[str, Any]]:
+        children = _children(path, value, found)
+        self._attributes.update(id(child) for of, child in children if of == path and type(child) is dict)
+        return children
 
 
 def _variables(fn: Any) -> Iterator[tuple[str, Any]]:
