@@ -23,12 +23,34 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
 
-from .context import clock, current_interpreter, grad_is_off
+from .context import current_interpreter, grad_is_off
+from .places import write_stamp
 from .tensor import Tensor
 
 _ndarray = np.ndarray
 # Rows whose NumPy result can share memory with their input; inside a trace these are the views.
 VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to"})
+
+
+class _Detached:
+    """Stands for a row in the `_view` of what a trace has detached: the same memory, another history."""
+
+    name = "detach"
+
+    @staticmethod
+    def fn(parent: Tensor) -> Tensor:
+        return parent.detach()
+
+    @staticmethod
+    def eager(array: np.ndarray) -> np.ndarray:
+        return array
+
+    @staticmethod
+    def put_back(parent: Tensor, value: Tensor) -> Tensor:
+        return value
+
+
+DETACHED: Any = _Detached()
 
 
 def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
@@ -41,7 +63,9 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         source = parent._array
         if not (base is source or base is source.base or np.may_share_memory(array, source)):
             return
-    elif op.name not in VIEWS or (op.name == "reshape" and not _reshapes_in_place(parent, view.shape)):
+    elif (op.name not in VIEWS and op is not DETACHED) or (
+        op.name == "reshape" and not _reshapes_in_place(parent, view.shape)
+    ):
         return
     cell = parent._version
     if type(cell) is not list:
@@ -61,36 +85,32 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
 def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether NumPy's reshape of this traced tensor would be a view: memory is shared where eager code shares it."""
     try:
-        np.reshape(_layout(t), at_hand(tuple(shape)), copy=False)
+        np.reshape(layout(t), at_hand(tuple(shape)), copy=False)
     except ValueError:
         return False
     return True
 
 
-def _layout(t: Tensor) -> np.ndarray:
+def layout(t: Tensor) -> np.ndarray:
     """An array with the strides that a traced tensor has in eager code. Its elements must not be touched."""
     view = getattr(t, "_view", None)
     if view is not None:
         parent, op, params = view
-        return op.eager(_layout(parent), **{name: at_hand(value) for name, value in params.items()})
-    source = current_interpreter().source_array(t)
-    if source is not None:
-        return source
-    strides: list[int] = []
-    step = t.itemsize
-    shape = at_hand(t.shape)  # what is a view at one size is one at others
-    for n in reversed(shape):
-        strides.insert(0, step)
-        step *= n
-    return np.lib.stride_tricks.as_strided(np.empty(1, t.dtype), shape, strides)
+        return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
+    found: np.ndarray = current_interpreter().layouts.of(t)
+    return found
 
 
-def stamp(t: Tensor) -> None:
-    version = t._version
-    if type(version) is list:
-        version[0] = clock()
-    else:
-        t._version = clock()
+def stamp(*tensors: Tensor) -> None:
+    """Note that tensors have been written to, all by one line."""
+    if tensors:
+        now = write_stamp()
+        for t in tensors:
+            version = t._version
+            if type(version) is list:
+                version[0] = now
+            else:
+                t._version = now
 
 
 def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
@@ -141,13 +161,17 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         value = OPS["broadcast_to"].fn(value, x.shape)
     eager = type(x._array) is _ndarray
     if eager and not x._array.flags.writeable:
-        raise ShapeError(f"{name}: this tensor is read-only (a broadcast view or a read-only array); clone() it first")
+        raise _read_only(name)
     recorded = not grad_is_off() and (value._node is not None or type(x._node) is list)
     if recorded or not eager:
         _rewrite(x, value, name, recorded)
     if eager:
         np.copyto(x._array, value._array)
     stamp(x)
+
+
+def _read_only(name: str) -> ShapeError:
+    return ShapeError(f"{name}: this tensor is read-only (a broadcast view or a read-only array); clone() it first")
 
 
 def is_python_float(t: Tensor) -> bool:
@@ -157,20 +181,22 @@ def is_python_float(t: Tensor) -> bool:
 
 def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
     """New histories (and, traced, new graph nodes) for x, its parents and every other view of the same memory."""
-    chain = [(x, value)]
+    chain = [(x, value, recorded)]
+    followed = recorded
     while (view := getattr(x, "_view", None)) is not None:
         parent, op, params = view
-        if recorded:
+        followed = followed and op is not DETACHED
+        if followed:
             _check_leaf(parent, name)
         value = put_back(op, params, parent, x, value, name)
         x = parent
-        chain.append((x, value))
-    for t, v in chain:
-        _take(t, v, recorded)
+        chain.append((x, value, followed))
+    for t, v, follows in chain:
+        _take(t, v, follows)
     cell = x._version
     if type(cell) is not list:
         return
-    done = {id(t) for t, _ in chain}
+    done = {id(t) for t, _, _ in chain}
     for reference in tuple(cell[1:]):
         t = reference()
         if t is not None and id(t) not in done:
@@ -181,7 +207,10 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        current_interpreter().writes(t)
+        interp = current_interpreter()
+        interp.writes(t)
+        if getattr(t, "_view", None) is None:
+            interp.layouts.pin(t)
         t._array = value._array
     if recorded:
         t._node = value._node
@@ -191,10 +220,10 @@ def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, valu
     """The parent's values after its view took `value`: elements outside of the view stay."""
     if op.name == "slice":
         return OPS["slice_update"].fn(parent, value, **params)
-    if op.name == "getitem":
+    if op.name in ("getitem", "detach"):
         return op.put_back(parent, value, **params)
-    if view.size != parent.size or op.name not in VIEWS:
-        raise ShapeError(f"{name}: several elements of this {op.name} view are one in memory; clone() it first")
+    if op.name == "broadcast_to":  # several elements may be one in memory
+        raise _read_only(name)
     rule, needs = op.vjp[0], op.needs[0]
     # A view of all elements only moves them, so its adjoint moves them back.
     known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}

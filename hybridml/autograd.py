@@ -13,8 +13,10 @@ from numpy import ndarray
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
+from . import aliasing
 from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad, switches
 from .dispatch import constant
+from .places import here
 from .tape import KEPT, Handle, Hooked, Leaf, Node, own, run, run_hooks, stale
 from .tensor import Tensor, method
 
@@ -242,7 +244,10 @@ def detach(self: Tensor) -> Tensor:
     """The same values (shared memory) without history."""
     t = _lift(self)
     out = type(t)()
-    out._array, out._node = t._array, None
+    out._array, out._node, out._version = t._array, None, 0
+    if type(t._array) is not ndarray:
+        aliasing.link(t, out, aliasing.DETACHED, {})
+        return out
     if type(t._version) is int:
         t._version = [t._version]
     out._version = t._version
@@ -341,7 +346,7 @@ def _record_function(
     positions = tuple((k, args[k].dtype) for k, want in enumerate(wants) if want)
     parents = [args[k]._node for k, _ in positions]
     arrays = [o._array for o in outs]
-    joint: Node = [clock(), _pull_function, None, *parents, cls, ctx, positions, len(args), kept, arrays]
+    joint: Node = [clock(), _pull_function, None, *parents, here(), cls, ctx, positions, len(args), kept, arrays]
     for k, t in enumerate(results):
         if t.dtype.kind in "fV":
             t._node = part(joint, k, t.shape)
@@ -358,7 +363,7 @@ def _pull_part(g: Tensor, node: Node) -> Any:
 
 
 def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    cls, ctx, positions, n_args, kept, arrays = node[-6:]
+    place, cls, ctx, positions, n_args, kept, arrays = node[-7:]
     name, saved = cls.__name__, []
     like = type(next(iter(bundle.values())))
     for i, t in enumerate(kept):
@@ -367,7 +372,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
             t = like()
             t._array, t._version, t._node = arrays[k], version, part(node, k, arrays[k].shape)
         if t is not None and t._version:
-            stale(name, f"saved tensor {i}", t._version, node[0])
+            stale(name, f"saved tensor {i}", t._version, node[0], place)
         saved.append(t)
     ctx._saved = tuple(saved)
     gs = [
@@ -380,7 +385,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
     if len(result) != n_args:
         raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
     pairs = []
-    for parent, (k, dtype) in zip(node[KEPT:-6], positions, strict=True):
+    for parent, (k, dtype) in zip(node[KEPT:-7], positions, strict=True):
         g = result[k]
         if g is None:
             continue

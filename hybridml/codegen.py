@@ -8,6 +8,7 @@ and 1.7 on the same machine); a second Python frame or an `__init__` would add 0
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,8 @@ from hybridml_compiler.ops.promotion import input_dtypes
 from . import aliasing
 from .context import clock, grad_is_off, interpreter
 from .dispatch import bare, checked, record, recover, slow, slow_operator
-from .pulls import compile_function, digits, kept_names, pull_of
+from .places import outer, users
+from .pulls import compile_function, digits, kept_names, may_be_stale, pull_of
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -39,6 +41,7 @@ def generate(op: Op) -> Callable[..., Any]:
         "_op": op, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
+        "_frame": sys._getframe, "_users": users, "_outer": outer,
         **{f"_default_{p}": v for p, v in op.params.items()},
     }  # fmt: skip
     rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
@@ -245,6 +248,13 @@ def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
         else:
             source, _, what = name.rpartition("_")
             kept.append(f"_{source}.{what}")
+    if may_be_stale(op, names):
+        lines += [
+            f"{indent}_f = _frame(1)",
+            f"{indent}if _f.f_code.co_filename not in _users:",
+            f"{indent}    _f = _outer(_f)",
+        ]
+        kept += ["_f.f_code", "_f.f_lasti"]
     parts = ["_clock()", _pull_name(wanting), "_o.shape", *(f"{op.inputs[k]}._node" for k in wanting), *kept]
     return [*lines, f"{indent}_t._node = [{', '.join(parts)}]"]
 

@@ -22,7 +22,8 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, nans_var
-from .pulls import kept_names, pull_of, pull_variadic
+from .places import here
+from .pulls import kept_names, may_be_stale, pull_of, pull_variadic
 from .tensor import Tensor, adopt, leaked, wrap
 
 _ndarray = np.ndarray
@@ -315,7 +316,8 @@ def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any
         ]
         return
     node = [clock(), pull_of(op, wanting), out._array.shape, *(tensors[k]._node for k in wanting)]
-    for name in kept_names(op, wanting):
+    names = kept_names(op, wanting)
+    for name in names:
         if name == "out":
             if type(out._version) is int:
                 out._version = [out._version]
@@ -328,4 +330,6 @@ def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any
             source, _, what = name.rpartition("_")
             array = tensors[op.inputs.index(source)]._array
             node.append(array.shape if what == "shape" else array.dtype)
+    if may_be_stale(op, names):
+        node += here()
     out._node = node

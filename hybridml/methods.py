@@ -14,8 +14,9 @@ from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, manipulation, ops
 from .aliasing import is_python_float
-from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, interpreter
+from .context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
 from .dispatch import slow_operator
+from .places import write_stamp
 from .tensor import Device, Tensor, method
 
 assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
@@ -233,9 +234,9 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
                         pass
                     version = self._version
                     if type(version) is list:
-                        version[0] = clock()
+                        version[0] = write_stamp()
                     else:
-                        self._version = clock()
+                        self._version = write_stamp()
                     return self
         if type(self) is not Tensor and is_python_float(self):
             return slow_operator(op, (self, other), {})  # `lr *= 0.5` of a lifted float makes a new one, as in Python

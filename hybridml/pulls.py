@@ -6,7 +6,7 @@ keeps, and checks for later in-place updates, exactly the values that the rules 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ def kept_names(op: Op, wanting: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for k in wanting for name in op.needs[k] or ()))
 
 
+def may_be_stale(op: Op, names: Sequence[str]) -> bool:
+    """Whether what is kept can be overwritten: then a node ends with the place that keeps it."""
+    return any(name == "out" or name in op.inputs for name in names)
+
+
 _pulls: dict[tuple[Op, tuple[int, ...]], Callable[..., Any]] = {}
 
 
@@ -50,13 +55,16 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
     lines = [f"def {name}(g, n):"]
     for kept in names:
         if kept == "out":
-            lines += [f"    out = _rebuild({at[kept]}, n)", f"    _stale({op.name!r}, 'result', out._version, n[0])"]
+            lines += [
+                f"    out = _rebuild({at[kept]}, n)",
+                f"    _stale({op.name!r}, 'result', out._version, n[0], n[-2:])",
+            ]
         elif kept in op.inputs:
             message = f"input {kept}"
             lines += [
                 f"    {kept} = {at[kept]}",
                 f"    if {kept}._version:",
-                f"        _stale({op.name!r}, {message!r}, {kept}._version, n[0])",
+                f"        _stale({op.name!r}, {message!r}, {kept}._version, n[0], n[-2:])",
             ]
         else:
             lines += [f"    {kept} = {at[kept]}"]

@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 from .autograd import part
 from .context import clock, current_interpreter, enable_grad, grad_is_off
 from .random import default_generator
+from .places import here
 from .tape import KEPT, Node, stale
 from .tensor import Tensor
 from .tree import tree_leaves, tree_map
@@ -49,7 +50,7 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     now, later = _generator()
     drawn = now is not values or later != version
     outs = _results(function, result)
-    joint: Node = [clock(), _pull, None, function, args, kwargs, state if drawn else None]
+    joint: Node = [clock(), _pull, None, function, args, kwargs, state if drawn else None, here()]
     kept = []
     for k, out in enumerate(outs):
         t = type(out)()
@@ -76,10 +77,10 @@ def _generator() -> tuple[Any, Any]:
 
 
 def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    function, args, kwargs, state = node[KEPT:]
+    function, args, kwargs, state, place = node[KEPT:]
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
-            stale("checkpoint", f"argument {k}", leaf._version, node[0])
+            stale("checkpoint", f"argument {k}", leaf._version, node[0], place)
     outer = default_generator.get_state() if state is not None else None
     try:
         with enable_grad():

@@ -25,6 +25,7 @@ from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from .context import _no_grad, grad_is_off, switches
+from .places import line_of, overwritten_at
 from .tensor import Tensor
 
 Node = list[Any]
@@ -87,12 +88,16 @@ class Handle:
         switches.value += 1
 
 
-def stale(op: str, what: str, version: Any, stamp: int) -> None:
+def stale(op: str, what: str, version: Any, stamp: int, kept: Sequence[Any] | None = None) -> None:
     """Raise when a kept value was written to after its node was made."""
-    if (version if type(version) is int else version[0]) > stamp:
+    last = version if type(version) is int else version[0]
+    if last > stamp:
+        where = "" if kept is None else f"\n  it was kept at {line_of(kept)}"
+        line = overwritten_at(last)
+        where += f"\n  it was overwritten at {line}" if line else ""
         raise GradientError(
             f"{op}: its {what} was overwritten in place after it was kept for the gradient; "
-            "use an out-of-place update, or clone() it before the update"
+            f"use an out-of-place update, or clone() it before the update{where}"
         )
 
 

@@ -137,15 +137,30 @@ class Writer:
         if shape == (4,):
             return str(
                 self.choose((f"{self.name((3, 4))}[{self.choose((0, 1, -1))}]", f"{self.name((4,))}[::-1]",
-                             f"{self.name((4,))}[[2, 0, 0, 3]]", f"hm.cumulative_sum({self.name((4,))})"))
+                             f"{self.name((4,))}[[2, 0, 0, 3]]", f"hm.cumulative_sum({self.name((4,))})",
+                             f"{self.name((3, 4))}[[2, 0, -1, 2], [0, 3, 3, 1]]", self.replaced((4,))))
             )  # fmt: skip
         if shape == (3, 4):
-            return str(self.choose((f"{self.name((2, 3, 4))}[1]", f"{self.name((3, 4))}[::-1]", "table * 1")))
+            return str(
+                self.choose((f"{self.name((2, 3, 4))}[1]", f"{self.name((3, 4))}[::-1]", "table * 1",
+                             f"{self.name((3, 4))}[:, [1, 0, 0, -1]]", self.replaced((3, 4))))
+            )  # fmt: skip
         if shape == (3,):
-            return str(self.choose((f"{self.name((3, 4))}[:, {self.choose((0, 3))}]", f"{self.name((4,))}[1:]")))
+            return str(
+                self.choose((f"{self.name((3, 4))}[:, {self.choose((0, 3))}]", f"{self.name((4,))}[1:]",
+                             f"{self.name((2, 3, 4))}[1, :, [2]][0]"))
+            )  # fmt: skip
         if shape == (3, 1):
             return f"{self.name((3,))}[:, None]"
         return f"hm.stack([{self.name((3, 4))}, {self.name((3, 4))}])"
+
+    def replaced(self, shape: Shape) -> str:
+        """A functional update."""
+        keys = ["[0, 0], 1", "..., [2, -1]", "2"]
+        if shape == (4,):
+            keys = ["0", "1:", "[0, 0, 2]", f"{self.name(shape)} > 3"]
+        how = self.choose(("set", "add", "multiply", "max", "min", "subtract"))
+        return f"({self.name(shape)}.at[{self.choose(keys)}].{how}({self.choose((2.0, 'a', 3))}) % 16)"
 
     # -- statements
 
@@ -172,14 +187,19 @@ class Writer:
             (f"{self.name((2, 3, 4))}[{self.choose((0, 1))}]", (3, 4)),
             (f"{self.name((3,))}[:, None]", (3, 1)),
             (f"{self.name((3, 4))}.T.T", (3, 4)),
+            (f"hm.flip({self.name((4,))}, axis=0)[1:]", (3,)),
+            (f"{self.name((3, 4))}.reshape(-1)[4:8]", (4,)),
+            (f"({self.name((3, 4))}.T + 1).reshape(4, 3).T", (3, 4)),
+            (f"{self.name((4,))}.reshape(2, 2).T.reshape(4)", (4,)),
+            (f"{self.name((4,))}.detach()", (4,)),
         ]
         self.let(*self.choose(views))
 
     def s_write(self) -> None:
         shape, keys = self.choose(
             (
-                ((4,), ("0", "1:3", "::2", "-1", "...")),
-                ((3, 4), ("0", "1:, ::2", "..., 0", ":, None, 1", "-1, -1")),
+                ((4,), ("0", "1:3", "::2", "-1", "...", "[0, 2]", "[1, 1, -1]")),
+                ((3, 4), ("0", "1:, ::2", "..., 0", ":, None, 1", "-1, -1", "[2, 0]", "[2, 0], [1, 3]", "..., [0, 3]")),
                 ((3,), ("n", "::-1")),
             )
         )
@@ -190,7 +210,7 @@ class Writer:
         name = self.name((4,))
         limit = self.choose((0.0, 1.0, 3.0))
         if self.choose((True, False)):
-            self.say(f"{name}[{name} > {limit}] = 1.0")
+            self.say(f"{name}[{name} > {limit}] {self.choose(('=', '=', '-='))} 1.0")
         else:
             self.let(f"{name}[{name} > {limit}].sum()", ())
 

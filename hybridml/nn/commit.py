@@ -32,7 +32,7 @@ def commit(writes: Writes) -> None:
                 f"update: cannot write {value.dtype} {value.shape} into {target.dtype} {target.shape} in place"
                 + ("" if target._array.flags.writeable else ": its memory is read-only, clone() the tensor first")
             )
-    for target, _ in writes:
-        stamp(target)  # before the writes: a value kept for a gradient may be called stale too early, never too late
+    # Before the writes: a value kept for a gradient may be called stale too early, never too late.
+    stamp(*(target for target, _ in writes))
     targets, values = [target._array for target, _ in writes], [value._array for _, value in writes]
     deque(map(setitem, targets, repeat(...), values), maxlen=0)

@@ -28,6 +28,7 @@ from ..context import current_interpreter, interpreter, interpreter_var
 from ..tape import Leaf
 from ..tensor import Tensor, leaked, wrap
 from .dynamic import Sized
+from .layouts import Layouts
 from .names import Names
 from .number import Number, Traced, is_number
 from .order import Order, memory_order
@@ -128,6 +129,7 @@ class Tracer:
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
+        self.layouts = Layouts()
         self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
 
     def run(self, fn: Callable[[], Any]) -> Any:
@@ -230,6 +232,7 @@ class Tracer:
             shadow._node = source.leaf = ShadowLeaf(self, source)
         self.inputs.append(source)
         self.shadows[id(real)] = shadow
+        self.layouts.source(shadow, t._array)
         return shadow
 
     def read_grad(self, source: Input) -> Tensor | None:
@@ -240,13 +243,6 @@ class Tracer:
             return None
         found = self.shadows.get(id(grad))
         return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
-
-    def source_array(self, t: Tensor) -> np.ndarray | None:
-        """The real array that a shadow stands for."""
-        for source in self.inputs:
-            if source.shadow is t and isinstance(source.real, Tensor | _ndarray):
-                return source.real._array if isinstance(source.real, Tensor) else source.real
-        return None
 
     def are_around(self, nodes: Sequence[ir.Node]) -> bool:
         """Whether inputs are all numbers from around the function (see lifted.py)."""

@@ -286,7 +286,7 @@ def _is_plain(outcome: Outcome) -> bool:
         return False
     if any(i.kind == "argument" for _, i in outcome.writes) or any(i.kind != "held" for i, _ in outcome.grads):
         return False
-    return not any(r.kind == "input" for r in outcome.results)
+    return not any(r.kind == "input" for r in outcome.results) and not any(view.is_sized for view in outcome.views)
 
 
 def _compiled(segment: Segment) -> Any:

@@ -9,9 +9,9 @@ from .. import aliasing, tree
 from ..autograd import part
 from ..context import clock, grad_is_off
 from ..tape import KEPT, Node
-from ..tensor import Tensor
+from ..tensor import Tensor, adopt
 from .order import as_seen
-from .outcome import Outcome
+from .outcome import Outcome, real_of
 
 
 def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
@@ -19,8 +19,17 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
     results = [
-        (place.get(r.index, -1) if r.kind in ("output", "float") else -1, r.kind == "float", r.value)
+        (
+            place.get(r.index, -1) if r.kind in ("output", "float") else -1,
+            r.kind == "float",
+            r.index if r.kind == "view" else r.value,
+        )
         for r in outcome.results
+    ]
+    viewed = [r.kind == "view" for r in outcome.results]
+    bases = [
+        (view, None if view.of_input else place[view.index], outcome.inputs[view.index] if view.of_input else None)
+        for view in outcome.views
     ]
     stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
@@ -33,13 +42,17 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
     recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
     structure, effects = outcome.structure, outcome.effects
     single = structure.children[0].kind is None and not effects
-    if single and results[0][:2] == (0, False) and count == 1 and not (stamped or grads or freed or recorded):
+    if (
+        single
+        and results[0][:2] == (0, False)
+        and count == 1
+        and not (stamped or grads or freed or recorded or permuted)
+    ):
         return None
 
     def finish(out: Any, args: Sequence[Any]) -> Any:
         tensors = (out,) if count == 1 else out or ()
-        for t in stamped:
-            aliasing.stamp(t)
+        aliasing.stamp(*stamped)
         for j, order in permuted:
             tensors[j]._array = as_seen(tensors[j]._array, order)
         for j in freed:
@@ -51,8 +64,10 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
                 tensor._node = part(joint, k, tensor._array.shape)
         for real, at in grads:
             real._node.grad = None if at is None else tensors[at]
+        views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
         values = [
-            value if at < 0 else tensors[at]._array.item() if number else tensors[at] for at, number, value in results
+            views[value] if is_view else value if at < 0 else tensors[at]._array.item() if number else tensors[at]
+            for (at, number, value), is_view in zip(results, viewed, strict=True)
         ]
         if single:
             return values[0]
@@ -62,6 +77,12 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
         return value
 
     return finish
+
+
+def _base(source: Any, args: Sequence[Any]) -> Tensor:
+    """The tensor that an input is in this call."""
+    real = real_of(source, args)
+    return real if isinstance(real, Tensor) else adopt(real)
 
 
 def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:

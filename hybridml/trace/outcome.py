@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,15 @@ import numpy as np
 from hybridml_compiler.errors import HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
-from hybridml_compiler.sizes.values import bindings, evaluate
+from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from .. import aliasing, tree
-from ..context import grad_is_off
+from ..context import grad_is_off, no_grad
 from ..tape import KEPT
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
 from .effects import Effect
+from .layouts import order_of
 from .number import is_number
 from .order import Order, as_seen, in_memory
 from .program import Program, dense
@@ -34,8 +35,36 @@ class Failed(BaseException):
 
 
 @dataclass(frozen=True)
+class View:
+    """A result that shares its memory with an input or another result: made as eager code makes it, in the call."""
+
+    of_input: bool
+    index: int  # of the input or output
+    steps: tuple[tuple[Any, dict[str, Any]], ...]  # rows, outermost last
+    recorded: bool
+
+    def make(self, base: Tensor, sizes: Mapping[str, int] | None = None) -> Tensor:
+        def view() -> Tensor:
+            found = base
+            for row, params in self.steps:
+                known = {name: substitute(v, sizes) for name, v in params.items()} if sizes is not None else params
+                found = row.fn(found, **known)
+            return found
+
+        if self.recorded:
+            return view()
+        with no_grad():
+            return view()
+
+    @property
+    def is_sized(self) -> bool:
+        """Does a size come with the call?"""
+        return any(has_dims(v) for _, params in self.steps for v in params.values())
+
+
+@dataclass(frozen=True)
 class Result:
-    """A leaf of the returned container: "output" k, "float" k (of numbers), "input" (the tensor given),
+    """A leaf of the returned container: "output" k, "float" k (of numbers), "input" (the tensor given), "view" k,
     "size" (of a symbolic dimension), "value".
     """
 
@@ -55,10 +84,12 @@ class Outcome:
         leaves: list[Any] = []
         self.structure = tree.flatten((result, *(effect.value for effect in effects)), leaves)
         seen: dict[int, int] = {}
-        self.results = [self._result(leaf, tracer, outputs, seen) for leaf in leaves]
+        self.views: list[View] = []
+        shared = _shared_bases(tracer, leaves)
+        self.results = [self._result(leaf, tracer, outputs, seen, shared) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
-        orders: list[Order | None] = [None] * len(outputs)
+        orders: list[Order | None] = [None if is_number(o) else order_of(aliasing.layout(o)) for o in outputs]
         updated = tracer.written()
         _check_writable(updated, tracer.inputs)
         for source in updated:
@@ -80,6 +111,9 @@ class Outcome:
             {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
             sum(i.kind == "argument" for i in self.inputs),
         )  # fmt: skip
+        at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
+        self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]
+        self.views = [replace(v, index=at[v.index]) if v.of_input else v for v in self.views]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
@@ -90,7 +124,9 @@ class Outcome:
         self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone
         self.steady_ms: list[float] = []
 
-    def _result(self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int]) -> Result:
+    def _result(
+        self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int], shared: set[int]
+    ) -> Result:
         if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
             return Result("value", -1, leaf)
         if isinstance(leaf, _LAZY):
@@ -107,6 +143,18 @@ class Outcome:
         for k, source in enumerate(tracer.inputs):
             if source.shadow is t and source.real is not None:
                 return Result("input", k)
+        base, steps = _steps(t)
+        if steps:
+            of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
+            if of is not None or id(base) in shared:
+                if of is None and id(base) not in seen:
+                    seen[id(base)] = len(outputs)
+                    outputs.append(base)
+                if ~id(t) not in seen:
+                    seen[~id(t)] = len(self.views)
+                    index = seen[id(base)] if of is None else of
+                    self.views.append(View(of is not None, index, steps, t._node is not None))
+                return Result("view", seen[~id(t)])
         if id(t) not in seen:
             seen[id(t)] = len(outputs)
             outputs.append(t)
@@ -143,20 +191,23 @@ class Outcome:
             i = self.program.donate[k]
             if given[i] is not arrays[i]:
                 np.copyto(given[i], arrays[i])
-            if isinstance(reals[i], Tensor):
-                aliasing.stamp(reals[i])
+        aliasing.stamp(*(r for k, _ in self.writes if isinstance(r := reals[self.program.donate[k]], Tensor)))
         for result in self.results:
             if result.kind == "output" and result.index not in fresh:
-                fresh[result.index] = wrap(outputs[result.index])
+                fresh[result.index] = self._seen(outputs, result.index)
+        for view in self.views:
+            if not view.of_input and view.index not in fresh:
+                fresh[view.index] = self._seen(outputs, view.index)
         for source, index in self.grads:
             grad = None if index is None else wrap(as_seen(outputs[index], source.order))
             real_of(source, leaves)._node.grad = grad
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
+        views = self._views(fresh, reals) if self.views else []
         sizes: dict[str, int] = {}
         if any(r.kind == "size" for r in self.results):
             sizes = bindings([i.node.shape for i in self.inputs], [a.shape for a in arrays])
-        values = [self._value(r, fresh, outputs, reals, sizes) for r in self.results]
+        values = [self._value(r, fresh, outputs, reals, views, sizes) for r in self.results]
         value, *put = tree.unflatten(self.structure, values)
         for effect, new in zip(self.effects, put, strict=True):
             effect.put(new)
@@ -175,14 +226,29 @@ class Outcome:
                 results[k] = real  # an update in place that is part of the history
         self.program.record(kept, results)
 
+    def _seen(self, outputs: Sequence[np.ndarray], k: int) -> Tensor:
+        return wrap(as_seen(outputs[k], self.program.output_orders[k]))
+
+    def _views(self, fresh: dict[int, Tensor], reals: list[Any]) -> list[Tensor]:
+        sizes = None
+        if any(view.is_sized for view in self.views):
+            arrays = [in_memory(array_of(r), i.order).shape for r, i in zip(reals, self.inputs, strict=True)]
+            sizes = bindings([n.shape for n in self.program.nodes], arrays)
+        return [
+            view.make(_tensor(reals[view.index]) if view.of_input else fresh[view.index], sizes) for view in self.views
+        ]
+
     def _value(
         self,
         r: Result,
         fresh: dict[int, Tensor],
         outputs: Sequence[np.ndarray],
         reals: list[Any],
+        views: list[Tensor],
         sizes: Mapping[str, int],
     ) -> Any:
+        if r.kind == "view":
+            return views[r.index]
         if r.kind == "output":
             return fresh[r.index]
         if r.kind == "float":
@@ -218,6 +284,28 @@ def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
 def hooks_of(node: Any) -> tuple[int, ...]:
     """Keys of the hooks of a leaf: the program has them built in."""
     return tuple(node.hooks) if node.hooks else ()
+
+
+def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
+    """The tensor that `t` is a view of in the end, and how."""
+    steps: list[tuple[Any, dict[str, Any]]] = []
+    while (view := getattr(t, "_view", None)) is not None:
+        t, op, params = view
+        steps.append((op, params))
+    return t, tuple(reversed(steps))
+
+
+def _shared_bases(tracer: Tracer, leaves: Sequence[Any]) -> set[int]:
+    """Of the memory of results, what several of them lie in."""
+    found: dict[int, set[int]] = {}
+    for leaf in leaves:
+        if issubclass(type(leaf), tracer.cls):
+            found.setdefault(id(_steps(leaf)[0]), set()).add(id(leaf))
+    return {base for base, several in found.items() if len(several) > 1}
+
+
+def _tensor(real: Any) -> Tensor:
+    return real if isinstance(real, Tensor) else adopt(real)
 
 
 def owner_of(array: np.ndarray) -> Any:

@@ -30,6 +30,7 @@ from hybridml_compiler.sizes.values import bindings, check_of
 
 from ..autograd import part
 from ..context import clock, grad_is_off, nans_var
+from ..places import here
 from ..tape import KEPT, Leaf, Node, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
@@ -265,7 +266,7 @@ class Program:
 
     def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
         """The node of all results of a call: what its gradient goes to (their positions), and what that reads."""
-        return [clock(), _pull_program, None, *[t._node for t in parents], self, wanting, kept]
+        return [clock(), _pull_program, None, *[t._node for t in parents], here(), self, wanting, kept]
 
     def needed(self) -> list[int]:
         """Inputs whose values a backward of this program reads."""
@@ -310,7 +311,7 @@ def dense(array: np.ndarray | float) -> np.ndarray:
 
 
 def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    program, wanting, kept = node[-3:]
+    place, program, wanting, kept = node[-4:]
     mask = tuple(sorted(bundle))
     backward = program.vjp(mask)
     for k in backward.used:
@@ -318,8 +319,8 @@ def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tens
         if t is None:
             raise GradientError(f"{program.name}: the gradient needs input {k}, which the call did not keep")
         if isinstance(t, Tensor) and t._version:
-            stale(program.name, f"input {program.nodes[k].name}", t._version, node[0])
+            stale(program.name, f"input {program.nodes[k].name}", t._version, node[0], place)
     tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
     gradients = backward.program.apply(tensors)
     at = {k: g for k, g in zip(backward.wanted, gradients, strict=True)}
-    return [(parent, at[k]) for parent, k in zip(node[KEPT:-3], wanting, strict=True) if k in at]
+    return [(parent, at[k]) for parent, k in zip(node[KEPT:-4], wanting, strict=True) if k in at]
