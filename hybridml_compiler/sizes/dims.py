@@ -291,7 +291,7 @@ def _divided(over: Size, by: Size) -> tuple[Size, Size]:
         if by < 0:
             quotient, opposite = _divided(-over, -by)
             return quotient, -opposite
-    elif not at_most(1, by) and by < 1:
+    elif collector.get() is not None and not at_most(1, by) and by < 1:
         return divmod(number(over), number(by))
     exact = _exact(over, by)
     if exact is not None:

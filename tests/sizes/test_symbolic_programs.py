@@ -181,6 +181,17 @@ def random_bits() -> Case:
 
 
 @case
+def parts_of_a_size() -> Case:
+    x = x_of(N, 7)
+    part = make("slice", x, starts=(1, 0), stops=(N // 2, 7))
+    return [x], [make("sum", part, axis=(0,)), make("argmax", part, axis=0), make("matmul", part, part_turned(part))]
+
+
+def part_turned(x: Node) -> Node:
+    return make("permute_dims", x, axes=(1, 0))
+
+
+@case
 def dropout() -> Case:
     state, x = input_node(Aval((2,), np.dtype("u8")), "state"), x_of(N, M)
     bits = make("random_bits", state, shape=(N, M))

@@ -27,7 +27,7 @@ GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS 
 def slab(extent: Size) -> Size:
     """Rows or columns in one slab: one for each core, of whole register tiles."""
     share = (extent + cores() - 1) // cores()
-    return (share + GRANULE - 1) // GRANULE * GRANULE
+    return ((share - 1) // GRANULE + 1) * GRANULE
 
 
 def slabs(product: Product) -> Size:

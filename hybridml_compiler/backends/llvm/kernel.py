@@ -265,6 +265,12 @@ class KernelEmitter:
             self.b.position_at_end(guard)
             self.b.branch(after)
         self.b.position_at_end(after)
+        if guard is not None:  # what was carried into a loop that did not run
+            for k, (start, new) in enumerate(zip(carried, finals, strict=True)):
+                last = self.b.phi(new.value.type)
+                last.add_incoming(new.value, latch)
+                last.add_incoming(start.value, guard)
+                finals[k] = Lanes(last, new.dtype, new.lanes)
         outer.block = after
         return finals
 
