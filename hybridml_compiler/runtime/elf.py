@@ -132,10 +132,13 @@ def _text(table: bytes, at: int) -> str:
 def cut(data: bytes, names: Sequence[str]) -> list[bytes]:
     """An object for each of these symbols, with what it needs of the sections of the one that defines them all.
 
-    Each symbol has a section of its own. In the object of one, the others are imported.
+    Each symbol has a section of its own. In the object of one, the others are imported: Foreign where the object
+    defines more, which would be in none.
     """
     _, symbols, relocations = read(data)
     defined = {symbol.name: symbol for symbol in symbols if not symbol.local and symbol.section is not None}
+    if defined.keys() != set(names):
+        raise Foreign
     within: dict[Section, list[Relocation]] = {}
     for relocation in relocations:
         within.setdefault(relocation.section, []).append(relocation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -150,6 +151,25 @@ def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.
     monkeypatch.setattr(elf, "THROUGH_GOT", ())
     monkeypatch.setattr(elf, "CALL", -1)
     assert len(jit.compile_sources(sources)) == 2  # each alone, where it has what only LLVM links
+
+
+def test_a_module_that_defines_more_than_its_symbol_is_compiled_alone() -> None:
+    more = """
+define i64 @{0}_more(i64 %x) {{
+  ret i64 %x
+}}
+
+define i64 @{0}(i64 %x) {{
+  %y = call i64 @{0}_more(i64 %x)
+  ret i64 %y
+}}"""
+    texts = [more.format(name) for name in ("one", "two")]
+    jobs = [
+        jit._Job(name, text, jit.Source(text, str, 1, False, name), Future())
+        for name, text in zip(("one", "two"), texts, strict=True)
+    ]
+    both = jit._compile_together(jobs)
+    assert call(jit.load(both, {}, ["one", "two"]).address("two"), 7) == 7
 
 
 def test_an_error_in_one_of_several_modules_is_told() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, OutOfBoundsError, ShapeError, TraceError
+from hybridml_compiler.runtime import cache
 
 BACKENDS = ("interpret", "llvm")
 
@@ -496,3 +497,17 @@ def test_the_text_of_a_loop() -> None:
     (line,) = (line for line in rest.splitlines() if "loop" in line)
     params = "body=body0, carries=1, condition=None, consts=0, counted=False, length=4, result=0, reverse=False"
     assert line == f"  %2 = loop(%1, %0) {{{params}}} : f32[]"
+
+
+def test_loops_and_branches_compile_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several modules in one call of LLVM: each exports its own name, and keeps the functions of its bodies."""
+    monkeypatch.setattr(cache, "get", lambda name: None)
+    monkeypatch.setattr(cache, "put", lambda name, data: None)
+
+    def loops(x: hm.Tensor) -> Any:
+        doubled = hm.fori_loop(0, 5, lambda i, c: c * 2 + i, x)
+        total = hm.fori_loop(0, 3, lambda i, c: c + x[i], 0.0)
+        return doubled, total, hm.cond(total > 0, lambda c: c * 3, hm.exp, x), hm.map(lambda row: row * 4, x)
+
+    x = hm.tensor([1.0, 2.0, 3.0])
+    assert [t.tolist() for t in hm.trace(loops)(x)] == [t.tolist() for t in loops(x)]

@@ -54,6 +54,7 @@ class _Step:
         emit_step(module, plan, symbols(plan), name, hold=False)
         self.b, self.plan = b, plan
         self.function = module.globals[name]
+        self.function.linkage = "internal"  # a module exports its own name and nothing else
         self.inputs = len(plan.inputs)
         self.table = b.alloca(PTR, size=self.inputs + len(plan.outputs) + 1)
         self.put(self.inputs + len(plan.outputs), arena)
