@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 19800,  # with layers in 8 bits, control flow of traced Python, and all there is to see
+    "hybridml": 20800,  # with layers in 8 bits, control flow of traced Python, and all there is to see
     "hybridml_compiler/sizes": 1000,
     "hybridml_compiler/ops": 4400,  # with the scatters of `.at`
     "hybridml_compiler/graph": 1200,
@@ -18,7 +18,7 @@ BUDGETS = {
     "hybridml_compiler/backends": 6600,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 4300,  # with memory of results on cache lines
     "hybridml_compiler": 30400,  # of its folders together
-    "tests": 20900,  # with programs of traced Python, each in seven places; planted errors that audits find
+    "tests": 21300,  # with programs of traced Python, each in seven places; planted errors that audits find
     "examples": 1000,
     "benchmarks": 3300,  # four libraries, twenty workloads, programs that are traced, a report
 }

@@ -6,7 +6,6 @@ import functools
 import gc
 import inspect
 import logging
-import statistics
 import sys
 import threading
 import time
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
-from hybridml_compiler.graph.text import print_graph
 
 from .. import tree
 from ..context import current_interpreter, nans_var, stance_var
@@ -33,6 +31,7 @@ from .fast import MISS, Fast, build
 from .names import arguments
 from .outcome import Failed, Outcome
 from .report import Untraceable, report
+from .shown import Shown
 from .signature import signature
 
 if TYPE_CHECKING:
@@ -59,22 +58,6 @@ class CacheInfo:
 
 
 @dataclass(frozen=True)
-class Stats:
-    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
-
-    `first_ms` is what the first call took in all: capture, passes, code generation and the run.
-    """
-
-    trace_ms: float
-    passes_ms: float
-    codegen_ms: float
-    first_ms: float
-    steady_ms: float
-    kernels: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Call:
     """What a call with some arguments runs: a path, what it is called with, what it has computed on the way."""
 
@@ -85,7 +68,7 @@ class Call:
     known: Arrays
 
 
-class TracedFunction:
+class TracedFunction(Shown):
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
 
     __qualname__: str
@@ -460,37 +443,6 @@ class TracedFunction:
                 self._families.clear()
             self._last = self._direct = None
             self._reported.clear()
-
-    def _shown(self) -> Outcome:
-        shown = None if self._last is None else self._last.shown()
-        if shown is None:
-            raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
-        return shown
-
-    @property
-    def ir(self) -> str:
-        """Text of the captured graph of the last call, below the guards of its symbolic sizes."""
-        graph, sized = print_graph(self._shown().program.graph), None if self._last is None else self._last.sized
-        return "".join([*(f"# {g}  {g.where}\n" for g in sized.guards.list), graph]) if sized is not None else graph
-
-    @property
-    def llvm(self) -> str:
-        """LLVM IR of the last call's program."""
-        return self._shown().program.executable.llvm
-
-    @property
-    def stats(self) -> Stats:
-        """Times, kernels and bytes of the last call's program."""
-        entry = self._shown()
-        found = entry.program.executable.stats
-        ms = getattr(found, "milliseconds", {})
-        compile_ms = entry.program.compile_ms
-        passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
-        return Stats(
-            self._trace_ms, passes, compile_ms - passes, entry.first_ms,
-            statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
-            getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
-        )  # fmt: skip
 
 
 @contextmanager

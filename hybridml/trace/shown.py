@@ -1,0 +1,98 @@
+"""What a traced function shows of the program of its last call."""
+
+from __future__ import annotations
+
+import html
+import os
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph.text import print_graph
+
+from .entry import Entry
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from ..views.page import View
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
+
+    `first_ms` is what the first call took in all: capture, passes, code generation and the run.
+    """
+
+    trace_ms: float
+    passes_ms: float
+    codegen_ms: float
+    first_ms: float
+    steady_ms: float
+    kernels: int
+    bytes: int
+
+
+class Shown:
+    """The part of `TracedFunction` that only looks."""
+
+    _name: str
+    _last: Entry | None
+    _trace_ms: float
+
+    def _shown(self) -> Outcome:
+        shown = None if self._last is None else self._last.shown()
+        if shown is None:
+            raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
+        return shown
+
+    @property
+    def ir(self) -> str:
+        """Text of the captured graph of the last call, below the guards of its symbolic sizes."""
+        graph, sized = print_graph(self._shown().program.graph), None if self._last is None else self._last.sized
+        return "".join([*(f"# {g}  {g.where}\n" for g in sized.guards.list), graph]) if sized is not None else graph
+
+    @property
+    def llvm(self) -> str:
+        """LLVM IR of the last call's program."""
+        return self._shown().program.executable.llvm
+
+    @property
+    def stats(self) -> Stats:
+        """Times, kernels and bytes of the last call's program."""
+        entry = self._shown()
+        found = entry.program.executable.stats
+        ms = getattr(found, "milliseconds", {})
+        compile_ms = entry.program.compile_ms
+        passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
+        return Stats(
+            self._trace_ms, passes, compile_ms - passes, entry.first_ms,
+            statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
+            getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
+        )  # fmt: skip
+
+    def show(self) -> View:
+        """A page of the last call's program: source lines, kernels, graph IR and LLVM IR, each leading to the others.
+
+        It is shown in a notebook; `show().save(path)` writes it for a browser. Programs of more than 160 operations are
+        drawn kernel by kernel. Raises ArgumentError before the first call.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> y = f(hm.ones((4,)))
+        >>> f.show().title
+        '<lambda>: 3 operations in 1 kernel'
+        """
+        from ..views.page import view
+
+        program = self._shown().program
+        return view(self._name, program.executable, program.graph)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write `show()` as an HTML file that needs nothing but itself."""
+        self.show().save(path)
+
+    def _repr_html_(self) -> str:
+        shown = None if self._last is None else self._last.shown()
+        return f"<pre>{html.escape(repr(self))}</pre>" if shown is None else self.show()._repr_html_()
