@@ -256,10 +256,13 @@ class Stages:
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
         from .backends.llvm.works import kind_of
-        from .runtime import jit, threads
+        from .runtime import allocation, jit, threads
 
         with jit.Compilation() as compilation:
             pool = [threads.source]
+            memory = allocation.source([hint(node.aval.nbytes) for node in self.captured.outputs])
+            if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
+                compilation.add(memory)
 
             def compile(work: Work | Joined, modules: Sequence[Module]) -> None:
                 if pool and kind_of(work).parallel(work):  # linking wants the pool, and finds its code in the cache

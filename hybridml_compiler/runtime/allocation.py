@@ -156,6 +156,13 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         handling.swap(before)
 
 
+def source(results: Sequence[int]) -> jit.Source | None:
+    """The module that results of these bytes need, for those who compile others at the same time: once a machine, 8 ms
+    (with LLVM's passes 11; nothing calls it often)."""
+    needed = sys.platform == "linux" and max(results, default=0) >= LARGE
+    return jit.Source(_TEXT, lambda: _TEXT, passes=False) if needed else None
+
+
 @once
 def handler() -> Handling:
     """Made once; nothing is set by it."""
@@ -166,7 +173,7 @@ def handler() -> Handling:
     library = ctypes.CDLL(None)
     imports = {name: jit.address_of(getattr(library, name)) for name in _LIBRARY}
     names = [f"hml_{name}" for name in _FUNCTIONS]
-    code = jit.load([jit.compile_cached(_TEXT)], imports, names)
+    code = jit.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
     struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
     new = jit.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     own = new(ctypes.addressof(struct), _NAME, None)

@@ -9,6 +9,7 @@ import pytest
 from numpy._core.multiarray import get_handler_name
 
 import hybridml as hm
+from hybridml_compiler.runtime import allocation, jit
 from hybridml_compiler.runtime.allocation import LARGE, empty
 
 F4 = np.dtype("f4")
@@ -54,3 +55,13 @@ def test_no_memory_is_an_error_and_leaves_the_handler() -> None:
     with pytest.raises(MemoryError):
         empty((1 << 58,), np.dtype("u1"))
     assert get_handler_name() == USUAL
+
+
+def test_code_for_large_results_is_compiled_beside_others() -> None:
+    """What a program announces is what making the results then finds in the cache."""
+    assert allocation.source([]) is None and allocation.source([16, LARGE - 1]) is None
+    source = allocation.source([16, LARGE])
+    assert (source is None) == (sys.platform != "linux")
+    if source is not None:
+        (made,) = jit.compile_sources([source])
+        assert jit.compile_cached(source.text, passes=source.passes, opt=source.opt) == made

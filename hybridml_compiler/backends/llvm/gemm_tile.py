@@ -159,12 +159,30 @@ class Vectors:
     def transpose(self, rows: list[Any]) -> list[Any]:
         """A square: interleaving row i with row i + half turns the bits of (row, column) by one place."""
         half = self.lanes // 2
-        low = _numbers([x for k in range(half) for x in (k, self.lanes + k)])
-        high = _numbers([x for k in range(half, self.lanes) for x in (k, self.lanes + k)])
+        low = self._lanes_of("low", [x for k in range(half) for x in (k, self.lanes + k)])
+        high = self._lanes_of("high", [x for k in range(half, self.lanes) for x in (k, self.lanes + k)])
         for _ in range(half.bit_length()):
             pairs = zip(rows[:half], rows[half:], strict=True)
-            rows = [self.b.shuffle_vector(x, y, order) for x, y in pairs for order in (low, high)]
+            rows = [pick(x, y) for x, y in pairs for pick in (low, high)]
         return rows
+
+    def _lanes_of(self, name: str, order: list[int]) -> Callable[[Any, Any], Any]:
+        """A function of two vectors: lanes of them, by number.
+
+        Any order is one instruction of AVX-512, but LLVM looks for a better one: a square of 16 takes it 11 ms, and 5
+        where it is asked for that instruction, with the order in memory.
+        """
+        if self.lanes != 16 or self.dtype is not dtypes.float32:
+            return lambda x, y: self.b.shuffle_vector(x, y, _numbers(order))
+        module, numbers = self.b.module, _numbers(order)
+        table = module.globals.get(name)
+        if table is None:
+            table = ir.GlobalVariable(module, numbers.type, name)
+            table.linkage, table.global_constant, table.align = "internal", True, 64
+            table.initializer = numbers
+        index = self.b.load(table, typ=numbers.type)
+        pick = intrinsic(module, "x86.avx512.vpermi2var.ps.512", self.type, [self.type, numbers.type, self.type], [])
+        return lambda x, y: self.b.call(pick, [x, index, y])
 
     def _call(self, name: str, result: Any, arguments: Sequence[Any], overloads: Sequence[Any]) -> Any:
         kinds = [x.type for x in arguments]
