@@ -34,4 +34,8 @@ def digest(graph: Graph) -> str:
 
 
 def _content(node: Node) -> str:
-    return "input" if node.value is None else f"const {hashlib.sha256(node.value.data).hexdigest()}"
+    if node.value is None:
+        return "input"
+    # bfloat16 has no buffer of its own
+    data = node.value.tobytes() if node.dtype.kind == "V" else node.value.data
+    return f"const {hashlib.sha256(data).hexdigest()}"

@@ -272,3 +272,44 @@ def test_any_key(key: Any) -> None:
             return x
 
         np.testing.assert_array_equal(style(write, X), written)
+
+
+def test_updates_fuse() -> None:
+    """Keys without arrays, masks and reads are part of the kernel around them; a scatter copies, then updates."""
+    i, j = hm.tensor([0, 1]), hm.tensor([1, 2])
+    for fn, kernels in (
+        (lambda x: (x * 2).at[x > 3].set(0.0) + 1, 1),
+        (lambda x: (x * 2).at[1:].add(1.0) + 1, 1),
+        (lambda x: (x * 2)[i, j] + 1, 1),
+        (lambda x: (x * 2).at[i, j].add(1.0) + 1, 3),
+    ):
+        traced = hm.trace(fn)
+        np.testing.assert_array_equal(traced(hm.tensor(X)), fn(hm.tensor(X)))
+        assert traced.stats.kernels == kernels
+
+
+def test_in_the_body_of_a_loop() -> None:
+    def program(x: Any) -> Any:
+        def step(carry: Any, i: Any) -> Any:
+            carry = carry.at[0, i].add(carry[0, i - 1].sum())
+            return carry, carry[0, [0, i], [1, 2]]
+
+        return hm.scan(step, x, hm.arange(1, 3))
+
+    for got, want in zip(hm.trace(program)(hm.tensor(X)), program(hm.tensor(X)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "bfloat16", "float32"])
+def test_every_dtype(dtype: str) -> None:
+    x = (hm.arange(6) % 2).astype(dtype)
+
+    def program(x: Any) -> Any:
+        y = x.at[[0, -1, 0]].set(x[[3, 2, 1]])
+        y[y == x] = 1
+        y[[4, 4]] = x[[0, 1]]
+        return y, y[[1, 2]], x.at[1:3].set(0)
+
+    traced = hm.trace(program)
+    for got, want in zip(traced(x), program(x), strict=True):
+        assert got.dtype is x.dtype and got.tolist() == want.tolist()
