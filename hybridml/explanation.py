@@ -11,6 +11,7 @@ import numpy as np
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import LOCATION, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import Body
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
@@ -197,14 +198,36 @@ def _kernels(entry: Entry, outcome: Outcome) -> Iterator[tuple[KernelCost, dict[
     segments = [ask.segment.executable for ask in _way(entry.root, outcome) or () if ask.segment is not None]
     for executable in (*segments, outcome.program.executable):
         for launch in getattr(executable, "launches", ()):
-            ns = sum(code_of(work).nanoseconds(work) for work in launch.works) or memory_cost(launch.nbytes)
-            flops, weights = 0.0, dict.fromkeys(launch.where, 1e-9)
-            for node in getattr(launch, "nodes", ()):
+            flops = alone = 0.0
+            weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)
+            for node in _computed(launch.nodes):
                 flops += operations(node)
-                if node.where in weights:
-                    weights[node.where] += _nanoseconds(node)
+                alone += _nanoseconds(node)
+                lines = _lines_of(node)
+                for line in lines:
+                    weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
+            ns = sum(code_of(work).nanoseconds(work) for work in launch.works) or alone or memory_cost(launch.nbytes)
             name, nbytes = kind_of(launch.work), hint(launch.nbytes)
-            yield KernelCost(name, tuple(launch.where), tuple(launch.reasons), float(ns), nbytes, flops), weights
+            yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, flops), weights
+
+
+def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
+    """Results of one control operation are several nodes, computed together."""
+    seen: set[Any] = set()
+    for node in nodes:
+        if node.op is not None and node.op.kind == "control":
+            if (node.op.name, node.inputs) in seen:
+                continue
+            seen.add((node.op.name, node.inputs))
+        yield node
+
+
+def _lines_of(node: ir.Node) -> list[str]:
+    """The user's line; those in its bodies, of a loop that the compiler has made."""
+    if node.where:
+        return [node.where]
+    bodies = [body for body in node.params.values() if isinstance(body, Body)]
+    return list(dict.fromkeys(line for body in bodies for inner in body.graph.nodes() for line in _lines_of(inner)))
 
 
 def _way(at: Ask | Outcome | None, outcome: Outcome) -> list[Ask] | None:
@@ -220,6 +243,8 @@ def operations(node: ir.Node) -> float:
     op = node.op
     if op is None or op.kind in ("movement", "creation", "gather"):
         return 0.0
+    if op.kind == "control":
+        return _of_bodies(node, operations)
     count = float(hint(node.aval.size))
     if op.kind == "contraction":
         a, b = (float(hint(n.aval.size)) for n in node.inputs[:2])
@@ -229,7 +254,21 @@ def operations(node: ir.Node) -> float:
     return max([count, *(float(hint(n.aval.size)) for n in node.inputs)])
 
 
+def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
+    """Of all steps of a loop (one, where only the call knows how many), or of the longest branch."""
+    bodies = {
+        name: sum(map(cost, _computed(body.graph.nodes())))
+        for name, body in node.params.items()
+        if isinstance(body, Body)
+    }
+    if "true" in bodies:
+        return max(bodies.values())
+    return float(hint(node.params.get("length") or 1)) * sum(bodies.values())
+
+
 def _nanoseconds(node: ir.Node) -> float:
+    if node.op is not None and node.op.kind == "control":
+        return _of_bodies(node, _nanoseconds)
     from hybridml_compiler.schedule.cost import FLOP_NS, element_cost, memory_cost
 
     flops = operations(node)

@@ -92,7 +92,8 @@ class Entry:
         """
         labels = list(arguments(self.fn, structure))
         objects = {label: leaf for label, leaf in zip(labels, leaves, strict=True) if not _is_data(leaf)}
-        tracer = Tracer(self.name, self.nodes, self.sized, Names(self.fn, objects), self.silent)
+        names = Names(self.fn, objects)
+        tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
         shadows = [_shadow(tracer, k, leaf, label) for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))]
         args, kwargs = tree.unflatten(structure, shadows)
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
@@ -131,6 +132,7 @@ class Entry:
                     outcome.program.needed()  # what a gradient decides is decided now
         finally:
             tracer.ask = None
+            names.forget()
         if self.sized is not None:
             self.sized.settle(leaves)
         try:

@@ -38,6 +38,11 @@ class Names:
             self._found, self._walks = self._walk(), self._walks + 1
         return self._found.get(id(obj))
 
+    def forget(self) -> None:
+        """The names that were found: a trace is kept for long."""
+        self._found, self._walks = None, 0
+        self._attributes.clear()
+
     def entry(self, entry: Entry, otherwise: str) -> str:
         """How the function writes what a guard looks at (see guards.py)."""
         read, key, _ = entry

@@ -110,3 +110,19 @@ def test_calls_that_run_eagerly() -> None:
     frozen = hm.asarray(np.broadcast_to(np.float32(1), (3,)))
     found = hm.explain(make(np.ones(3)), frozen)
     assert "read-only" in found.eager and "run eagerly" in repr(found)
+
+
+def test_cost_of_loops() -> None:
+    def f(x: hm.Tensor, w: hm.Tensor) -> hm.Tensor:
+        h = hm.zeros((8, 8))
+        for k in range(40):
+            h = hm.tanh(h @ w + x[k])
+        return h * 2
+
+    found = hm.explain(f, hm.ones((40, 8, 8)), hm.ones((8, 8)))
+    line = found.lines[0]
+    assert (
+        "hm.tanh(h @ w" in line.where
+        and line.flops > 40 * 2 * 8**3
+        and line.ns > 0.9 * sum(k.ns for k in found.kernels)
+    )
