@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import Callable
@@ -140,6 +141,17 @@ def _timed() -> Any:
     from hybridml.views.record import _timed as known
 
     return list(known.items())
+
+
+@timed
+def test_a_profile_keeps_no_program() -> None:
+    traced = hm.trace(network)
+    traced(X)
+    hm.profile(traced, X)
+    known = len(_timed())
+    del traced
+    gc.collect()
+    assert len(_timed()) < known
 
 
 def test_an_error_ends_it() -> None:
