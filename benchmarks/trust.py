@@ -4,7 +4,7 @@
 
 A framework runs in a process of its own (`BENCH_TENSORFLOW_PYTHON` names TensorFlow's interpreter), a program in each
 style from the same start; the table says whether the traced program did what the eager one did. Exits with 1 where
-hybridml is not the same.
+hybridml is not the same and does not say so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ nothing of the kind; "no such program": its eager style refuses it (immutable ar
 """
 TAIL = """
 The programs are in [benchmarks/programs.py](../benchmarks/programs.py). Random numbers are asked of each framework in
-its own way (a key in JAX, a seed elsewhere).
+its own way (a key in JAX, a seed elsewhere). `x[10]` is 1.0 in JAX in both styles: indices are moved into the array.
 """
 
 
@@ -58,8 +58,8 @@ def main() -> int:
     record = {"command": "python -m benchmarks.trust", "date": str(datetime.date.today()), "frameworks": frameworks}
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
     PAGE.write_text(page(frameworks))
-    differs = [name for name, said in frameworks["hybridml"]["rows"].items() if "**" in said or "Error" in said]
-    print(f"hybridml: {len(ROWS) - len(differs)} of {len(ROWS)} programs as eager", *differs)
+    differs = [name for name, said in frameworks["hybridml"]["rows"].items() if "silent" in said or "Error" in said]
+    print(f"hybridml: {len(ROWS) - len(differs)} of {len(ROWS)} programs as eager, or said not to be", *differs)
     return 1 if differs else 0
 
 
