@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hybridml_compiler.graph.body import bodies_of
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import hint
 
@@ -48,25 +49,50 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def node_flops(node: Node) -> int:
-    """See `flops`."""
+    """See `flops`; of a loop or branch, see `operations`."""
     assert node.op is not None
     return flops(node.op.kind, [n.shape for n in node.inputs], node.shape)
+
+
+def operations(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
+    """Operations with how often they run: for a loop (a node for each result) what its body runs, in every step that it
+    has at most; for a branch what either way runs."""
+    known: set[Any] = set()
+    for node in nodes:
+        bodies = list(bodies_of(node))
+        if not bodies:
+            yield node, 1
+            continue
+        key = *(body.key for body in bodies), *map(id, node.inputs)
+        if key not in known:
+            known.add(key)
+            trips = hint(node.params.get("length") or 1)
+            for body in bodies:
+                inner = (n for n in body.graph.nodes() if n.op is not None)
+                yield from ((n, times * trips) for n, times in operations(inner))
 
 
 def launch_flops(launches: Sequence[Any]) -> list[int]:
     """Of each launch; one that finishes what the launch before it has begun has none of its own."""
     found, before = [], None
     for launch in launches:
-        found.append(0 if launch.nodes and launch.nodes == before else sum(map(node_flops, launch.nodes)))
+        again = launch.nodes and launch.nodes == before
+        found.append(0 if again else sum(node_flops(n) * times for n, times in operations(launch.nodes)))
         before = launch.nodes
+    return found
+
+
+def work_by_line(nodes: Iterable[Node]) -> dict[str, int]:
+    """Floating-point operations of each of the user's lines."""
+    found: dict[str, int] = {}
+    for node, times in operations(nodes):
+        if node.where:
+            found[node.where] = found.get(node.where, 0) + node_flops(node) * times
     return found
 
 
 def shares(launch: Any) -> Mapping[str, float]:
     """The user's lines that a launch runs, each with its part: as its operations have floating-point ones."""
-    weights: dict[str, float] = {}
-    for node in launch.nodes:
-        if node.where:
-            weights[node.where] = weights.get(node.where, 0.0) + node_flops(node) + 1.0
-    whole = sum(weights.values())
-    return {line: weight / whole for line, weight in weights.items()} or {"": 1.0}
+    work = work_by_line(launch.nodes)
+    whole = sum(work.values()) + len(work)  # a line that only moves data counts, too
+    return {line: (count + 1) / whole for line, count in work.items()} or {"": 1.0}

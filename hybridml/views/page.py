@@ -18,7 +18,7 @@ from hybridml_compiler.graph.text import graph_lines
 
 from ..comparison import size
 from .drawing import draw_program
-from .kernels import kernel_name, node_flops
+from .kernels import kernel_name, operations, shares, work_by_line
 
 _MOST_LLVM = 2_000_000  # characters of LLVM IR in a page; kernels beyond it say where theirs is
 _LONGEST = 20_000  # of one kernel
@@ -112,8 +112,13 @@ class _Page:
                 self.kernels.setdefault(node, []).append(k)
         self.places: dict[str, list[Node]] = {}
         for node in self.nodes:
-            if node.where:
-                self.places.setdefault(node.where, []).append(node)
+            for where in dict.fromkeys([node.where, *(n.where for n, _ in operations([node]))]):
+                if where:
+                    self.places.setdefault(where, []).append(node)
+        self.lines_of: dict[Node, list[str]] = {}
+        for where, nodes in self.places.items():
+            for node in nodes:
+                self.lines_of.setdefault(node, []).append(where)
         self.line = {where: k for k, where in enumerate(sorted(self.places, key=_by_file))}
 
     def view(self) -> View:
@@ -149,11 +154,11 @@ class _Page:
             keys = [*([f"l{self.line[what]}"] if kind == "l" else []), *own]
             keys += [f"k{k}" for k in sorted({k for node in nodes for k in self.kernels.get(node, ())})]
         if kind != "l":
-            keys += [f"l{k}" for k in sorted({self.line[node.where] for node in nodes if node.where in self.line})]
+            keys += [f"l{k}" for k in sorted({self.line[w] for node in nodes for w in self.lines_of.get(node, ())})]
         return f"data-s='{' '.join(keys)}'"
 
     def _lines(self) -> str:
-        work = {where: sum(map(node_flops, nodes)) for where, nodes in self.places.items()}
+        work = work_by_line(self.nodes)
         whole = max(sum(work.values()), 1)
         rows, file = [], ""
         for where in self.line:
@@ -161,7 +166,7 @@ class _Page:
             if name != file:
                 rows.append(f"<div class='file'>{html.escape(name)}</div>")
                 file = name
-            share = work[where] / whole
+            share = work.get(where, 0) / whole
             bar = f"<span class='bar' style='width:{40 * share:.1f}px' title='{share:.1%}'></span>"
             space = f"<span style='display:inline-block;width:{46 - 40 * share:.1f}px'></span>"
             rows.append(
@@ -183,7 +188,8 @@ class _Page:
         code, left = self._code(), _MOST_LLVM
         found = []
         for k, launch in enumerate(self.launches):
-            facts = [*launch.reasons, *(f"at {line}" for line in launch.where)]
+            lines = dict.fromkeys([*launch.where, *(line for line in shares(launch) if line)])
+            facts = [*launch.reasons, *(f"at {line}" for line in lines)]
             text = code.get(k, "")
             if text and left < len(text):
                 text = "(this page has enough LLVM IR; all of it is in fn.llvm)"

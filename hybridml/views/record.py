@@ -1,8 +1,8 @@
 """What a profile writes down while it is on: eager operations, calls of traced functions, launches, arrays.
 
 Times are those of `time.perf_counter_ns`. An operation is timed inside of its hook: what the profile itself does (5 us
-to find the user's line, to count bytes, to watch the result) lies between operations. Launches are timed by the program itself: while a profile
-is on, the step of a program is one that reads the clock round every launch, with the same kernels.
+to find the user's line, to count bytes, to watch the result) lies between operations. Launches are timed by the program
+itself: while a profile is on, its step is one that reads the clock round every launch, with the same kernels.
 """
 
 from __future__ import annotations

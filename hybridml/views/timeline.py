@@ -21,6 +21,7 @@ from hybridml_compiler.sizes.dims import hint
 
 from ..comparison import duration, size
 from .events import Event
+from .kernels import shares
 from .record import Recording, describe
 
 COLOURS = ("#2b6cb0", "#d9822b", "#2f855a", "#b83280", "#6b46c1", "#00838f", "#a0522d", "#c53030")
@@ -216,7 +217,13 @@ def _buffers(executable: Executable) -> list[tuple[int, int, int, str, str]]:
     """(first launch, last launch, bytes, what, where) of all that a program computes into: arena and results."""
     stages: Any = executable.stages
     plan, graph = stages.plan, stages.graph
-    found = [(b.first, b.last, hint(b.nbytes), b.what, b.where) for b in plan.buffers]
+
+    def line(where: str, launch: int) -> str:
+        """Of a loop's results, which no line has made alone: the line that works the most in it."""
+        parts = shares(plan.launches[launch])
+        return where or max(parts, key=parts.__getitem__)
+
+    found = [(b.first, b.last, hint(b.nbytes), b.what, line(b.where, b.first)) for b in plan.buffers]
     first: dict[int, int] = {}
     for k, launch in enumerate(plan.launches):
         for place in launch.operands:
@@ -225,7 +232,8 @@ def _buffers(executable: Executable) -> list[tuple[int, int, int, str, str]]:
     for number, aval in enumerate(plan.outputs):
         if number in first:
             node = graph.outputs[plan.fresh[number]]
-            found.append((first[number], len(plan.launches) - 1, hint(aval.nbytes), "result", node.where))
+            where = line(node.where, first[number])
+            found.append((first[number], len(plan.launches) - 1, hint(aval.nbytes), "result", where))
     return found
 
 

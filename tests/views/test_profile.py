@@ -81,6 +81,25 @@ def test_launches_of_a_traced_function() -> None:
                if event.kind == "launch")  # fmt: skip
 
 
+@timed
+def test_a_loop_counts_for_the_lines_of_its_body() -> None:
+    @hm.trace
+    def recurrent(x: hm.Tensor) -> hm.Tensor:
+        def body(c: hm.Tensor, t: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+            c = hm.tanh(c @ W + t)  # the line of the body
+            return c, c
+
+        return hm.scan(body, hm.zeros((8, 64), dtype=hm.float32), x)[1].sum()
+
+    x = hm.asarray(np.ones((12, 8, 64), np.float32))
+    for _ in range(3):
+        recurrent(x)
+    found = hm.profile(recurrent, x)
+    row = next(row for row in found.lines if "the line of the body" in row.name)
+    assert row.flops >= 12 * 2 * 8 * 64 * 64
+    assert "" not in {row.name for row in found.lines}
+
+
 def test_a_call_that_compiles_is_one() -> None:
     found = hm.profile(hm.trace(network), X)
     assert names(found, "compile") == ["network"]

@@ -91,7 +91,10 @@ def test_control_flow_and_symbols() -> None:
 
     for size in (8, 9, 10):
         f(hm.ones((size,)))
-    balanced(f.show().html)
+    page = f.show().html
+    balanced(page)
+    loop = attribute_of(page[page.index("pane ir") : page.index("pane bottom")], "= loop(")
+    assert attribute_of(page, "return hm.fori_loop")[0] in loop
     assert hm.profile(f, hm.ones((11,))).result.shape == (11,)
 
 
