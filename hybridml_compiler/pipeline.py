@@ -357,7 +357,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 def host() -> Target:
     """What this machine can do."""
     from .backends.llvm.convolution import has_convolution, passing_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.product import computes_left, own_blocking, passing_product
+    from .backends.llvm.product import computes_left, own_blocking, passing_product, same_sums
     from .backends.llvm.works import kind_of
     from .runtime import blas, jit, threads
     from .schedule.contract import Product
@@ -390,7 +390,8 @@ def host() -> Target:
     def passing(call: Call) -> Call | None:
         return passing_product(call) if isinstance(call, Product) else passing_convolution(call)
 
-    return Target(lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left, passing)
+    cores = threads.cores()
+    return Target(lanes, has_library, takes_epilogue, cores, prepared, reads_narrow, computes_left, passing, same_sums)
 
 
 def _counts(expr: Expr) -> bool:

@@ -16,6 +16,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.schedule.cost import is_expensive
+from hybridml_compiler.schedule.turned import packings
 
 from ..aliasing import stamp
 from ..context import clock, grad_is_off
@@ -219,9 +220,11 @@ def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.
             continue
         if (node in made and node.op.kind in ("gather", "scatter")) or any(n in varies for n in node.inputs):
             varies.add(node)
+    operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
+    turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view
 
     def inside(node: ir.Node) -> bool:
-        return node in varies or _is_free(node)
+        return node in varies or (_is_free(node) and node not in turned)
 
     return inside
 

@@ -151,7 +151,7 @@ class _Chains:
         for batch in sorted(counts):
             if -(-batch // slots) * slots > cost.CHAIN_BALANCE * batch:
                 continue
-            if not all(self._is_aligned(t, node, batch) for t, node in shared):
+            if not all(self._splits(t, node, batch) for t, node in shared):
                 continue
             offsets, size = self._slot(members, local, batch)
             if size <= cost.CHAIN_SLOT_LIMIT:
@@ -165,10 +165,10 @@ class _Chains:
         intervals = [Interval(n.aval.nbytes // batch, min(x), max(x)) for n, x in zip(local, lives, strict=True)]
         return plan_arena(intervals, heirs([self.tasks[t] for t in members], local, intervals))
 
-    def _is_aligned(self, task: int, node: Node, batch: int) -> bool:
+    def _splits(self, task: int, node: Node, batch: int) -> bool:
         key = (task, node, batch)
         if key not in self._aligned:
-            self._aligned[key] = node.aval.size % batch == 0 and _aligned(self.tasks[task], node, batch)
+            self._aligned[key] = node.aval.size % batch == 0 and is_aligned(self.tasks[task], node, batch)
         return self._aligned[key]
 
     # ---- order
@@ -296,7 +296,7 @@ def _batch_counts(work: Work, target: Target) -> set[int]:
     if isinstance(call, Product):
         cut = {call.matrices * d for d in _divisors(call.m) if call.m // d >= cost.CHAIN_ROWS}
         if call is not work:
-            cut = {n for n in cut if target.takes_epilogue(_cut(call, n))}
+            cut = {n for n in cut if target.takes_epilogue(cut_rows(call, n))}
         return cut | _divisors(call.matrices)
     if isinstance(call, Kernel) and call.range is not None and not call.total % call.granule:
         return _divisors(call.total // call.granule)
@@ -311,15 +311,15 @@ def _divisors(n: int) -> set[int]:
 def in_elements(work: Work, batch: int) -> Work:
     """The work with a range that `batch` divides: rows of a product are cut into more matrices where they must be."""
     if isinstance(work, Fused) and isinstance(work.call, Product):
-        return replace(work, call=_cut(work.call, batch))
-    return _cut(work, batch) if isinstance(work, Product) else work
+        return replace(work, call=cut_rows(work.call, batch))
+    return cut_rows(work, batch) if isinstance(work, Product) else work
 
 
 def _as_stage(work: Work, batch: int) -> Work:
     return replace(work, chained=True) if isinstance(work, Kernel) else in_elements(work, batch)
 
 
-def _cut(product: Product, batch: int) -> Product:
+def cut_rows(product: Product, batch: int) -> Product:
     if product.matrices % batch == 0:
         return product
     parts = batch // product.matrices
@@ -329,7 +329,7 @@ def _cut(product: Product, batch: int) -> Product:
     return replace(product, batch=(*product.batch, parts), m=rows, a=a, b=b)
 
 
-def _aligned(task: Task, node: Node, batch: int) -> bool:
+def is_aligned(task: Task, node: Node, batch: int) -> bool:
     """Does part i of the work touch part i of the array only?"""
     kernel, work = kernel_of(task.work), in_elements(task.work, batch)
     call = work.call if isinstance(work, Fused) else work

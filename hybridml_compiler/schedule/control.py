@@ -21,7 +21,7 @@ from ..sizes.dims import Size, symbols_of
 if TYPE_CHECKING:
     from .plan import Plan
 
-Planned = Callable[[Graph], "Plan"]
+Planned = Callable[..., "Plan"]  # of a body, and those of its inputs that come from the step before
 _ALIGNMENT = 64
 
 
@@ -40,6 +40,7 @@ class Loop:
     length: Size | None
     counted: bool
     reverse: bool
+    slots: int = 1  # that threads share: each takes all steps, in its part of every array (see apart.py)
 
     @property
     def symbols(self) -> list[str]:
@@ -56,7 +57,7 @@ class Loop:
         sizes = []
         for k, size in enumerate(self.carries):
             sizes += [0, 0] if self.kept[k] is not None else [0 if k in self.wanted else size, size]
-        sizes += [*self.ys, max(plan.arena_bytes for plan in self.plans), 1]
+        sizes += [*self.ys, self.slots * self.arena_bytes, 1]
         offsets: list[int] = []
         total = 0
         for size in sizes:
@@ -65,12 +66,18 @@ class Loop:
         return offsets, total
 
     @property
+    def arena_bytes(self) -> int:
+        """Of a slot."""
+        return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
+
+    @property
     def memory(self) -> int:
         return self.places[1]
 
     def __str__(self) -> str:
         steps = "as long as its condition holds" if self.length is None else f"of {self.length} steps"
-        return f"loop {steps}, {len(self.body.launches)} launches a step"
+        apart = f" in {self.slots} slots" if self.slots > 1 else ""
+        return f"loop {steps}{apart}, {len(self.body.launches)} launches a step"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +117,14 @@ def control_of(results: list[Node], planned: Planned) -> Control:
     given = {y: k for k, y in enumerate(ys) if n + k in wanted}
     kept = tuple(given.get(node) for node in after)
     own = tuple(node for node, k in zip(after, kept, strict=True) if k is None)
+    known = p["condition"] is None and not p["counted"] and p["length"] != 0
+    carried = body.inputs[p["consts"] : first] if known else None
+    plan = planned(Graph(body.inputs, (*own, *ys), "body"), carried)
     return Loop(
-        planned(Graph(body.inputs, (*own, *ys), "body")),
+        plan,
         None if p["condition"] is None else planned(p["condition"].graph),
         p["consts"], tuple(node.aval.nbytes for node in after), tuple(x.aval.nbytes for x in body.inputs[first:]),
-        tuple(y.aval.nbytes for y in ys), kept, wanted, p["length"], p["counted"], p["reverse"],
+        tuple(y.aval.nbytes for y in ys), kept, wanted, p["length"], p["counted"], p["reverse"], plan.slots,
     )  # fmt: skip
 
 

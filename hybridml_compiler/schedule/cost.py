@@ -140,6 +140,10 @@ CHAIN_SLOT_BYTES = 1 << 19
 CHAIN_SLOT_LIMIT = 1 << 22
 # Rows below which a product is not cut: of fewer, reading (and packing) B costs as much as multiplying by it.
 CHAIN_ROWS = 64
+# Rows of a product that a thread takes through all steps of a loop: 16x1024x256 takes 81 us, 32x1024x256 158 (103 and
+# 107 GF/s). Each thread reads all of the right operand in every step, which should stay in what it has of the caches.
+APART_ROWS = 16
+APART_BYTES = 1 << 22
 # Elements of the fullest slot against an even share.
 CHAIN_BALANCE = 1.25
 

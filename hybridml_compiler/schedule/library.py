@@ -44,6 +44,8 @@ class Target:
     computes_left: Callable[[Product], int] = lambda _: 0
     # the call whose result its epilogue alone reads, without memory for it; None if it needs that
     passing: Callable[[Call], Call | None] = lambda _: None
+    # Do two products, one of them with fewer rows, add up in the same order?
+    same_sums: Callable[[Product, Product], bool] = lambda _, __: False
 
 
 LIBRARY: dict[str, Library] = {

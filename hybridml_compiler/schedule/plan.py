@@ -21,6 +21,7 @@ from ..loops.ir import Kernel
 from ..sizes.dims import Size, hint, symbols_of
 from ..sizes.values import number_of
 from .alike import Alike
+from .apart import in_parts
 from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
 from .contract import Product
 from .control import Control, control_of
@@ -104,6 +105,7 @@ class Plan:
     fresh: list[int]  # their positions among the graph's outputs
     arena_bytes: int
     buffers: list[Buffer] = field(default_factory=list)  # in the arena
+    slots: int = 1  # that each launch is cut into, with an arena for each (see apart.py)
 
     @cached_property
     def symbols(self) -> list[str]:
@@ -125,16 +127,24 @@ def kernels_of(work: Work | Joined) -> list[Kernel]:
     return [kernel for part in works_of(work) for kernel in nests_of(part)]
 
 
-def make_plan(graph: Graph, donate: Mapping[int, int], target: Target, begin: Begin = lambda work: None) -> Plan:
+def make_plan(
+    graph: Graph,
+    donate: Mapping[int, int],
+    target: Target,
+    begin: Begin = lambda work: None,
+    carried: Sequence[Node] | None = None,
+) -> Plan:
     """`donate`: output position -> input position whose memory it is written to.
 
     `begin` is called with the work of every launch, once or more, as soon as it is known: most of them long before the
     plan is complete.
+
+    `carried`: inputs of the body of a loop that come from the step before; its launches may be cut into slots.
     """
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated, target)
-    return _Planner(graph, donate, donated, fusion, target, begin).plan()
+    return _Planner(graph, donate, donated, fusion, target, begin, carried).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -167,9 +177,10 @@ class _Planner:
         fusion: Fusion,
         target: Target,
         begin: Begin,
+        carried: Sequence[Node] | None,
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.target, self.begin = target, begin
+        self.target, self.begin, self.carried = target, begin, carried
         self.materialised = fusion.materialised
         self.alike = Alike(self.in_memory, donated)
         # By the identity of the loop nests before.
@@ -206,11 +217,16 @@ class _Planner:
         for group in self.fusion.groups:
             for task in self._tasks(group):
                 tasks.append(task)
-                if all([n in kept or not fills_cache(n, self.target) for n in task.operands]):  # it is in no chain
+                alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
+                if alone and self.carried is None:
                     self.begin(self._alone(task.work)[0])
         checked = any(is_checked(task.work) for task in tasks)
         start = STATUS_BYTES if checked else 0
-        steps = form_regions(tasks, form_chains(tasks, kept, self.target), kept, self.target)
+        parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
+        if parts is None:
+            steps = form_regions(tasks, form_chains(tasks, kept, self.target), kept, self.target)
+        else:
+            tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
         arena = {what: Place("arena", 0, start + buffer.offset) for what, buffer in buffers.items()}
         early += [(node, arena.pop(node)) for node in snapshots]
@@ -232,6 +248,7 @@ class _Planner:
                 replace(b, offset=start + b.offset, first=max(before + b.first, 0), last=before + b.last)
                 for b in buffers.values()
             ],
+            1 if parts is None else self.target.cores,
         )
 
     def _tasks(self, group: Group) -> list[Task]:
@@ -255,7 +272,7 @@ class _Planner:
 
     def _control(self, group: Group) -> Task:
         results = sorted(group.roots, key=lambda node: int(node.params["result"]))
-        work = control_of(results, lambda body: make_plan(body, {}, self.target, self.begin))
+        work = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
         memory = input_node(Aval((work.memory,), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(work, (*results[0].inputs, *results, memory), group)
 

@@ -21,10 +21,10 @@ def worth_turning(node: Node, readers: Iterable[Node]) -> bool:
     """Do products pack this view of something in memory so often that a copy along their columns is cheaper?"""
     if moved(node) is None or node.aval.ndim != 2:
         return False
-    return sum(_packings(node, reader) for reader in readers) >= cost.TURN_PACKINGS
+    return sum(packings(node, reader) for reader in readers) >= cost.TURN_PACKINGS
 
 
-def _packings(node: Node, reader: Node) -> int:
+def packings(node: Node, reader: Node) -> int:
     """How often a product turns this operand."""
     if reader.op is None or reader.op.kind != "contraction" or reader.inputs[1] is not node:
         return 0

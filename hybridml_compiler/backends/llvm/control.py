@@ -13,10 +13,12 @@ from ...schedule.control import Choice, Control, Loop
 from ...schedule.plan import Copy, Plan
 from ...sizes.dims import Size, is_dim
 from . import ir
-from .gemm_tile import i64
+from .gemm_tile import i64, repeat
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
-from .types import I8, I32, I64, PTR, Literal
+from .types import I8, I32, I64, PTR, VOID, Literal
+
+_SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
 def distinct_works(control: Control) -> list[Any]:
@@ -47,12 +49,14 @@ def _names(control: Control, symbols: Sequence[str]) -> Any:
 class _Step:
     """A body as a function in this module, and the table of pointers that it is called with."""
 
-    def __init__(self, b: ir.IRBuilder, module: ir.Module, plan: Plan, symbols: Any, name: str, arena: Any) -> None:
+    def __init__(
+        self, b: ir.IRBuilder, module: ir.Module, plan: Plan, symbols: Any, name: str, arena: Any, slot: Any = None
+    ) -> None:
         from .step import emit_step  # which launches what this file emits
 
         assert not plan.constants, "a body is given its constants"
-        emit_step(module, plan, symbols(plan), name, hold=False)
-        self.b, self.plan = b, plan
+        emit_step(module, plan, symbols(plan), name, hold=False, parts=plan.slots)
+        self.b, self.plan, self.slot = b, plan, slot
         self.function = module.globals[name]
         self.function.linkage = "internal"  # a module exports its own name and nothing else
         self.inputs = len(plan.inputs)
@@ -64,7 +68,8 @@ class _Step:
 
     def call(self, failed: ir.Block) -> None:
         """Run it; a failed index check goes on at `failed`."""
-        b, result = self.b, self.b.call(self.function, [self.table])
+        arguments = [self.table] if self.slot is None else [self.table, self.slot]
+        b, result = self.b, self.b.call(self.function, arguments)
         if self.plan.checked:
             fine = b.append_basic_block("fine")
             b.cbranch(b.icmp_unsigned("!=", result, i64(0)), failed, fine)
@@ -72,8 +77,29 @@ class _Step:
 
 
 def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequence[str] = ()) -> ir.Function:
-    """`void control(ptr buffers, i64, i64)`; its range is one iteration."""
+    """`void control(ptr buffers, i64 lo, i64 hi)`; its range are the slots of a loop, and one iteration otherwise."""
+    if isinstance(control, Loop) and control.slots > 1:
+        each = ir.Function(module, _SLOT_TYPE, f"{name}_slot")
+        each.linkage = "internal"
+        _emit_one(each, module, name, control, symbols, each.args[1])
+        function = ir.Function(module, KERNEL_TYPE, name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        buffers, lo, hi = function.args
+
+        def run(slot: Any) -> None:
+            b.call(each, [buffers, slot])
+
+        repeat(b, lo, hi, 1, run)
+        b.ret_void()
+        return function
     function = ir.Function(module, KERNEL_TYPE, name)
+    _emit_one(function, module, name, control, symbols, None)
+    return function
+
+
+def _emit_one(
+    function: ir.Function, module: ir.Module, name: str, control: Control, symbols: Sequence[str], slot: Any
+) -> None:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
     operands = _count_operands(control)
@@ -82,7 +108,7 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
     if isinstance(control, Loop):
         table = b.load(_entry(b, function.args[0], operands + checked), typ=PTR) if control.symbols else None
         sizes = Sizes(b, table, control.symbols)
-        _emit_loop(b, module, name, control, _names(control, symbols), given, failed, sizes)
+        _emit_loop(b, module, name, control, _names(control, symbols), given, failed, sizes, slot)
     else:
         _emit_choice(b, module, name, control, _names(control, symbols), given, failed)
     b.branch(done)
@@ -92,7 +118,6 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
-    return function
 
 
 def _count_operands(control: Control) -> int:
@@ -143,6 +168,7 @@ def _emit_loop(
     given: list[Any],
     failed: ir.Block,
     sizes: Sizes,
+    slot: Any,
 ) -> None:
     count, rest = (given[0], given[1:]) if loop.counted else (None, given)
     n, m = loop.consts, loop.consts + len(loop.carries)
@@ -153,7 +179,8 @@ def _emit_loop(
     c = len(loop.carries)
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
-    body = _Step(b, module, loop.body, symbols, f"{name}_body", own[-2])
+    arena = own[-2] if slot is None else _at(b, own[-2], b.mul(slot, i64(loop.arena_bytes)))
+    body = _Step(b, module, loop.body, symbols, f"{name}_body", arena, slot)
     check = _Step(b, module, loop.condition, symbols, f"{name}_condition", own[-2]) if loop.condition else None
     for step in (body, *([check] if check else [])):
         for k, pointer in enumerate(consts):
@@ -220,7 +247,9 @@ def _emit_loop(
     for k, size in enumerate(loop.carries):
         if k in results:
             with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
-                _copy(b, module, results[k], now[k], size)
+                share = size // loop.slots
+                start = i64(0) if slot is None else b.mul(slot, i64(share))
+                _copy(b, module, _at(b, results[k], start), _at(b, now[k], start), share)
 
 
 def _extern(module: ir.Module, name: str, arguments: Sequence[Any]) -> Any:

@@ -72,6 +72,13 @@ def computes_left(product: Product) -> int:
     return blocking.column_blocks
 
 
+def same_sums(product: Product, other: Product) -> bool:
+    """Do both add up in the same order, one of them with fewer rows?"""
+    blockings = own_blocking(product), own_blocking(other)
+    depths = [blocking.depth for blocking in blockings if isinstance(blocking, Blocking)]
+    return len(depths) == 2 and depths[0] == depths[1]
+
+
 def takes_epilogue(product: Product) -> bool:
     """BLAS computes a product too small for slabs on one thread; a loop over a large result should not stay there."""
     if product.symbolic:

@@ -63,12 +63,15 @@ def emit_step(
     *,
     hold: bool = True,
     timed: bool = False,
+    parts: int = 1,
 ) -> set[str]:
     """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs.
 
     `hold`: BLAS is held at one thread here, and not by what calls it. `timed`: the clock is read round each launch.
+    With several `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each launch.
     """
-    step = ir.Function(module, ir.FunctionType(I64, [PTR]), name)
+    step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
+    part = None if parts == 1 else step.args[1]
     step.attributes.add("nounwind")
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
@@ -87,7 +90,11 @@ def emit_step(
         pointers = [slots.pointer(place) for place in launch.operands]
         if isinstance(launch.work, Copy):
             with spans.span(b, number) if spans else nullcontext():
-                _memcpy(b, module, needs, pointers, sizes.value(launch.work.nbytes))
+                nbytes = sizes.value(launch.work.nbytes)
+                if part is not None:
+                    nbytes = _i64(launch.work.nbytes // parts)
+                    pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
+                _memcpy(b, module, needs, pointers, nbytes)
             continue
         assert symbol is not None
         function = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
@@ -97,7 +104,10 @@ def emit_step(
         total = sizes.value(count)
         shared = spans.of_parts(function, number) if spans and runs_parallel(launch) else function
         with spans.span(b, number) if spans else nullcontext():
-            if not runs_parallel(launch):
+            if part is not None:
+                first = b.mul(part, _i64(count // parts))
+                b.call(function, [operands, first, b.add(first, _i64(count // parts))])
+            elif not runs_parallel(launch):
                 b.call(function, [operands, _i64(0), total])
             elif not is_dim(count):
                 _parallel(b, module, needs, shared, operands, total, granule)

@@ -14,8 +14,9 @@ from ...schedule.contract import Product
 from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...schedule.plan import Copy
 from ...schedule.region import Joined, Region
-from ...sizes.dims import Size, is_dim
+from ...sizes.dims import Size, hint, is_dim
 from . import ir
 from .chain import emit_chain
 from .control import control_source, distinct_works, emit_control
@@ -135,11 +136,20 @@ KINDS: dict[type, Kind] = {
 KINDS[Loop] = KINDS[Choice] = Kind(
     emit=emit_control,
     source=control_source,
-    range=lambda _: (1, 1),
-    nanoseconds=lambda _: 0.0,
+    range=lambda control: (control.slots if isinstance(control, Loop) else 1, 1),
+    nanoseconds=lambda control: _of_loop(control) if isinstance(control, Loop) else 0.0,
     calls_blas=lambda control: any(kind_of(work).calls_blas(work) for work in distinct_works(control)),
     parts=distinct_works,
 )
+
+
+def _of_loop(loop: Loop) -> float:
+    steps = [
+        kind_of(launch.work).nanoseconds(launch.work)
+        for launch in loop.body.launches
+        if not isinstance(launch.work, Copy)
+    ]
+    return hint(loop.length or 1) * sum(steps)
 
 
 def _iterations(chain: Chain) -> list[int]:
