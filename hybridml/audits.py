@@ -390,8 +390,13 @@ def checked(traced: TracedFunction, call: Callable[[], Any], args: tuple[Any, ..
         failed = error
     finally:
         snapshot.restore()
-    with eager():
-        value = traced._fn(*args, **kwargs)
+    try:
+        with eager():
+            value = traced._fn(*args, **kwargs)
+    except Exception as error:
+        if type(error) is type(failed):  # the first to say so: a backward may have freed its history since
+            raise failed from None
+        raise
     if failed is not None:
         _tell(traced, f"raises {type(failed).__name__} when it is compiled ({failed}), and nothing eagerly")
         return value

@@ -11,6 +11,7 @@ lifted.py     floats around a function as inputs of its program
 guards.py     what Python values a trace has relied on, and whether they still hold
 effects.py    what a trace has changed in Python, and which of it every call can do
 hidden.py     what it does that no guard sees: random numbers, iterators, clocks, output
+signature.py  what of a call must be equal for a program to fit; names.py what its user calls the rest
 reasons.py    why a call is traced again, in one line
 fast.py       native calls for whole paths; finish.py what they leave to Python
 dynamic.py    sizes that change become symbolic
