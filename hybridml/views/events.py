@@ -15,7 +15,7 @@ class Event:
     """Something that ran from `start` to `end` (nanoseconds). `lines`: the user's lines, each with its part of it."""
 
     name: str
-    kind: str  # "operation", "call", "compile" (a call that did), "program", "launch", "part", "preparing"
+    kind: str  # "operation", "call", "compile" (a call that did), "program", "launch", "part"
     thread: int
     start: int
     end: int
@@ -25,7 +25,10 @@ class Event:
     details: Mapping[str, Any] = field(default_factory=dict)
     inside: Event | None = None
     self_ns: int = 0  # without the events inside
-    total_ns: int = 0  # without what the profile itself has done
+
+    @property
+    def total_ns(self) -> int:
+        return self.end - self.start
 
 
 @dataclass
@@ -73,7 +76,7 @@ def _nest(events: Iterable[Event]) -> None:
     """What is inside of what. A part is a view of its launch, which is what counts."""
     open_: dict[int, list[Event]] = {}
     for event in events:
-        event.self_ns = event.total_ns = 0 if event.kind == "part" else event.end - event.start
+        event.self_ns = 0 if event.kind == "part" else event.end - event.start
         stack = open_.setdefault(event.thread, [])
         while stack and stack[-1].end < event.end:
             stack.pop()
@@ -82,9 +85,6 @@ def _nest(events: Iterable[Event]) -> None:
             event.lines = event.inside.lines if event.inside is not None else {"": 1.0}
         if event.inside is not None:
             event.inside.self_ns -= event.self_ns
-        if event.kind == "preparing":
-            for outer in stack:
-                outer.total_ns -= event.end - event.start
         if event.kind != "part":
             stack.append(event)
 
@@ -125,4 +125,4 @@ def by_line(events: Iterable[Event]) -> list[Row]:
 
 def counted(events: Iterable[Event]) -> Iterable[Event]:
     """Those that are the program's, each moment once."""
-    return (event for event in events if event.kind not in ("part", "preparing"))
+    return (event for event in events if event.kind != "part")

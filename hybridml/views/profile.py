@@ -77,8 +77,7 @@ class Profile:
     @property
     def wall_ms(self) -> float:
         """From begin to end, without what the profile itself has prepared."""
-        preparing = sum(event.end - event.start for event in self.events if event.kind == "preparing")
-        return (self.recording.stop - self.recording.start - preparing) / 1e6
+        return (self.recording.stop - self.recording.start) / 1e6
 
     @property
     def inside_ms(self) -> float:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -35,10 +37,10 @@ _now = time.perf_counter_ns
 
 class Call(NamedTuple):
     """An eager operation; a call of a traced function (`compiled`: one that traced and compiled, too), or of a compiled
-    program by eager code (a gradient, a large operation); or the preparation of a program for being timed."""
+    program by eager code (a gradient, a large operation)."""
 
     name: str
-    kind: str  # "operation", "call", "program", "preparing"
+    kind: str  # "operation", "call", "program"
     thread: int
     start: int
     end: int
@@ -97,6 +99,7 @@ class Recording:
         self._known: dict[int, weakref.ref[np.ndarray]] = {}
         self._compiles: dict[int, int] = {}
         self._functions: dict[int, TracedFunction] = {}
+        self._breaks: list[tuple[int, int]] = []  # in which programs were prepared for being timed
 
     def begin(self) -> None:
         if not _one.acquire(blocking=False):
@@ -118,10 +121,23 @@ class Recording:
             self.launches.append((executable, timed.recorder.take(), lost))
         for function in self._functions.values():
             self.own.update(programs(function))
+        self._leave_out_breaks()
         self.threads = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
         for used in (self._used, self._known, self._functions):
             used.clear()
         _one.release()
+
+    def _leave_out_breaks(self) -> None:
+        """All times as if preparing programs had taken none."""
+        shown = _without(self._breaks)
+        self.stop = shown(self.stop)
+        self.calls = [call._replace(start=shown(call.start), end=shown(call.end)) for call in self.calls]
+        self.arrays = [array._replace(time=shown(array.time)) for array in self.arrays]
+        self.freed = {number: shown(time) for number, time in self.freed.items()}
+        self.launches = [
+            (executable, [span._replace(start=shown(span.start), end=shown(span.end)) for span in spans], lost)
+            for executable, spans, lost in self.launches
+        ]
 
     # -- hooks
 
@@ -225,7 +241,7 @@ class Recording:
             timed.recorder.take()
             self._used[executable] = timed
             timed.use(executable, True)
-            self._note(executable.name, "preparing", start)
+            self._breaks.append((start, _now()))
 
     def _note(self, name: str, kind: str, start: int, compiled: bool = False) -> tuple[str, int]:
         end, place = _now(), _place()
@@ -266,6 +282,25 @@ def programs(function: TracedFunction) -> Iterator[Executable]:
                 if segment is not None and isinstance(segment.executable, Executable):
                     yield segment.executable
                 at += list(getattr(ask, "next", {}).values())
+
+
+def _without(breaks: list[tuple[int, int]]) -> Callable[[int], int]:
+    """From a time to what a clock would say that stands still in the breaks."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end in sorted(breaks):
+        if ends and start <= ends[-1]:  # of two threads at once
+            ends[-1] = max(end, ends[-1])
+        else:
+            starts.append(start)
+            ends.append(end)
+    before = [0, *accumulate(end - start for start, end in zip(starts, ends, strict=True))]
+
+    def shown(time: int) -> int:
+        k = bisect_right(starts, time)
+        return time - before[k] + (max(ends[k - 1] - time, 0) if k else 0)
+
+    return shown
 
 
 def describe(place: tuple[str, int]) -> str:
