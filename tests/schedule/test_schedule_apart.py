@@ -27,6 +27,10 @@ def _states(h: hm.Tensor, x: hm.Tensor) -> Any:
     return h + y, (h, hm.nn.functional.softmax(y, -1))
 
 
+def _before(h: hm.Tensor, x: hm.Tensor) -> Any:
+    return hm.tanh(x + h @ _WEIGHT), h
+
+
 def _mixed(h: hm.Tensor, x: hm.Tensor) -> Any:
     h = hm.tanh(x + h @ _WEIGHT)
     return h - h.mean(axis=0), h
@@ -63,7 +67,7 @@ def _loops(
     return found, [result.numpy() for result in flat]
 
 
-@pytest.mark.parametrize(("body", "slots"), [(_rows, 2), (_states, 2), (_mixed, 1), (_turned, 1)])
+@pytest.mark.parametrize(("body", "slots"), [(_rows, 2), (_states, 2), (_before, 2), (_mixed, 1), (_turned, 1)])
 def test_a_loop_is_cut_where_no_step_reads_rows_of_another_thread(
     body: Body, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
