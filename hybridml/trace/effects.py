@@ -24,7 +24,7 @@ from hybridml_compiler.errors import describe_line
 
 from .. import tree
 from ..tensor import Tensor
-from .guards import Entry, Watch, holder
+from .guards import Entry, Watch, elements, holder
 from .hidden import Hidden
 
 _ABSENT = object()
@@ -115,7 +115,7 @@ def _item(watch: Watch, owner: dict[Any, Any], key: Any, was: Any) -> Effect:
         owner[key] = value
 
     def take_back() -> None:
-        if was is _ABSENT or (was is None and key not in owner):
+        if was is _ABSENT or watch.was_absent(owner, key):
             owner.pop(key, None)
         else:
             owner[key] = was
@@ -133,6 +133,8 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
     if isinstance(read, attrgetter):
         name = read.__reduce__()[1][0]
         return _slot(watch, name, read(key), *_attribute(key, name, was))
+    if read is elements:
+        return _array(watch, key, np.frombuffer(was, key.dtype).reshape(key.shape))
     return Effect(str(key), _line(watch, str(key)), None, _nothing, None, False)
 
 
@@ -159,6 +161,12 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
         del c[was:]
 
     return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and _is_plain(added))
+
+
+def _array(watch: Watch, array: np.ndarray, was: np.ndarray) -> Effect:
+    """Elements that NumPy has written."""
+    name, now = name_in(watch)(array), array.copy()
+    return Effect(name, _line(watch, name), None, lambda _: np.copyto(array, now), lambda: np.copyto(array, was), False)
 
 
 def label(watch: Watch, read: Any, key: Any) -> str:

@@ -8,6 +8,8 @@ Entries of a `Module` or `Optimizer` are looked at only when `state.epoch` has m
 
 from __future__ import annotations
 
+import builtins
+import dis
 import functools
 import sys
 import types
@@ -26,6 +28,7 @@ _OPAQUE = (np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COMPARED = 10000  # of a still longer one only the length is watched: a check must take microseconds
+_MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
 _OURS = ("hybridml", "hybridml_compiler")
 # Called by our own code, so no code of the user names them.
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
@@ -56,6 +59,10 @@ class Watch:
         self.names = set(_HOOKS)
         self._spaces: list[tuple[Mapping[str, Any], ...]] = []  # where an attribute is looked up, in this order
         self._class_vars: dict[type, Mapping[str, Any]] = {}
+        # The attributes that objects had, by the id of their `__dict__`: what no code names may still be missed.
+        self._attributes_of: dict[int, tuple[dict[str, Any], frozenset[str]]] = {}
+        self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
+        self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
         self._done: set[tuple[int, str]] = set()
         self._pending: list[tuple[Any, bool]] = [(fn, False), *((obj, False) for obj in objects)]
         self._collect()
@@ -73,32 +80,63 @@ class Watch:
     def begin(self) -> None:
         """Before a trace: what traces have changed before is looked at from here on."""
         self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
+        self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
+        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
+        self._arrays = [(elements, a, elements(a)) for k, a in self._named_arrays(_MAX_COPIED) if k not in known]
 
     def end(self) -> list[Entry]:
         """After a trace: what the function has changed, which no longer is a guard."""
-        changed = [entry for entry in (*self.free, *self.quiet, *self.moving) if not hold((entry,))]
+        watched = (*self.free, *self.quiet, *self.moving, *self._arrays)
+        changed = [entry for entry in watched if not hold((entry,))]
         owners = {id(owner) for entry in changed if type(owner := holder(entry)) in (list, deque, set)}
         for entries in (self.free, self.quiet):
-            moves = [id(holder(entry)) in owners or not hold((entry,)) for entry in entries]
-            for entry, moved in zip(entries, moves, strict=True):
-                if moved and (entry[0] is len or id(holder(entry)) not in owners):
+            kept: list[Entry] = []
+            for entry in entries:
+                of_owner = id(holder(entry)) in owners
+                if not of_owner and hold((entry,)):
+                    kept.append(entry)
+                elif self._counts_attributes(entry):  # they are given once: the next call finds them
+                    kept.append((len, entry[1], len(entry[1])))
+                elif entry[0] is len or not of_owner:
                     self.moving.append(entry)
-            entries[:] = [entry for entry, moved in zip(entries, moves, strict=True) if not moved]
+            entries[:] = kept
+        self.moving += [entry for entry in self._arrays if not hold((entry,))]
+        self._arrays = []
         self.epoch = state.epoch.value
         return changed
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
         """Arrays that code names and that are no inputs (by id) may be read by NumPy: their elements are guarded."""
-        named = {id(value): value for _, _, value in (*self.free, *self.quiet) if type(value) is np.ndarray}
-        known = {id(key) for read, key, _ in self.free if read is elements}
-        for k, array in named.items():
-            if k not in inputs and k not in known and array.nbytes <= _MAX_COMPARED and array.dtype != object:
+        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
+        for k, array in self._named_arrays(_MAX_COMPARED):
+            if k not in inputs and k not in known:
                 self.free.append((elements, array, elements(array)))
 
+    def _named_arrays(self, most: int) -> list[tuple[int, np.ndarray]]:
+        """Arrays that code names, of at most so many bytes, by id."""
+        named = {id(value): value for _, _, value in (*self.free, *self.quiet) if type(value) is np.ndarray}
+        return [(k, a) for k, a in named.items() if a.nbytes <= most and a.dtype != object]
+
+    def _counts_attributes(self, entry: Entry) -> bool:
+        return entry[0] is len and id(entry[1]) in self._attributes_of
+
     def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
-        """The watched keys of a dict."""
+        """The keys of a dict before the trace, as far as they are watched."""
+        if id(mapping) in self._attributes_of:
+            return set(self._attributes_of[id(mapping)][1])
         entries = (*self.free, *self.quiet, *self.moving)
         return {key for read, key, _ in entries if read is not len and holder((read, key, None)) is mapping}
+
+    def moved_attributes(self, mapping: Any) -> list[str]:
+        """Attributes that an object has got or lost since the last trace."""
+        mapping, before = self._attributes_of.get(id(mapping), ({}, frozenset()))
+        return sorted(before ^ frozenset(mapping))
+
+    def was_absent(self, mapping: Mapping[str, Any], name: str) -> bool:
+        """Whether a watched global variable or attribute was not there before the trace."""
+        if id(mapping) in self._attributes_of:
+            return name not in self._attributes_of[id(mapping)][1]
+        return (id(mapping), name) in self._missing
 
     def names_of(self, fn: types.FunctionType) -> frozenset[str]:
         """What a function may look up by name."""
@@ -128,6 +166,7 @@ class Watch:
             known = len(self.names)
             for spaces in self._spaces:
                 self._attributes(spaces)
+        self.free += [(len, d, len(d)) for d, _ in self._attributes_of.values()]  # last: named ones say more
 
     def _visit(self, value: Any, quiet: bool) -> None:
         if isinstance(value, (*_SCALARS, *_OPAQUE)) or id(value) in self._seen:
@@ -176,6 +215,7 @@ class Watch:
         self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
         self._reach(fn.__defaults__, fn.__kwdefaults__, getattr(fn, "__wrapped__", None))
         self._spaces.append((vars(fn),))
+        self._attributes_of[id(vars(fn))] = vars(fn), frozenset(vars(fn))
         for cell in fn.__closure__ or ():
             try:
                 self._add(cell_contents, cell, cell.cell_contents)
@@ -185,6 +225,15 @@ class Watch:
             if name in fn.__globals__ and (id(fn.__globals__), name) not in self._done:
                 self._done.add((id(fn.__globals__), name))
                 self._add(fn.__globals__.get, name, fn.__globals__[name])
+        for name in _maybe_missing(fn.__code__):
+            if (
+                name not in fn.__globals__
+                and name not in vars(builtins)
+                and (id(fn.__globals__), name) not in self._done
+            ):
+                self._done.add((id(fn.__globals__), name))
+                self._missing.add((id(fn.__globals__), name))
+                self.free.append((fn.__globals__.get, name, None))
 
     def _container(self, value: Any, quiet: bool) -> None:
         if isinstance(value, set | frozenset):
@@ -225,6 +274,8 @@ class Watch:
             self._spaces.append(classes)
         else:
             self._spaces.append((attributes, *classes))
+            if hasattr(obj, "__dict__"):
+                self._attributes_of[id(attributes)] = attributes, frozenset(attributes)
         for name in _slots(cls):
             if hasattr(obj, name):
                 self._add(attrgetter(name), obj, getattr(obj, name))
@@ -323,6 +374,18 @@ def _names(code: types.CodeType) -> frozenset[str]:
         elif isinstance(const, str) and const.isidentifier():
             names.add(const)
     return frozenset(names)
+
+
+@functools.cache
+def _maybe_missing(code: types.CodeType) -> frozenset[str]:
+    """Global variables that code, or code in it, assigns or may do without: one that it can only read is there."""
+    found = frozenset[str]().union(*map(_maybe_missing, (c for c in code.co_consts if isinstance(c, types.CodeType))))
+    operations = code.co_code[::2]
+    catches = bool(code.co_exceptiontable)
+    if not catches and dis.opmap["STORE_GLOBAL"] not in operations:
+        return found
+    wanted = ("STORE_GLOBAL", "LOAD_GLOBAL") if catches else ("STORE_GLOBAL",)
+    return found | {i.argval for i in dis.get_instructions(code) if i.opname in wanted}
 
 
 def elements(array: np.ndarray) -> bytes:

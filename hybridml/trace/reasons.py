@@ -89,6 +89,8 @@ def of_python(watch: Watch) -> str:
             now = read(key)
         except (AttributeError, IndexError, KeyError, ValueError):
             return f"{_label(watch, read, key)} is gone"
+        if read is len and now != was and (moved := watch.moved_attributes(key)):
+            return f"attribute {', '.join(moved)} is {'new' if now > was else 'gone'}"
         if read is elements and now != was:
             return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):

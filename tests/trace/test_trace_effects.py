@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -142,7 +143,24 @@ def in_branches() -> Any:
     return make
 
 
-@pytest.mark.parametrize("make", [appended, assigned, attributes, globals_, module, in_branches])
+def what_was_not_there() -> Any:
+    def make(style: Any) -> Any:
+        globals().pop("LATEST", None)
+        log = Log()
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            global LATEST
+            LATEST = x * 3
+            log.latest = x * 2
+            return x
+
+        return f, lambda: (log.latest, LATEST)
+
+    return make
+
+
+@pytest.mark.parametrize("make", [appended, assigned, attributes, globals_, module, in_branches, what_was_not_there])
 def test_each_call_repeats_what_the_code_does_not_read(make: Any, trace: Any) -> None:
     assert runs(make(), trace) == runs(make(), lambda fn: fn)
 
@@ -207,7 +225,53 @@ def a_list_that_is_read() -> Any:
     return make, "seen.append(seen[-1] + 1.0)"
 
 
-@pytest.mark.parametrize("case", [counter, state_of_a_cell, other_changes, a_list_that_is_read])
+def an_attribute_that_was_not_there() -> Any:
+    def make(style: Any) -> Any:
+        log = Log()
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            log.rounds = getattr(log, "rounds", 0) + 1
+            return x * log.rounds
+
+        return f, lambda: log.rounds
+
+    return make, 'log.rounds = getattr(log, "rounds", 0) + 1'
+
+
+def an_array() -> Any:
+    def make(style: Any) -> Any:
+        counts, large = np.zeros(3), np.zeros((1000, 300))
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            counts[0] += 1
+            large[:, 0] += 1
+            return x * 2
+
+        return f, lambda: (counts.tolist(), large.sum())
+
+    return make, "counts[0] += 1"
+
+
+def an_attribute_of_the_function() -> Any:
+    def make(style: Any) -> Any:
+        def f(x: hm.Tensor) -> hm.Tensor:
+            f.rounds = getattr(f, "rounds", 0) + 1  # type: ignore[attr-defined]
+            return x * f.rounds  # type: ignore[attr-defined]
+
+        return style(f), lambda: f.rounds  # type: ignore[attr-defined]
+
+    return make, 'f.rounds = getattr(f, "rounds", 0) + 1'
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        counter, state_of_a_cell, other_changes, a_list_that_is_read, an_attribute_that_was_not_there, an_array,
+        an_attribute_of_the_function,
+    ],
+)  # fmt: skip
 def test_what_cannot_be_repeated_is_said_once_and_eager(case: Any, trace: Any) -> None:
     make, line = case()
     expected = runs(make, lambda fn: fn)

@@ -166,6 +166,41 @@ def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], l
         options = types.SimpleNamespace(factor=2.0)
         return lambda x: x * options.factor, [_set(options, "factor", 3.0)]
 
+    def an_attribute_that_is_not_there() -> Any:
+        c, other = Config(), Config()
+
+        def f(x: hm.Tensor) -> hm.Tensor:
+            return x * getattr(c, "by", 1.0) * (2 if hasattr(other, "doubled") else 1)
+
+        return f, [_set(c, "by", 3.0), _set(other, "doubled", True)]
+
+    def an_attribute_that_may_be_missing() -> Any:
+        c = Config()
+
+        def f(x: hm.Tensor) -> hm.Tensor:
+            c.found = x.sum()  # what the function adds itself is no change
+            try:
+                return x * c.by
+            except AttributeError:
+                return x
+
+        return f, [_set(c, "by", 3.0)]
+
+    def every_attribute() -> Any:
+        c = types.SimpleNamespace(a=1.0)
+        return lambda x: x * sum(vars(c).values()), [_set(c, "a", 2.0), _set(c, "b", 3.0)]
+
+    def a_global_that_is_not_there() -> Any:
+        globals().pop("LATE", None)
+
+        def f(x: hm.Tensor) -> hm.Tensor:
+            try:
+                return x * LATE
+            except NameError:
+                return x
+
+        return f, [_put(globals(), "LATE", 3.0), lambda: globals().pop("LATE")]
+
     return {name: case for name, case in locals().items() if callable(case)}
 
 
