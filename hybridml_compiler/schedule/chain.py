@@ -32,8 +32,9 @@ from .group import Group
 from .library import Call, Target
 from .memory import Interval, plan_arena
 from .reach import may_overwrite, splits_evenly
+from .winograd import Backward, Forward
 
-Work = Kernel | Call | Weights | Pixels | Turn | Fused | Control
+Work = Kernel | Call | Weights | Pixels | Turn | Forward | Backward | Fused | Control
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,12 @@ from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
 from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.conv_winograd import emit_winograd, emit_winograd_weights
+from hybridml_compiler.backends.llvm.conv_winograd import (
+    emit_backward,
+    emit_forward,
+    emit_winograd,
+    emit_winograd_weights,
+)
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.convolution import convolution as op
@@ -27,6 +32,7 @@ from hybridml_compiler.schedule.tiling import Machine
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
+PARTS = ("forward", "backward")
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
@@ -109,11 +115,16 @@ class Case:
 
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
         module = ir.Module("convolution")
-        more = {}
+        more: dict[str, Any] = {}
         turned = emit in (emit_direct, emit_winograd) and self.convolution.channels_first
         if turned or emit in (emit_packed, emit_winograd, emit_winograd_weights):
             emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
             more = {"turn": "turn"}
+        if emit is emit_winograd:
+            parts = winograd.parts(self.convolution, plan)
+            for name, part, emit_part in zip(PARTS, parts, (emit_forward, emit_backward), strict=True):
+                emit_part(module, name, part)
+            more["parts"] = PARTS
         emit(module, "convolution", self.convolution, plan, **more)
         library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
         table = (ctypes.c_void_p * len(buffers))(*buffers)

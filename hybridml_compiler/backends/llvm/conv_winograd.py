@@ -27,7 +27,20 @@ from typing import Any
 
 from ... import dtypes
 from ...schedule.convolve import Convolution, Pair
-from ...schedule.winograd import VECTORS, Matrix, Winograd, panels_of, squares, transforms, turns
+from ...schedule.winograd import (
+    VECTORS,
+    Backward,
+    Forward,
+    Matrix,
+    Winograd,
+    panels_of,
+    row_of,
+    rows_of_squares,
+    squares,
+    transforms,
+    turns,
+)
+from ...schedule.winograd import parts as parts_of
 from . import ir
 from .conv_pack import declared_turn, emit_pack, emit_planes_of_row, panel_of, within
 from .gemm import call_epilogue
@@ -157,9 +170,79 @@ def emit_winograd(
     winograd: Winograd,
     epilogue: ir.Function | None = None,
     turn: str = "",
+    parts: Sequence[str] = (),
 ) -> ir.Function:
-    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are image, transformed weights and result."""
-    return _Main(module, name, convolution, winograd, epilogue, turn).emit()
+    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are image, transformed weights and result.
+
+    `parts` are the names of the functions of `schedule.winograd.parts`.
+    """
+    return _Main(module, name, convolution, winograd, epilogue, turn, parts).emit()
+
+
+FORWARD_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64])
+BACKWARD_TYPE = ir.FunctionType(VOID, [PTR, PTR, I64, I1, I1])
+
+
+def _called(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, kind, name)
+
+
+def emit_forward(module: ir.Module, name: str, part: Forward) -> ir.Function:
+    """`void forward(ptr pixel, ptr zeros, ptr v, i64 row, i64 column)`: a square of the image, over channels."""
+    function = ir.Function(module, FORWARD_TYPE, name)
+    function.attributes.update(("nounwind", "noinline"))
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    v, side = Vectors(b, part.dtype, part.lanes), range(part.taps + 1)
+    x, zeros, target, row, column = function.args
+
+    def inside(start: Any, size: int) -> list[Any]:
+        return [b.icmp_unsigned("<", b.add(start, i64(k)), i64(size)) for k in side]
+
+    rows, columns = inside(row, part.image[0]), inside(column, part.image[1])
+    places = [
+        [
+            b.select(b.and_(here, there), v.element(x, i64(i * part.steps[0] + j * part.steps[1])), zeros)
+            for j, there in enumerate(columns)
+        ]
+        for i, here in enumerate(rows)
+    ]
+
+    def channels(k: Any) -> None:
+        values = [[v.load(v.element(place, k)) for place in line] for line in places]
+        square = _twice(partial(_applied, v, transforms(part.taps)[0]), values)
+        for number, value in enumerate(value for line in square for value in line):
+            v.store(value, v.element(target, b.add(k, i64(number * part.plane))))
+
+    repeat(b, i64(0), i64(part.channels), part.lanes, channels)
+    b.ret_void()
+    return function
+
+
+def emit_backward(module: ir.Module, name: str, part: Backward) -> ir.Function:
+    """`void backward(ptr m, ptr y, i64 live, i1 second row, i1 second column)`: a square of the result."""
+    function = ir.Function(module, BACKWARD_TYPE, name)
+    function.attributes.update(("nounwind", "noinline"))
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    v, side = Vectors(b, part.dtype, part.lanes), part.taps + 1
+    source, y, live, *second = function.args
+
+    for vector in range(VECTORS):
+        first = vector * part.lanes
+        at = [[(side * i + j) * part.plane + first for j in range(side)] for i in range(side)]
+        values = [[v.load(v.element(source, i64(x))) for x in line] for line in at]
+        mask = v.mask(live, vector) if part.partial else None
+        for i, line in enumerate(_twice(partial(_applied, v, transforms(part.taps)[2]), values)):
+            for j, value in enumerate(line):
+                place = v.element(y, i64(i * part.steps[0] + j * part.steps[1] + first))
+                wanted = [there for there, n in zip(second, (i, j), strict=True) if n]
+                if not any(odd for odd, n in zip(part.odd, (i, j), strict=True) if n):
+                    v.store(value, place, mask)
+                    continue
+                with b.if_then(wanted[0] if len(wanted) == 1 else b.and_(*wanted)):
+                    v.store(value, place, mask)
+    b.ret_void()
+    return function
 
 
 class _Main(_Emission):
@@ -171,63 +254,30 @@ class _Main(_Emission):
         winograd: Winograd,
         epilogue: ir.Function | None,
         turn: str,
+        parts: Sequence[str],
     ) -> None:
         super().__init__(module, name, convolution, winograd)
         self.epilogue = epilogue
         c, g = convolution, winograd
         self.down, self.across = squares(c)
         self.lines = c.batch * self.down
-        # Rows of tiles are computed whole; what they read beyond the squares of a unit is never stored.
-        self.most = -(-g.lines * self.across // g.rows) * g.rows
-        self.v_row = c.channels + g.lanes  # rows of a power of two would share sets of L1
+        forward, backward = parts_of(c, g)
+        self.forward = _called(module, parts[0], FORWARD_TYPE)
+        self.backward = _called(module, parts[1], BACKWARD_TYPE)
+        self.most, self.v_row = rows_of_squares(c, g), row_of(c, g)
         self.transformed = self.stack(g.numbers * self.most * self.v_row)
         self.products = self.stack(g.numbers * self.most * g.columns)
         self.zeros = self.stack(c.channels)
-        self.x_row, self.x_pixel = c.a.strides[1:3]
+        self.x_row, self.x_pixel = forward.steps
+        self.y_row, self.y_pixel = backward.steps
         if turns(c):
-            self.x_row, self.x_pixel = c.size[1] * c.channels, c.channels
             self.rows = self.stack(g.size * self.x_row)
             self.turn = self._turn(turn)
-        # Of the result: from a pixel to the next, and to the row below. With channels first it is two rows of a panel
-        # that are turned afterwards.
-        self.y_pixel = c.features
-        self.y_row = c.out_size[1] * c.features
         if c.channels_first:
-            self.y_pixel, self.y_row = g.columns, 2 * self.across * g.columns
             self.strip = self.stack(2 * self.y_row)
             self.planes = emit_planes_of_row(module, f"{name}_planes", c, g.lanes, g.columns, turn)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)
-        self.forward, self.backward = self._forward(), self._backward()
-
-    def _forward(self) -> ir.Function:
-        """`void forward(ptr pixel, ptr zeros, ptr v, i64 row, i64 column)`: a square of the image, over channels."""
-        c, g = self.convolution, self.winograd
-        function, b, v = self.helper("forward", [PTR, PTR, PTR, I64, I64])
-        x, zeros, target, row, column = function.args
-
-        def inside(start: Any, size: int) -> list[Any]:
-            return [b.icmp_unsigned("<", b.add(start, i64(k)), i64(size)) for k in range(g.size)]
-
-        rows, columns = inside(row, c.size[0]), inside(column, c.size[1])
-        places = [
-            [
-                b.select(b.and_(here, there), v.element(x, i64(i * self.x_row + j * self.x_pixel)), zeros)
-                for j, there in enumerate(columns)
-            ]
-            for i, here in enumerate(rows)
-        ]
-
-        def channels(k: Any) -> None:
-            values = [[v.load(v.element(place, k)) for place in line] for line in places]
-            square = _twice(partial(_applied, v, transforms(c.kernel[0])[0]), values)
-            for i, line in enumerate(square):
-                for j, value in enumerate(line):
-                    v.store(value, v.element(target, b.add(k, i64((g.size * i + j) * self.most * self.v_row))))
-
-        repeat(b, i64(0), i64(c.channels), g.lanes, channels)
-        b.ret_void()
-        return function
 
     def _turn(self, turn: str) -> ir.Function:
         """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]."""
@@ -248,30 +298,6 @@ class _Main(_Emission):
             repeat(b, i64(0), i64(c.size[1]), g.lanes, pixels)
 
         repeat(b, i64(0), i64(c.channels), g.lanes, channels)
-        b.ret_void()
-        return function
-
-    def _backward(self) -> ir.Function:
-        """`void backward(ptr m, ptr y, i64 live, i1 second row, i1 second column)`: a square of the result."""
-        c, g = self.convolution, self.winograd
-        function, b, v = self.helper("backward", [PTR, PTR, I64, I1, I1])
-        source, y, live, second_row, second_column = function.args
-
-        for vector in range(VECTORS):
-            at = [[(g.size * i + j) * self.most * g.columns for j in range(g.size)] for i in range(g.size)]
-            values = [[v.load(v.element(source, i64(x + vector * g.lanes))) for x in line] for line in at]
-            square = _twice(partial(_applied, v, transforms(c.kernel[0])[2]), values)
-            mask = v.mask(live, vector) if c.features % g.columns and not c.channels_first else None
-            for i, line in enumerate(square):
-                for j, value in enumerate(line):
-                    place = v.element(y, i64(i * self.y_row + j * self.y_pixel + vector * g.lanes))
-                    wanted = [x for x, n in ((second_row, i), (second_column, j)) if n]
-                    odd = [c.out_size[k] % 2 for k, n in enumerate((i, j)) if n]
-                    if c.channels_first or not any(odd):
-                        v.store(value, place, mask)
-                        continue
-                    with b.if_then(wanted[0] if len(wanted) == 1 else b.and_(*wanted)):
-                        v.store(value, place, mask)
         b.ret_void()
         return function
 

@@ -12,6 +12,7 @@ from ...loops.ir import Kernel
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd
+from ...schedule.chain import Work
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.planes import plane_units, planes_of
@@ -56,6 +57,7 @@ class Algorithm:
     prepares: Preparation | None = None  # then it reads what this makes of the weights
     packs: Preparation | None = None  # and, where that has a size, what this makes of the image
     turns: Callable[[Convolution], bool] = lambda _: False  # does `emit` take the name of a function that turns?
+    parts: Callable[[Convolution, Any], Sequence[Work]] = lambda _, plan: ()  # of others, whose names it takes too
 
 
 ALGORITHMS = (
@@ -69,6 +71,7 @@ ALGORITHMS = (
         finishes=True,
         prepares=Preparation(emit_winograd_weights, winograd.weight_units, winograd.transformed_bytes),
         turns=lambda c: winograd.turns(c) or c.channels_first,
+        parts=winograd.parts,
     ),
     Algorithm(
         "direct",
@@ -146,9 +149,10 @@ def passing_convolution(convolution: Convolution) -> Convolution | None:
     return replace(convolution, passing=True) if passes else None
 
 
-def parts_of_convolution(convolution: Convolution) -> list[Turn]:
+def parts_of_convolution(convolution: Convolution) -> list[Work]:
     algorithm, plan = _chosen(convolution)
-    return [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
+    turn = [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
+    return [*algorithm.parts(convolution, plan), *turn]
 
 
 def emit_convolution(
@@ -161,7 +165,10 @@ def emit_convolution(
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (or what is made of
     them first) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution)
-    more: dict[str, Any] = {"turn": parts[0]} if parts else {}
+    count = len(algorithm.parts(convolution, plan))
+    more: dict[str, Any] = {"parts": parts[:count]} if count else {}
+    if parts[count:]:
+        more["turn"] = parts[count]
     if convolution.passing and epilogue is not None:
         more["buffers"] = 2 + len(epilogue.operands)
     if epilogue is None:

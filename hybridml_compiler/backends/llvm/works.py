@@ -16,11 +16,13 @@ from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
 from ...schedule.plan import Copy
 from ...schedule.region import Joined, Region
+from ...schedule.winograd import Backward, Forward
 from ...sizes.dims import Size, hint, is_dim
 from . import ir
 from .chain import emit_chain
 from .control import control_source, distinct_works, emit_control
 from .conv_pack import emit_turn
+from .conv_winograd import emit_backward, emit_forward
 from .convolution import (
     convolution_source,
     emit_convolution,
@@ -98,7 +100,10 @@ KINDS: dict[type, Kind] = {
             parts=parts_of_operand,
         ),
     ),
-    Turn: Kind(emit=emit_turn, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0),
+    **{
+        code: Kind(emit=emit, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0)
+        for code, emit in ((Turn, emit_turn), (Forward, emit_forward), (Backward, emit_backward))
+    },
     Fused: Kind(
         emit=lambda module, name, fused, *parts: kind_of(fused.call).emit(
             module, name, fused.call, *parts, **fused.kernels
