@@ -149,7 +149,7 @@ class Timeline:
         parts.append(f"<text x='{left}' y='{height + 15}' fill='#718096'>0</text>")
         whole = duration(span / 1e6)
         parts.append(f"<text x='{left + plot}' y='{height + 15}' text-anchor='end' fill='#718096'>{whole}</text>")
-        parts.append(f"<text x='{min(max(at, left + 60), left + plot - 60):.1f}' y='{height + 15}' "
+        parts.append(f"<text x='{min(max(at, left + 60), left + plot - 110):.1f}' y='{height + 15}' "
                      f"text-anchor='middle' fill='#1a202c'>peak {size(self.peak)}</text>")  # fmt: skip
         rows = [(line, colours[line], self.at_peak.get(line, 0)) for line in lines]
         rest = self.peak - sum(nbytes for *_, nbytes in rows)
@@ -208,8 +208,11 @@ def timeline_of(recording: Recording, events: Iterable[Event]) -> Timeline:
             buffers = _buffers(executable)
             for run in _runs(spans):
                 first = next(iter(run.values()))
-                caller = "" if executable in recording.own else next(iter(launched[first.thread, first.start].lines))
-                blocks += _alive(run, buffers, caller)
+                event = launched[first.thread, first.start]
+                caller = "" if executable in recording.own else next(iter(event.lines))
+                while event.inside is not None:
+                    event = event.inside
+                blocks += _alive(run, buffers, caller, event.end)
     return Timeline(recording.start, stop, tuple(blocks), arenas)
 
 
@@ -250,10 +253,14 @@ def _runs(spans: Sequence[Span]) -> list[dict[int, Span]]:
     return runs
 
 
-def _alive(run: dict[int, Span], buffers: Sequence[tuple[int, int, int, str, str]], caller: str) -> list[Block]:
+def _alive(
+    run: dict[int, Span], buffers: Sequence[tuple[int, int, int, str, str]], caller: str, over: int
+) -> list[Block]:
+    """Results stay until the call is `over`, which is when they become arrays of the caller."""
     final = max(run)
     return [
-        Block(run[first].start, run[min(last, final)].end, nbytes, what, caller or where, "traced")
+        Block(run[first].start, max(over, end) if what == "result" else end, nbytes, what, caller or where, "traced")
         for first, last, nbytes, what, where in buffers
         if first in run and min(last, final) in run and nbytes
+        for end in [run[min(last, final)].end]
     ]
