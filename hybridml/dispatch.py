@@ -22,13 +22,14 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, nans_var
+from .integer import Integer, plain
 from .places import here
 from .pulls import kept_names, may_be_stale, pull_of, pull_variadic
 from .tensor import Tensor, adopt, leaked, wrap
 
 _ndarray = np.ndarray
-_astype = OPS["astype"]
-_SCALARS = (bool, int, float, Dim, np.generic)
+_astype, _pow = OPS["astype"], OPS["pow"]
+_SCALARS = (bool, int, float, Dim, Integer, np.generic)
 _OPERANDS = (Tensor, np.ndarray, *_SCALARS)
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -86,6 +87,8 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay floats, as in eager code.
     """
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
+    if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
+        given = [plain(v) for v in given]
     avals = [_aval(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]]
@@ -95,8 +98,10 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     for value, aval, dtype in zip(given, avals, wanted, strict=True):
         if is_dim(value):
             result.append(interp.size(value, dtype))
+        elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
+            result.append(value.real if weak else _astype.fn(value.real, dtype))
         elif not isinstance(value, Tensor):
-            t = constant(value, dtype)
+            t = constant(plain(value), dtype)
             result.append(t if interp is None else interp.constant(t, weak))
         elif value._array.dtype is dtype and (weak or not aval.weak):
             result.append(value)
@@ -237,8 +242,10 @@ def _plain_params(op: Op, params: dict[str, Any]) -> None:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
         if isinstance(value, Tensor):
             params[name] = _plain(value) if not value.shape else value.tolist()
-        elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) for v in value):
-            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else v for v in value])
+        elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) or type(v) is Integer for v in value):
+            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else plain(v) for v in value])
+        elif type(value) is Integer:
+            params[name] = int(value)
 
 
 def _plain(t: Tensor) -> Any:

@@ -40,6 +40,7 @@ def _call(program: Any, names: dict[str, Any], seed: int, a: float, n: int, scal
     x = hm.tensor(numbers.integers(0, 6, 4).astype(np.float32))
     y = hm.tensor(numbers.integers(0, 6, (3, 4)).astype(np.float32))
     names["SCALE"], names["box"].bias, names["layer"].step = scale, scale - 1, scale
+    names["RATE"], names["box"].size = int(scale) + seed, int(scale) + n
     try:
         result: Any = [_read(item) for item in program(x, y, a, n)]
     except Exception as error:

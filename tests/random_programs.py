@@ -19,6 +19,7 @@ import hybridml as hm
 
 SCALE = 2.0
 COUNT = 2
+RATE = 2
 
 
 class Layer(hm.nn.Module):
@@ -40,12 +41,21 @@ class Box:
 layer = Layer()
 box = Box()
 box.bias = 1.0
+box.size = 2
 state = hm.tensor([0.0, 1.0, 2.0, 3.0])
 table = hm.arange(12.0).reshape(3, 4)
 
 
 def whole(t):
     return hm.floor(t * 8)
+
+
+def scaled(t):
+    return (t * SCALE + box.bias * RATE) % 16
+
+
+def twice(t):
+    return scaled(scaled(t)) - RATE
 
 """
 
@@ -101,13 +111,38 @@ class Writer:
             op = self.choose(("+", "-", "*"))
             return f"(({self.expression(shape, inner)} {op} {self.name(shape)}) % 16)"
         if kind == "unary":
-            f = self.choose(("abs({})", "hm.maximum({}, 2.0)", "(-{})", "hm.clip({}, -3.0, 5.0)", "({} // 2)"))
+            f = self.choose(
+                (
+                    "scaled({})",
+                    "twice({})",
+                    "abs({})",
+                    "hm.maximum({}, 2.0)",
+                    "(-{})",
+                    "hm.clip({}, -3.0, 5.0)",
+                    "({} // 2)",
+                )
+            )
             return str(f.format(self.expression(shape, inner)))
         if kind == "where":
             condition = f"{self.name(shape)} > {self.choose((0.0, 2.0, 5.0))}"
             return f"hm.where({condition}, {self.expression(shape, inner)}, {self.name(shape)})"
         if kind == "number":
-            number = self.choose(("a", "SCALE", "n", "box.bias", "COUNT", "float(n)", "a * SCALE"))
+            number = self.choose(
+                (
+                    "a",
+                    "SCALE",
+                    "n",
+                    "box.bias",
+                    "COUNT",
+                    "float(n)",
+                    "a * SCALE",
+                    "RATE",
+                    "box.size",
+                    "(n * RATE - 1)",
+                    "(RATE + box.size)",
+                    "(n - a)",
+                )
+            )
             return f"(({self.name(shape)} * {number}) % 16)"
         if kind == "random":
             return f"({self.name(shape)} + whole(hm.random.uniform({shape})))"
@@ -254,6 +289,7 @@ class Writer:
                 "n > 1",
                 "a > 1.5",
                 "COUNT == 2",
+                "RATE > 2",
                 "bool(({0} > 3).any())",
                 "int({0}[1]) % 2",
             )
@@ -267,7 +303,7 @@ class Writer:
     def s_for(self) -> None:
         self.loops += 1
         index = f"i{self.loops}"
-        count = self.choose(("n", "3", "COUNT", "int(y[0, 1]) % 3"))
+        count = self.choose(("n", "3", "COUNT", "box.size % 3", "int(y[0, 1]) % 3"))
         self.say(f"for {index} in range({count}):")
         self.block(f"x = (x + {index}) % 16")
 

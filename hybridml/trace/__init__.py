@@ -6,8 +6,8 @@ branches.py   the tree: values that Python asks for, and the segments of program
 outcome.py    what a path ends in: its program, what that writes back, what it returns
 program.py    a captured graph as a differentiable function of arrays
 capture.py    the tracing interpreter: operations become graph nodes, state becomes inputs and outputs
-number.py     what stands for a Python float inside a trace
-lifted.py     floats around a function as inputs of its program
+number.py     what stands for a Python float inside a trace; integers.py which ints are inputs
+lifted.py     numbers around a function as inputs of its program
 guards.py     what Python values a trace has relied on, and whether they still hold
 effects.py    what a trace has changed in Python, and which of it every call can do
 hidden.py     what it does that no guard sees: random numbers, iterators, clocks, output

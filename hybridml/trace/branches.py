@@ -144,7 +144,7 @@ class Path:
         found = self.answers.get(node)
         if found is None:
             ends = [n for n in between([node], self.given) if n.is_input or n in self.given]
-            settled = not ends or self.tracer.are_around(ends)
+            settled = not ends or (self.tracer.are_around(ends) and what != "a division")
             found = self._evaluate(node) if settled else self._ask(node, what)
             found = found.view()
             found.flags.writeable = False
@@ -154,7 +154,7 @@ class Path:
     def _evaluate(self, node: ir.Node) -> np.ndarray:
         """Of literals, and of numbers from around the function, which are guarded from now on."""
         inputs = [n for n in ir.topological([node]) if n.is_input]
-        self.tracer.looked_at |= {i.index for i in self.tracer.inputs if i.node in inputs}
+        self.tracer.looked_at.update(inputs)
         return np.asarray(interpret(ir.Graph(tuple(inputs), (node,)), [self.known[n] for n in inputs])[0])
 
     def _ask(self, node: ir.Node, what: str) -> np.ndarray:

@@ -25,6 +25,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import set_real
 
 from ..context import current_interpreter, interpreter, interpreter_var
+from ..integer import Integer
 from ..tape import Leaf
 from ..tensor import Tensor, leaked, wrap
 from .dynamic import Sized
@@ -59,6 +60,7 @@ class Input:
     recorded: bool = False  # it is an inner tensor of a history outside
     read: Callable[[], Any] | None = None  # of a "place": its present value
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
+    is_integer: bool = False  # a Python int (see integers.py)
 
 
 class ShadowLeaf(Leaf):
@@ -124,8 +126,11 @@ class Tracer:
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
+        self.strict = False  # nothing is to be asked
         self.ask: Ask | None = None  # what knows values; None when the function has returned
-        self.looked_at: set[int] = set()  # places whose values the program has asked for
+        self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
+        self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
+        self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
@@ -209,6 +214,28 @@ class Tracer:
         self.inputs.append(Input(kind, index, value, node, shadow, node, read=read))
         return shadow
 
+    def lift_integer(self, kind: str, index: int, value: int, name: str, read: Callable[[], Any] | None = None) -> Any:
+        """The integer that stands for a Python int."""
+        number = self.lift_float(kind, index, value, name, read)
+        self.inputs[-1].is_integer = True
+        return Integer(self, number, value)
+
+    def look_at(self, node: ir.Node) -> None:
+        """The program holds for the values of the inputs that this one is computed from."""
+        self.looked_at.update(inputs_of(node))
+
+    def check_divisor(self, t: Tensor) -> bool:
+        """Whether a number may be divided by this one. Of an input that is a guard, of anything else a question."""
+        node = t._array
+        ends = inputs_of(node)
+        if self.ask is None or self.strict or not ends or not all(map(self.has_input, ends)):
+            return True  # sizes are positive; in the body of a control operation there are no Python numbers
+        if not node.is_input:
+            return bool(self._value(OPS["not_equal"].fn(t, 0)._array, "a division"))
+        self.not_zero.add(node)
+        source = self.input_of(node)
+        return bool(source.real != 0)
+
     def _input(self, key: Any, aval: Aval, name: str) -> ir.Node:
         node = self.nodes.get(key)
         if node is None or node.aval != aval:
@@ -245,8 +272,8 @@ class Tracer:
         return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
 
     def are_around(self, nodes: Sequence[ir.Node]) -> bool:
-        """Whether inputs are all numbers from around the function (see lifted.py)."""
-        around = {i.node for i in self.inputs if i.kind == "place"}
+        """Whether inputs are all numbers from around the function (see lifted.py), or ints."""
+        around = {i.node for i in self.inputs if i.kind == "place" or i.is_integer}
         return bool(around and nodes) and all(n in around for n in nodes)
 
     def has_input(self, node: ir.Node) -> bool:

@@ -128,7 +128,7 @@ class Families:
 
     def entry(self, key: Any) -> Entry | None:
         """A program with symbols that takes a call of this signature."""
-        name, shapes = _apart(key)
+        name, shapes = apart(key)
         family = self._families.get(name)
         if family is None:
             return None
@@ -137,7 +137,7 @@ class Families:
 
     def pattern(self, key: Any) -> Pattern | None:
         """The symbols for a call that no program takes; None where it is to be compiled for its sizes."""
-        name, shapes = _apart(key)
+        name, shapes = apart(key)
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)
         calls = [*(s for s in family.seen if s != sizes), sizes]
@@ -165,7 +165,7 @@ class Families:
 
     def traced(self, key: Any, entry: Entry) -> None:
         """A call of this signature has a program now."""
-        name, shapes = _apart(key)
+        name, shapes = apart(key)
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)
         if sizes not in family.seen:
@@ -176,7 +176,7 @@ class Families:
     def refuse(self, key: Any, pattern: Pattern, refused: Refused, names: Iterable[str]) -> list[str]:
         """Dimensions that stay what they are from now on, each with the line that asked for its number. A trace that is
         not right for its own call asks in a way that sizes change: none of its symbols are tried again."""
-        name, _ = _apart(key)
+        name, _ = apart(key)
         family = self._families[name]
         lines = []
         for (symbol_name, places), what in zip(pattern.places.items(), pattern.describe(names), strict=True):
@@ -188,7 +188,7 @@ class Families:
         return lines
 
 
-def _apart(key: Any) -> tuple[Any, dict[int, tuple[int, ...]]]:
+def apart(key: Any) -> tuple[Any, dict[int, tuple[int, ...]]]:
     """A signature without sizes, and the shapes of its arrays by leaf (see `signature.signature`)."""
     structure, specs, *rest = key
     shapes: dict[int, tuple[int, ...]] = {}

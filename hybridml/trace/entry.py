@@ -21,7 +21,8 @@ from .dynamic import Refused, Sized, decisions
 from .effects import Effect, find, name_in
 from .guards import Watch
 from .hidden import Hidden
-from .lifted import lift, over, places, settle
+from .integers import Integers
+from .lifted import lift, over, places, seen_in, settle
 from .names import Names, arguments
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
@@ -35,12 +36,15 @@ class Entry:
 
     def __init__(
         self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
-        sized: Sized | None = None,
+        sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
     ) -> None:  # fmt: skip
         self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
-        self.places = places(fn, self.watch)  # of floats that are inputs
+        self.places = places(fn, self.watch, seen)  # of numbers that are inputs
+        self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
+        self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
+        self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: Ask | Outcome | None = None
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
@@ -62,6 +66,11 @@ class Entry:
         self.grad_guards: list[tuple[Input, bool]] = []
 
     # -- paths
+
+    @property
+    def lifts(self) -> bool:
+        """Whether there is a stand-in that the function may not take."""
+        return bool(self.integers) or any(place.is_new for place in self.places)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -94,15 +103,17 @@ class Entry:
         objects = {label: leaf for label, leaf in zip(labels, leaves, strict=True) if not _is_data(leaf)}
         names = Names(self.fn, objects)
         tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
-        shadows = [_shadow(tracer, k, leaf, label) for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))]
+        shadows = [
+            tracer.lift_integer("argument", k, leaf, label) if k in self.integers else _shadow(tracer, k, leaf, label)
+            for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
+        ]
         args, kwargs = tree.unflatten(structure, shadows)
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
         lifted = lift(tracer, self.places)
-        fn = over(self.fn, lifted)
-        tracer.copies[id(getattr(self.fn, "__func__", self.fn))] = getattr(fn, "__func__", fn)
+        fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
-        tracer.ask = path.answer
+        tracer.ask, tracer.strict = path.answer, self.strict
 
         def end(result: Any, backend: str) -> Outcome:
             return Outcome(tracer, result, backend, list(path.given), self._effects(hidden))
@@ -110,11 +121,12 @@ class Entry:
         def trace() -> Outcome:
             try:
                 with hidden:
-                    result = _finished(fn(*args, **kwargs), self.name)
+                    with seen_in(tracer, lifted):
+                        result = _finished(fn(*args, **kwargs), self.name)
             except BaseException as error:
-                if self.sized is not None and isinstance(error, Exception):
+                if (self.sized is not None or self.lifts) and isinstance(error, Exception):
                     self._effects(hidden)
-                    # Traced again for its own sizes, with the error of those.
+                    # Traced again for its own sizes and ints, with the error of those.
                     raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     end(None, "interpret").run(leaves, found)
@@ -143,6 +155,8 @@ class Entry:
             raise Refused(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
         used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
         self.places = settle(self.places, tracer, used, self.watch)
+        looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
+        self.pinned |= looked_at & self.integers
         self._guard(outcome)
         self.root = path.place(outcome)
         return outcome, found
@@ -185,6 +199,7 @@ class Entry:
                 if not any(array is other for other in same):
                     same.append(array)
         self.grad_guards += tracer.grad_guards
+        self.not_zero += [self.by_node[node] for node in tracer.not_zero if node not in {i.node for i in self.not_zero}]
         for i in tracer.inputs:  # a call brings its own; the first call's must not stay in memory
             if i.kind in ("argument", "grad", "place") and id(i.real) not in tracer.reached:
                 tracer.shadows.pop(id(i.real), None)
@@ -195,7 +210,10 @@ class Entry:
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
         for place in self.places:
-            if type(place.read()) is not float:
+            if not place.fits(place.read()):
+                return False
+        for source in self.not_zero:
+            if real_of(source, leaves) == 0:
                 return False
         for index, real in self.aliased:
             if leaves[index] is not real:

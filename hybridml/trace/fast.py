@@ -19,6 +19,7 @@ import numpy as np
 from hybridml_compiler.graph import ir
 
 from ..context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
+from ..integer import LARGEST
 from ..tensor import Tensor, wrap
 from .branches import Ask, Segment, key
 from .capture import Input
@@ -27,7 +28,7 @@ from .finish import finisher
 from .guards import hold
 from .loans import Loans
 from .order import in_memory
-from .outcome import Outcome
+from .outcome import Outcome, real_of
 from .places import split
 from .program import Interpreted, compile_graph
 from .state import epoch
@@ -72,7 +73,7 @@ class Fast:
         taken = {i.index for i in entry.inputs if i.kind == "argument"}
         self.specs: tuple[Any, ...] = tuple(
             Constant(leaf) if k not in taken
-            else FloatCell() if type(leaf) is float
+            else FloatCell() if type(leaf) in (float, int)
             else ArraySpec(leaf.dtype, leaf.shape)
             for k, leaf in enumerate(leaves)
         )  # fmt: skip
@@ -80,12 +81,17 @@ class Fast:
         # What every guard was checked at; native code compares these in place.
         self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
         # Lifted floats: where each is read, and the number that native code reads.
-        self.numbers = {i.node: (i.read, wrap(np.zeros(()))) for i in entry.inputs if i.read is not None}
+        fits = {place.index: place.fits for place in entry.places}  # the others are guarded
+        self.numbers = {
+            i.node: (i.read, fits.get(i.index), wrap(np.zeros(()))) for i in entry.inputs if i.read is not None
+        }
         self.left = TIMED_CALLS
         self.start = None if entry.root is None else self._build(entry.root)
         self.last: Outcome | None = None  # of the last call
         self.direct: Callable[..., Any] = self.call
-        plain = not (self.rest or entry.owners or self.numbers or entry.places)
+        # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
+        self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
+        plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
         if plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
             self.direct = self.start.native
 
@@ -115,9 +121,17 @@ class Fast:
             return MISS
         if self.entry.owners and self.entry.overlaps(args):
             return MISS
-        for read, number in self.numbers.values():
+        if self.integers:
+            reals = self._reals(args)
+            if reals is None:
+                return MISS
+            args = reals
+        for source in self.entry.not_zero:
+            if real_of(source, args) == 0:
+                return MISS
+        for read, fits, number in self.numbers.values():
             value = read()
-            if type(value) is not float:
+            if fits is not None and not fits(value):
                 return MISS
             number._array[()] = value
         known: dict[ir.Node, Tensor] = {}
@@ -128,6 +142,16 @@ class Fast:
             at.loans.offer()
         out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
         return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def _reals(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The arguments as native code takes them, ints as floats; None for what the program does not take."""
+        reals = list(args)
+        for k, only in self.integers:
+            value = args[k]
+            if type(value) is not int or not -LARGEST <= value <= LARGEST or (only is not None and value != only):
+                return None
+            reals[k] = float(value)
+        return tuple(reals)
 
     def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
         """Ask until a path ends; None where native code has no answer, or the answer is new."""
@@ -231,7 +255,7 @@ class Fast:
 
     def _tensor(self, i: Input) -> Tensor:
         if i.read is not None:
-            return self.numbers[i.node][1]
+            return self.numbers[i.node][2]
         held: Tensor = i.real if i.kind == "held" else wrap(i.real)
         return held
 
@@ -259,7 +283,9 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     if entry.updated or any(i.order is not None for i in arguments):
         return False
     for k, leaf in enumerate(leaves):
-        if k in taken and not (type(leaf) is float or (type(leaf) is Tensor and leaf._node is None)):
+        if k in taken and not (
+            type(leaf) is float or k in entry.integers or (type(leaf) is Tensor and leaf._node is None)
+        ):
             return False
         if k not in taken and isinstance(leaf, Tensor | np.ndarray | float):
             return False  # the second of two equal arguments
@@ -301,4 +327,4 @@ def _present(source: Input, args: Sequence[Any]) -> np.ndarray:
         given = args[source.index]
     else:
         given = source.real if source.read is None else source.read()
-    return given._array if isinstance(given, Tensor) else np.asarray(given)
+    return given._array if isinstance(given, Tensor) else np.asarray(given, np.float64 if source.is_integer else None)

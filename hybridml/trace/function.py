@@ -28,10 +28,11 @@ from .branches import Arrays, Ask, Endless
 from .dynamic import MOST_KNOWN, Families, Refused, Sized
 from .entry import Entry
 from .fast import MISS, Fast, build
+from .integers import Integers, lifted_in
 from .names import arguments
 from .outcome import Failed, Outcome
 from .report import Untraceable, report
-from .shown import Shown
+from .shown import CacheInfo, Shown
 from .signature import signature
 
 if TYPE_CHECKING:
@@ -44,17 +45,6 @@ _log = logging.getLogger("hybridml")
 BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
-
-
-@dataclass(frozen=True)
-class CacheInfo:
-    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept
-    (`entries`).
-    """
-
-    compiles: int
-    hits: int
-    entries: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,7 @@ class TracedFunction(Shown):
         self._strict, self._silent = strict, silent
         self._is_async = inspect.iscoroutinefunction(fn)
         self._families = Families() if dynamic else None
+        self._integers = Integers()
         self._name = getattr(fn, "__name__", type(fn).__name__)
         self._entries: dict[Any, list[Entry]] = {}
         self._last: Entry | None = None
@@ -146,7 +137,8 @@ class TracedFunction(Shown):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves: list[Any] = []
         structure = tree.flatten((args, kwargs), leaves)
-        key, objects = signature(structure, leaves)
+        given, objects = signature(structure, leaves)
+        key = self._integers.key(given)
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
                 if not entry.holds(leaves):
@@ -172,12 +164,12 @@ class TracedFunction(Shown):
                 if not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
                 on = entry, known, len(entry.outcomes)
-                return self._new(args, kwargs, key, structure, leaves, objects, on)
+                return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most:
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
-            return self._new(args, kwargs, key, structure, leaves, objects)
+            return self._new(args, kwargs, given, structure, leaves, objects)
         except Endless as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
@@ -213,7 +205,11 @@ class TracedFunction(Shown):
         if stance == "eager_on_retrace":
             return self._fn(*args, **kwargs)
         if stance == "fail_on_retrace":
-            why = "a value that it asks for is another than before" if len(new) > 4 else self._why(new[0], new[2])
+            why = (
+                "a value that it asks for is another than before"
+                if len(new) > 4
+                else self._why(self._integers.key(new[0]), new[0], new[2])
+            )
             raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
         if self._check == "first":
             return self._checked(lambda: self._trace(*new), args, kwargs)
@@ -235,7 +231,8 @@ class TracedFunction(Shown):
         """
         leaves: list[Any] = []
         structure = tree.flatten((args, kwargs), leaves)
-        key, objects = signature(structure, leaves)
+        given, objects = signature(structure, leaves)
+        key = self._integers.key(given)
         on = None
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
@@ -246,17 +243,18 @@ class TracedFunction(Shown):
                     return Call(structure, leaves, entry, outcome, known)
                 on = entry, known, len(entry.outcomes)
                 break
-            entry, outcome, known = self._grown(key, structure, leaves, objects, on)
+            entry, outcome, known = self._grown(given, structure, leaves, objects, on)
         except Endless as endless:
             raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
         return Call(structure, leaves, entry, outcome, known)
 
     def _grown(
-        self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any],
+        self, given: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
     ) -> tuple[Entry, Outcome, Arrays]:  # fmt: skip
         """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
+            key = self._integers.key(given)
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     outcome, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
@@ -265,32 +263,61 @@ class TracedFunction(Shown):
                     break
             else:
                 outcome, known = None, Arrays(_nothing)
-                why = self._why(key, leaves) if self._entries else ""
-                sized = self._sized(key, structure, leaves, objects)
-                if why:
-                    self._count(why)
-                    self._note(why + (f": now for any {', '.join(sized[0])}" if sized is not None else ""))
+                now = self._integers.seen(given)
+                why = self._why(key, key if now == key else given, leaves) if self._entries else ""
+                more = lifted_in(now) - lifted_in(key)
+                key = now
+                sized = self._sized(given, key, structure, leaves, objects)
                 if sized is not None:
-                    _, entry, outcome, known = sized
-                    return entry, outcome, known
-                entry = Entry(self._fn, self._name, self._backend, objects, self._strict)
+                    what, entry, outcome, known = sized
+                else:
+                    what, entry = [], self._entry(key, objects)
+                    outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+                if why:
+                    names = list(arguments(self._fn, structure))
+                    what += [names[k] for k in more if k in entry.integers - entry.pinned]
+                    self._count(why, bool(what))
+                    self._note(why + (f": now for any {', '.join(what)}" if what else ""))
+                return entry, outcome, known
             if outcome is None:
-                outcome, known = self._compile(key, entry, structure, leaves, known)
+                outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
             else:
                 self._hits += 1
         return entry, outcome, known
 
+    def _entry(self, key: Any, objects: list[Any], sized: Sized | None = None) -> Entry:
+        return Entry(
+            self._fn, self._name, self._backend, objects, self._strict, sized, lifted_in(key), self._integers
+        )  # fmt: skip
+
+    def _compiled(
+        self, given: Any, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
+    ) -> tuple[Outcome, Arrays, Entry]:
+        """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
+        what stands for them."""
+        try:
+            return *self._compile(given, key, entry, structure, leaves, known), entry
+        except Refused:
+            plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict)
+            found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
+        if entry.integers:
+            self._integers.fix(given, entry.integers)
+        for place in entry.places:
+            if place.is_new:
+                self._integers.fix_around(place.holder, place.name)
+        return *found, plain
+
     def _sized(
-        self, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
+        self, given: Any, key: Any, structure: tree.Structure, leaves: list[Any], objects: list[Any]
     ) -> tuple[list[str], Entry, Outcome, Arrays] | None:
         """A new program for more sizes than those of this call; None where it is to be compiled for these."""
         while self._families is not None:
             pattern = self._families.pattern(key)
             if pattern is None:
                 break
-            entry = Entry(self._fn, self._name, self._backend, objects, self._strict, Sized(pattern))
+            entry = self._entry(key, objects, Sized(pattern))
             try:
-                outcome, known = self._compile(key, entry, structure, leaves, Arrays(_nothing))
+                outcome, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
             except Refused as refused:
                 for line in self._families.refuse(key, pattern, refused, arguments(self._fn, structure)):
                     self._note(line)
@@ -299,7 +326,7 @@ class TracedFunction(Shown):
         return None
 
     def _compile(
-        self, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
+        self, given: Any, key: Any, entry: Entry, structure: tree.Structure, leaves: list[Any], known: Arrays
     ) -> tuple[Outcome, Arrays]:
         start = time.perf_counter()
         entries = self._entries.setdefault(key, [])
@@ -313,6 +340,11 @@ class TracedFunction(Shown):
             raise
         outcome.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
         self._trace_ms = outcome.first_ms - outcome.program.compile_ms
+        if entry.pinned:  # ints at which Python has looked are part of the signature
+            if entry in entries:
+                entries.remove(entry)
+            key = self._integers.fix(given, entry.pinned)
+            entries = self._entries.setdefault(key, [])
         if entry not in entries:
             entries.insert(0, entry)
         if self._families is not None:
@@ -330,20 +362,22 @@ class TracedFunction(Shown):
         self._last, entry.last = entry, outcome
         return outcome, known
 
-    def _why(self, key: Any, leaves: list[Any]) -> str:
+    def _why(self, key: Any, given: Any, leaves: list[Any]) -> str:
         if same := self._entries.get(key):
             return reasons.of_state(same[0], leaves)
-        return reasons.of_arguments(self._fn, list(self._entries), key)
+        return reasons.of_arguments(self._fn, list(self._entries), given)
 
-    def _count(self, why: str) -> None:
-        """Say once that one Python value makes program after program."""
+    def _count(self, why: str, is_last: bool) -> None:
+        """Say once that one Python value makes program after program (`is_last`: it will make no other one)."""
+        if is_last:
+            return
         changed, arrow, _ = why.partition(" -> ")
         what = changed.rpartition(" ")[0]
         self._changes[what] += 1 if arrow else 0
         if self._changes[what] == MOST_OTHERS and not self._silent:
             self._report(
                 f"has been traced {MOST_OTHERS} times because another value was found ({why}): no new program is "
-                "needed for a number in a tensor, or for a float that is an argument or a global variable"
+                "needed for a number in a tensor, or for one that is an argument, a variable or an attribute"
             )
 
     def _note(self, reason: str) -> None:
@@ -431,7 +465,7 @@ class TracedFunction(Shown):
         >>> f = hm.trace(lambda x, n: x * n)
         >>> y = f(hm.tensor([1.0]), 3), f(hm.tensor([1.0]), 4)
         >>> f.retraces
-        ('<lambda> retraced: argument n 3 -> 4',)
+        ('<lambda> retraced: argument n 3 -> 4: now for any n',)
         """
         return tuple(self._retraces)
 
@@ -441,6 +475,7 @@ class TracedFunction(Shown):
             self._entries.clear()
             if self._families is not None:
                 self._families.clear()
+            self._integers.clear()
             self._last = self._direct = None
             self._reported.clear()
 

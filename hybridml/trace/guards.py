@@ -54,6 +54,9 @@ class Watch:
         self.functions: list[types.FunctionType] = []  # that were reached
         self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
         self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
+        self.loose: set[int] = set()  # ids of functions that are reached by other ways than the entries
+        self.owners: dict[int, Any] = {}  # id of a `__dict__` -> the object whose attributes are in it
+        self._root = fn
         self._seen: set[int] = set()
         self._keep: list[Any] = []
         self.names = set(_HOOKS)
@@ -64,7 +67,8 @@ class Watch:
         self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
         self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
         self._done: set[tuple[int, str]] = set()
-        self._pending: list[tuple[Any, bool]] = [(fn, False), *((obj, False) for obj in objects)]
+        self._pending: list[tuple[Any, bool]] = [(fn, False)]
+        self._reach(*objects)
         self._collect()
         self.epoch = state.epoch.value
 
@@ -178,7 +182,8 @@ class Watch:
         elif isinstance(value, types.FunctionType):
             self._function(value)
         elif isinstance(value, types.MethodType):
-            self._reach(value.__self__, value.__func__)
+            self._reach(value.__self__)
+            self._reach(value.__func__, loose=value is not self._root)
         elif isinstance(value, staticmethod | classmethod):
             self._reach(value.__func__)
         elif isinstance(value, property):
@@ -193,12 +198,17 @@ class Watch:
         elif isinstance(value, type):
             self._spaces.append(self._class_spaces(value))
         elif callable(value) and hasattr(value, "__wrapped__"):
-            self._reach(value.__wrapped__)
+            self._reach(value.__wrapped__, loose=type(value).__module__.split(".")[0] not in _OURS)
         else:
             self._object(value)
 
-    def _reach(self, *values: Any) -> None:
+    def _reach(self, *values: Any, loose: bool = True) -> None:
+        if loose:
+            self._loosen(values)
         self._pending += [(value, False) for value in values]
+
+    def _loosen(self, values: Iterable[Any]) -> None:
+        self.loose.update(id(value) for value in values if type(value) is types.FunctionType)
 
     def _add(self, read: Callable[[Any], Any], key: Any, value: Any, quiet: bool = False) -> None:
         (self.quiet if quiet else self.free).append((read, key, value))
@@ -213,7 +223,8 @@ class Watch:
         self.functions.append(fn)
         self.codes += _nested(fn.__code__)
         self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
-        self._reach(fn.__defaults__, fn.__kwdefaults__, getattr(fn, "__wrapped__", None))
+        self._reach(fn.__defaults__, fn.__kwdefaults__)
+        self._reach(getattr(fn, "__wrapped__", None), loose=False)
         self._spaces.append((vars(fn),))
         self._attributes_of[id(vars(fn))] = vars(fn), frozenset(vars(fn))
         for cell in fn.__closure__ or ():
@@ -244,6 +255,7 @@ class Watch:
         mapping = isinstance(value, dict)
         items = list(value.values() if mapping else value)
         if isinstance(value, tuple):
+            self._loosen(items)
             self._pending += [(item, quiet) for item in items]
             return
         entries.append((len, value, len(items)))
@@ -253,14 +265,16 @@ class Watch:
                 if not (quiet and isinstance(key, Tensor)):  # an optimizer fills in the state of a parameter
                     self._add(read, key, item, quiet)
         elif len(items) <= _MAX_COMPARED:
+            self._loosen(items)
             entries.append((_values if mapping else tuple, value, tuple(items)))
             self._pending += [(item, quiet) for item in items]
 
     def _object(self, obj: Any) -> None:
-        cls = type(obj)
+        cls = obj.__class__  # not its type, which is another one while it is traced (see lifted.py)
         attributes = getattr(obj, "__dict__", None)
         if not isinstance(attributes, dict):
             attributes = {}
+        self.owners[id(attributes)] = obj
         classes = self._class_spaces(cls)
         announced = _announced(cls)
         if announced is not None:

@@ -1,30 +1,53 @@
-"""Numbers from around a traced function, lifted: a float in a global variable or a closure cell is an input of the
-program, so that another value is no other program, as with a float argument.
+"""Numbers from around a traced function, lifted: a float in a global variable, a closure cell or an attribute is an
+input of the program, so that another value is no other program, as with a float argument. An int is one from its second
+value on (see integers.py). A number of which the program asks the value is guarded: that is another program for each.
 
-What the trace runs is a copy of the function, over a copy of its global variables and cells in which the numbers stand
-(no bytecode is read or written; other threads see nothing of it). So a number is lifted only where the function itself
-is all that reads it and nothing assigns it; any other stays a guarded value. So does a number of which the program asks
-the value, or takes a power by: that is another program for each value.
+*Variables.* What the trace runs are copies of the functions that read the number, over copies of their global variables
+and cells in which a stand-in lies. So a number is lifted only where every way to its readers is known to lead to the
+copies: by global names and cells, not by containers, defaults or methods; nothing may assign global variables.
+
+*Attributes.* For the time of the trace the class of the object is a subclass of its own, whose `__getattribute__` gives
+the stand-in, and only to the tracer that is in force (a context variable: no other thread has it) for this object and
+name. The object's `__dict__` is not touched, nor its class, so all others read what they always do; what could notice
+is `type(obj) is C` in another thread, and what reads a `__dict__` (`copy`, `vars`, `asdict`): code that names one of
+these lifts no attribute. Entries of dicts and lists stay guarded: nothing can stand between them and their readers.
 """
 
 from __future__ import annotations
 
+import abc
+import dis
+import threading
 import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from ..context import current_interpreter
+from ..integer import LARGEST
 from .capture import Tracer
 from .effects import uses
-from .guards import Entry, Watch, holder
+from .guards import Entry, Watch, cell_contents, holder, is_library
+from .integers import Integers
+
+# Code that says one of these may read an attribute past the class of its object, or look at the class itself.
+_PAST_THE_CLASS = frozenset(
+    ("type", "copy", "deepcopy", "asdict", "astuple", "replace", "dumps", "pickle", "setattr", "state_dict")
+)
 
 
 @dataclass(eq=False)
 class Place:
-    """Where a lifted float lives. `guard` is its entry among the guards, taken from there while it is lifted."""
+    """Where a lifted number lives. `guard` is its entry among the guards, taken from there while it is lifted."""
 
     name: str
-    cell: types.CellType | None  # None: a global variable
     guard: Entry
+    kind: type  # float or int
+    cell: types.CellType | None = None
+    obj: Any = None  # of an attribute; neither: a global variable
+    readers: Sequence[types.FunctionType] = ()  # of a variable, with whatever leads to them
     index: int = -1
 
     def read(self) -> Any:
@@ -34,34 +57,131 @@ class Place:
         except ValueError:  # an empty cell
             return None
 
+    def fits(self, value: Any) -> bool:
+        """Whether the program takes this value."""
+        if type(value) is int:
+            return self.kind is int and -LARGEST <= value <= LARGEST
+        return type(value) is self.kind
 
-def places(fn: Any, watch: Watch) -> list[Place]:
-    """What can be lifted, taken from the guards."""
-    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
-    if not isinstance(function, types.FunctionType) or watch.reflects() or "globals" in watch.names:
+    @property
+    def holder(self) -> Any:
+        return self.cell if self.cell is not None else holder(self.guard)
+
+    @property
+    def is_new(self) -> bool:
+        return self.kind is int or self.obj is not None
+
+
+def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
+    """What can be lifted, taken from the guards. `seen`: values of ints in earlier programs; None: no ints and no
+    attributes."""
+    if watch.reflects() or "globals" in watch.names:
         return []
-    if any(value is function and not _is_method(fn, watch, e) for e in (*watch.free, *watch.quiet) for value in e[2:]):
-        return []  # it may call itself, by another way
-    closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    cells = {id(cell): name for name, cell in closure}
-    found = []
-    for entry in watch.free:
-        _, key, value = entry
-        if type(value) is not float:
+    candidates = [
+        Place(entry[1] if isinstance(entry[1], str) else watch.cells.get(id(entry[1]), ""), entry, type(entry[2]))
+        for entry in (*watch.free, *watch.quiet)
+        if type(entry[2]) is float or (seen is not None and type(entry[2]) is int)
+    ]
+    if not candidates:
+        return []
+    stored = _stored(watch)
+    leads = _Leads(fn, watch)
+    found: list[Place] = []
+    for place in candidates:
+        read, key, value = place.guard
+        if place.name in stored or type(place.name) is not str:
             continue
-        if isinstance(key, types.CellType):
-            if id(key) in cells and sum(key in (f.__closure__ or ()) for f in watch.functions) == 1:
-                found.append(Place(cells[id(key)], key, entry))
-        elif holder(entry) is function.__globals__ and not any(
-            f is not function and key in watch.names_of(f) for f in watch.functions
-        ):
-            found.append(Place(key, None, entry))
-    found = [p for p in found if not any(use.kind == "store" for use in uses(watch.codes, p.name))]
-    for k, place in enumerate(found):
-        place.index = k
+        if read is cell_contents:
+            place.cell = key
+            lifts = leads.to(place)
+        elif leads.are_variables(holder(place.guard)):
+            lifts = leads.to(place)
+        else:
+            place.obj = watch.owners.get(id(holder(place.guard))) if seen is not None else None
+            lifts = place.obj is not None and _is_attribute(place, watch)
+        if not lifts or (seen is not None and seen.is_fixed(place.holder, place.name)):
+            continue
+        if place.kind is float or (seen is not None and seen.other(place.holder, place.name, value)):
+            place.index = len(found)
+            found.append(place)
     guards = {id(place.guard) for place in found}
     watch.free = [entry for entry in watch.free if id(entry) not in guards]
+    watch.quiet = [entry for entry in watch.quiet if id(entry) not in guards]
     return found
+
+
+def _stored(watch: Watch) -> set[str]:
+    """Names that reached code assigns."""
+    return {
+        i.argval
+        for code in watch.codes
+        for i in dis.get_instructions(code)
+        if i.opname.startswith(("STORE_", "DELETE_"))
+    }
+
+
+class _Leads:
+    """How code comes to the functions that a watch has reached."""
+
+    def __init__(self, fn: Any, watch: Watch) -> None:
+        self.watch = watch
+        self.variables = {id(f.__globals__) for f in watch.functions}
+        modules = {id(vars(m)) for m in watch.reached() if isinstance(m, types.ModuleType)}
+        self.assigned = {
+            id(f.__globals__) for f in watch.functions for code in _codes(f.__code__)
+            for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+        } | modules  # fmt: skip
+        self.loose = set(watch.loose)
+        self.callers: dict[int, list[types.FunctionType]] = {}
+        root = getattr(fn, "__func__", fn)
+        known = {id(f) for f in watch.functions}
+        for entry in (*watch.free, *watch.quiet):
+            _, key, value = entry
+            if id(value) not in known or (value is root and _is_method(fn, watch, entry)):
+                continue
+            if isinstance(key, types.CellType) or self.are_variables(holder(entry)):
+                readers = self._readers(key, holder(entry))
+                if readers is not None:
+                    self.callers.setdefault(id(value), []).extend(readers)
+                    continue
+            self.loose.add(id(value))
+        if id(root) not in known:
+            self.loose.update(known)
+
+    def are_variables(self, owner: Any) -> bool:
+        """Whether a dict has the global variables of a function."""
+        return type(owner) is dict and id(owner) in self.variables
+
+    def _readers(self, key: Any, owner: Any) -> list[types.FunctionType] | None:
+        """The functions that read a variable; None where others may read it as well."""
+        if isinstance(key, types.CellType):
+            return [f for f in self.watch.functions if key in (f.__closure__ or ())]
+        found = [f for f in self.watch.functions if key in self.watch.names_of(f)]
+        return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
+
+    def to(self, place: Place) -> bool:
+        """Whether all ways to the readers of a variable are known; they are noted then."""
+        pending = self._readers(place.cell or place.name, holder(place.guard))
+        if not pending:
+            return False
+        met = {id(f): f for f in pending}
+        while pending:
+            f = pending.pop()
+            if id(f) in self.loose or id(f.__globals__) in self.assigned:
+                return False
+            for caller in self.callers.get(id(f), ()):
+                if id(caller) not in met:
+                    met[id(caller)] = caller
+                    pending.append(caller)
+        place.readers = list(met.values())
+        return True
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
 
 
 def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
@@ -74,33 +194,122 @@ def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
     )
 
 
-def over(fn: Any, lifted: list[tuple[Place, Any]]) -> Any:
-    """A copy of the function that reads `lifted` in their places."""
-    if not lifted:
+def over(fn: Any, lifted: Sequence[tuple[Place, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
+    """A copy of the function that reads `lifted` in their places; `copies` takes those of all functions, by id."""
+    functions = {id(f): f for place, _ in lifted for f in place.readers}
+    if not functions:
         return fn
+    spaces = {id(f.__globals__): dict(f.__globals__) for f in functions.values()}
+    cells: dict[int, types.CellType] = {}
+    for place, number in lifted:
+        if place.cell is not None:
+            cells[id(place.cell)] = types.CellType(number)
+        elif place.obj is None:
+            spaces[id(place.holder)][place.name] = number
+    references = [entry for entry in (*watch.free, *watch.quiet) if id(entry[2]) in functions]
+    for _, key, _ in references:
+        if isinstance(key, types.CellType):
+            cells[id(key)] = types.CellType()
+    for i, f in functions.items():
+        copies[i] = _copy(f, spaces[id(f.__globals__)], cells)
+    for entry in references:
+        _, key, value = entry
+        if isinstance(key, types.CellType):
+            cells[id(key)].cell_contents = copies[id(value)]
+        elif id(holder(entry)) in spaces:
+            spaces[id(holder(entry))][key] = copies[id(value)]
     if isinstance(fn, types.MethodType):
-        return types.MethodType(over(fn.__func__, lifted), fn.__self__)
-    names = {place.name: value for place, value in lifted if place.cell is None}
-    cells = {id(place.cell): value for place, value in lifted if place.cell is not None}
-    closure = tuple(types.CellType(cells[id(c)]) if id(c) in cells else c for c in fn.__closure__ or ())
-    variables = {**fn.__globals__, **names} if names else fn.__globals__
-    copy = types.FunctionType(fn.__code__, variables, fn.__name__, fn.__defaults__, closure or None)
-    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
-    copy.__dict__.update(fn.__dict__)
+        return types.MethodType(copies.get(id(fn.__func__), fn.__func__), fn.__self__)
+    return copies.get(id(fn), fn)
+
+
+def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, types.CellType]) -> types.FunctionType:
+    closure = tuple(cells.get(id(c), c) for c in f.__closure__ or ())
+    copy = types.FunctionType(f.__code__, variables, f.__name__, f.__defaults__, closure or None)
+    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+    copy.__dict__.update(f.__dict__)
     return copy
 
 
 def lift(tracer: Tracer, found: list[Place]) -> list[tuple[Place, Any]]:
     """The number that stands for each place in this trace."""
-    return [(p, tracer.lift_float("place", p.index, p.read(), p.name, p.read)) for p in found]
+    make = {float: tracer.lift_float, int: tracer.lift_integer}
+    return [(p, make[p.kind]("place", p.index, p.read(), p.name, p.read)) for p in found]
 
 
 def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> list[Place]:
     """The places that stay lifted: those that the program computes with, if it never looked at them. `used`: their
     indices. The others are guarded."""
-    keep = [p for p in found if p.index in used and p.index not in tracer.looked_at]
+    looked_at = {i.index for i in tracer.inputs if i.kind == "place" and i.node in tracer.looked_at}
+    keep = [p for p in found if p.index in used and p.index not in looked_at]
     for p in found:
         if p not in keep:
             read, key, _ = p.guard
             watch.free.append((read, key, p.read()))
     return keep
+
+
+# -- attributes
+
+
+def _is_attribute(place: Place, watch: Watch) -> bool:
+    """Whether an entry is an attribute that code reads by way of the object's class, and only so."""
+    cls = place.obj.__class__
+    if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library(cls.__module__):
+        return False
+    if type(cls) not in (type, abc.ABCMeta) or any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1]):
+        return False
+    values = [vars(base)[place.name] for base in cls.__mro__ if place.name in vars(base)]
+    return not any(hasattr(type(value), "__get__") for value in values)
+
+
+@lru_cache(maxsize=256)
+def _seeing(cls: type) -> type:
+    """A subclass in which a tracer sees the numbers that it has lifted."""
+
+    inherited: Any = cls.__getattribute__
+
+    def read(self: Any, name: str) -> Any:
+        interp = current_interpreter()
+        if interp is not None:
+            found = interp.attributes.get((id(self), name))
+            if found is not None:
+                return found
+        return inherited(self, name)
+
+    own = {"__slots__": (), "__getattribute__": read, "__class__": property(lambda self: cls)}
+    seeing = type(cls)(cls.__name__, (cls,), {**own, "__module__": "hybridml", "__qualname__": cls.__qualname__})
+    return seeing
+
+
+_set_class = vars(object)["__class__"].__set__
+_lock = threading.Lock()
+_seen: dict[int, list[Any]] = {}  # id of an object -> [it, its class, traces that see it]
+
+
+@contextmanager
+def seen_in(tracer: Tracer, lifted: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+    """While a function is traced: its lifted attributes."""
+    objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
+    if not objects:
+        yield
+        return
+    tracer.attributes = {(id(p.obj), p.name): number for p, number in lifted if p.obj is not None}
+    entered = []
+    try:
+        with _lock:
+            for i, obj in objects.items():
+                if i not in _seen:
+                    cls: Any = type(obj)
+                    _set_class(obj, _seeing(cls))
+                    _seen[i] = [obj, cls, 0]
+                _seen[i][2] += 1
+                entered.append(i)
+        yield
+    finally:
+        tracer.attributes = {}
+        with _lock:
+            for i in entered:
+                _seen[i][2] -= 1
+                if not _seen[i][2]:
+                    _set_class(*_seen.pop(i)[:2])

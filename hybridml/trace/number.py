@@ -8,6 +8,8 @@ then holds for: see branches.py. `isinstance(number, float)` is true, as it is i
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from ..context import current_interpreter
@@ -49,7 +51,7 @@ class Number(Traced):
         return self
 
     def is_integer(self) -> bool:
-        return bool(self % 1 == 0.0)  # type: ignore[comparison-overlap]
+        return bool(self % 1 == 0.0)
 
     def __hash__(self) -> int:
         return hash(self._value())
@@ -74,6 +76,30 @@ class Number(Traced):
     def __ceil__(self) -> int:
         return -int(-self // 1)
 
+    def __truediv__(self, other: Any) -> Any:
+        _check_divisor(self, other, operator.truediv)
+        return super().__truediv__(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        _check_divisor(other, self, operator.truediv)
+        return super().__rtruediv__(other)
+
+    def __floordiv__(self, other: Any) -> Any:
+        _check_divisor(self, other, operator.floordiv)
+        return super().__floordiv__(other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        _check_divisor(other, self, operator.floordiv)
+        return super().__rfloordiv__(other)  # type: ignore[misc]
+
+    def __mod__(self, other: Any) -> Any:
+        _check_divisor(self, other, operator.mod)
+        return super().__mod__(other)
+
+    def __rmod__(self, other: Any) -> Any:
+        _check_divisor(other, self, operator.mod)
+        return super().__rmod__(other)  # type: ignore[misc]
+
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
@@ -84,6 +110,20 @@ class Number(Traced):
         if name.startswith("__") or name == "_view":
             raise AttributeError(name)
         return getattr(self._value(), name)
+
+
+def _check_divisor(x: Any, y: Any, op: Callable[[float, float], float]) -> None:
+    """Python divides no number by zero; tensors give inf or nan."""
+    number = (float, int, bool)
+    if not all(type(v) in number or isinstance(v, Number) for v in (x, y)):
+        return
+    interp = current_interpreter()
+    if isinstance(y, Number):
+        if interp is None or not isinstance(y, interp.cls) or interp.check_divisor(y):
+            return
+    elif y != 0:
+        return
+    op(1.0, 0.0)  # raises the error of Python
 
 
 def is_number(t: Tensor) -> bool:

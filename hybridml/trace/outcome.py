@@ -16,6 +16,7 @@ from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substit
 
 from .. import aliasing, tree
 from ..context import grad_is_off, no_grad
+from ..integer import plain
 from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
@@ -136,7 +137,7 @@ class Outcome:
         if is_dim(leaf):
             return Result("size", -1, leaf)
         if not issubclass(type(leaf), Tensor):
-            return Result("value", -1, leaf)
+            return Result("value", -1, plain(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
         if not issubclass(type(t), tracer.cls):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on

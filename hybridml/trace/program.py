@@ -304,9 +304,9 @@ class Backward:
 
 
 def dense(array: np.ndarray | float) -> np.ndarray:
-    """What native code reads: a C-contiguous array; a lifted Python float is a float64 number."""
-    if isinstance(array, float):
-        return np.asarray(array)
+    """What native code reads: a C-contiguous array; a lifted Python number is a float64 number."""
+    if isinstance(array, float | int):
+        return np.asarray(array, np.float64)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 

@@ -13,6 +13,7 @@ from .effects import label
 from .entry import Entry
 from .guards import Watch, elements, holder
 from .names import arguments
+from .outcome import real_of
 
 _SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
@@ -28,7 +29,7 @@ def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
         yield f"the arguments are {_shape(now[0])} and not {_shape(was[0])}"
         return
     for name, a, b in zip(arguments(fn, now[0]), was[1], now[1], strict=True):
-        if a != b:
+        if a != b and not (a is int and type(b) is tuple and b[0] is int):  # an int that is an input there
             yield f"argument {name} {_spec(a)} -> {_spec(b)}"
     if was[2] != now[2]:
         yield "other arguments are one and the same object"
@@ -68,8 +69,12 @@ def _shape(structure: tree.Structure) -> str:
 def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
     """What the entry relied on that is no longer so."""
     for place in entry.places:
-        if type(place.read()) is not float:
-            return f"{place.name} is {place.read()!r}, no longer a float"
+        if not place.fits(now := place.read()):
+            is_kind = type(now) is place.kind
+            return f"{place.name} is {now!r}, {'a large int' if is_kind else f'no longer a {place.kind.__name__}'}"
+    for source in entry.not_zero:
+        if real_of(source, leaves) == 0:
+            return f"{source.node.name} is 0, and a number is divided by it"
     for t, array, wants, _ in entry.held.values():
         if t._array.shape != array.shape or t._array.dtype != array.dtype:
             return f"a captured tensor {array.dtype}{list(array.shape)} -> {t.dtype}{list(t.shape)}"

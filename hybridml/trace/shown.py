@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class CacheInfo:
+    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept
+    (`entries`).
+    """
+
+    compiles: int
+    hits: int
+    entries: int
+
+
+@dataclass(frozen=True)
 class Stats:
     """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -85,12 +86,61 @@ def helper(x: hm.Tensor) -> hm.Tensor:
     return x * SCALE
 
 
-def test_numbers_that_other_functions_read_are_guarded(trace: Any) -> None:
+def test_numbers_that_helpers_read(trace: Any) -> None:
     f, x = trace(lambda x: helper(x) + SCALE), hm.tensor([1.0])
+    through = trace(lambda x: twice(x))
     for value in (2.0, 3.0, 2.0, 4.0):
         put("SCALE", value)
-        assert f(x).item() == 2 * value
-    assert f.cache_info().compiles == 3 and f.cache_info().hits == 1
+        assert f(x).item() == 2 * value and through(x).item() == value**2
+    assert f.cache_info().compiles == 1 and through.cache_info().compiles == 1
+    assert helper(x).item() == 4.0
+
+
+def twice(x: hm.Tensor) -> hm.Tensor:
+    return helper(helper(x))
+
+
+class Registry:
+    functions = (helper,)
+
+    def __call__(self, x: hm.Tensor) -> hm.Tensor:
+        return helper(x)
+
+
+registry = Registry()
+
+
+@pytest.mark.parametrize("style", ["container", "method", "default", "partial", "identity"])
+def test_numbers_whose_readers_are_reached_in_other_ways_are_guarded(trace: Any, style: str) -> None:
+    partial = functools.partial(helper)
+
+    def default(x: hm.Tensor, act: Any = helper) -> hm.Tensor:
+        return act(x) + helper(x) * 0
+
+    programs: dict[str, Any] = {
+        "container": lambda x: Registry.functions[0](x) + helper(x) * 0,
+        "method": lambda x: registry(x),
+        "default": lambda x: default(x),
+        "partial": lambda x: partial(x) + helper(x) * 0,
+        "identity": lambda x: helper(x) if Registry.functions[0] is helper else x,
+    }
+    f, x = trace(programs[style]), hm.tensor([1.0])
+    for value in (2.0, 3.0, 2.0, 4.0):
+        put("SCALE", value)
+        assert f(x).item() == value
+
+
+def test_a_function_that_assigns_variables_is_not_copied(trace: Any) -> None:
+    def program(x: hm.Tensor) -> hm.Tensor:
+        global COUNT
+        COUNT = 7
+        return x * SCALE
+
+    f, x = trace(program), hm.tensor([1.0])
+    for value in (2.0, 3.0, 2.0):
+        put("SCALE", value)
+        put("COUNT", 0)
+        assert f(x).item() == value and COUNT == 7
 
 
 @hm.trace

@@ -18,7 +18,7 @@ class Model(hm.nn.Module):
         self.steps, self.sizes = 2, [1.0, 2.0]
 
     def forward(self, x: hm.Tensor) -> hm.Tensor:
-        return x * self.steps * self.sizes[1]
+        return x * len(range(self.steps)) * self.sizes[1]
 
 
 def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     f(x, 3)
     assert f.retraces == ()
     f(x, 4)
-    assert why() == "argument n 3 -> 4" and caplog.messages[-1] == "f retraced: argument n 3 -> 4"
+    assert why() == "argument n 3 -> 4: now for any n" and caplog.messages[-1] == "f retraced: " + why()
     f(hm.ones((5, 3)), 4)
     assert why() == "argument x float32[2, 3] -> float32[5, 3]: now for any size of axis 0 of x"
     f(hm.ones((2, 3), requires_grad=True), 4)
@@ -49,16 +49,16 @@ def test_reasons(trace: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     assert why().startswith("the arguments are (x, n=x) and not")
     monkeypatch.setitem(globals(), "RATE", 4)
     f(x, 3)
-    assert why() == "RATE 3 -> 4"
+    assert why() == "RATE 3 -> 4: now for any size of axis 0 of x"
     depth = 2
     f(x, 3)
-    assert why() == "depth 1 -> 2"
+    assert why().startswith("depth 1 -> 2")
     w.requires_grad_()
     f(x, 3)
-    assert why() == "a captured tensor of shape [3] requires grad"
+    assert why().startswith("a captured tensor of shape [3] requires grad")
     with hm.no_grad():
         f(x, 3)
-    assert why() == "gradients are off"
+    assert why().startswith("gradients are off")
 
 
 def test_reasons_in_attributes_containers_and_branches(trace: Any) -> None:
