@@ -36,6 +36,7 @@ from .order import Order, memory_order
 from .report import Untraceable
 
 if TYPE_CHECKING:
+    from .lifted import Place
     from .region import Frame
 
 _ndarray = np.ndarray
@@ -58,7 +59,7 @@ class Input:
     owner: Input | None = None  # of a "grad": the input whose gradient it is
     wants: bool = False  # the real tensor requires grad
     recorded: bool = False  # it is an inner tensor of a history outside
-    read: Callable[[], Any] | None = None  # of a "place": its present value
+    place: Place | None = None
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
     is_integer: bool = False  # a Python int (see integers.py)
 
@@ -207,16 +208,16 @@ class Tracer:
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
-    def lift_float(self, kind: str, index: int, value: Any, name: str, read: Callable[[], Any] | None = None) -> Traced:
+    def lift_float(self, kind: str, index: int, value: Any, name: str, place: Place | None = None) -> Traced:
         """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True)
-        self.inputs.append(Input(kind, index, value, node, shadow, node, read=read))
+        self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
         return shadow
 
-    def lift_integer(self, kind: str, index: int, value: int, name: str, read: Callable[[], Any] | None = None) -> Any:
+    def lift_integer(self, kind: str, index: int, value: int, name: str, place: Place | None = None) -> Any:
         """The integer that stands for a Python int."""
-        number = self.lift_float(kind, index, value, name, read)
+        number = self.lift_float(kind, index, value, name, place)
         self.inputs[-1].is_integer = True
         return Integer(self, number, value)
 

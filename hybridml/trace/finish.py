@@ -95,14 +95,14 @@ def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
     parents = [outcome.inputs[k].real for k in wanting]
     given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
     fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
-    numbers = [(k, i.read) for k, i in enumerate(outcome.inputs) if k in needed and i.read is not None]
+    numbers = [(k, i.place) for k, i in enumerate(outcome.inputs) if k in needed and i.place is not None]
 
     def history(args: Sequence[Any]) -> Node:
         kept = fixed.copy()
         for k, index in given:
             kept[k] = args[index]
-        for k, read in numbers:
-            kept[k] = read()
+        for k, place in numbers:
+            kept[k] = place.read()
         return program.history(parents, wanting, kept)
 
     return history

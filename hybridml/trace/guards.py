@@ -272,9 +272,10 @@ class Watch:
     def _object(self, obj: Any) -> None:
         cls = obj.__class__  # not its type, which is another one while it is traced (see lifted.py)
         attributes = getattr(obj, "__dict__", None)
-        if not isinstance(attributes, dict):
+        if isinstance(attributes, dict):
+            self.owners[id(attributes)] = obj
+        else:
             attributes = {}
-        self.owners[id(attributes)] = obj
         classes = self._class_spaces(cls)
         announced = _announced(cls)
         if announced is not None:

@@ -1,4 +1,5 @@
-"""Which ints are inputs: one becomes an input of the program at its second value, as a size becomes a symbol.
+"""Which ints, and numbers in attributes, are inputs: one becomes an input of the program at its second value, as a size
+becomes a symbol.
 
 The first value is compiled for itself: most ints never change, and many steer the program. Where another one comes, the
 function is traced with an `Integer` in its place (see hybridml/integer.py). If Python looks at the value in that trace,
@@ -32,7 +33,7 @@ class Integers:
 
     def __init__(self) -> None:
         self._families: dict[Key, Family] = {}
-        self._around: dict[tuple[int, str], tuple[Any, int]] = {}  # (id of the holder, name) -> holder, first value
+        self._around: dict[tuple[int, str], tuple[Any, float]] = {}  # (id of the holder, name) -> holder, first value
         self._fixed: set[tuple[int, str]] = set()
 
     def clear(self) -> None:
@@ -67,9 +68,9 @@ class Integers:
 
     # -- what lies around the function
 
-    def other(self, holder: Any, name: str, value: int) -> bool:
-        """Whether an int is an input: it has had another value before."""
-        if abs(value) > LARGEST:
+    def other(self, holder: Any, name: str, value: float) -> bool:
+        """Whether a number is an input: it has had another value before."""
+        if type(value) is int and abs(value) > LARGEST:
             return False
         return self._around.setdefault((id(holder), name), (holder, value))[1] != value
 

@@ -274,7 +274,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
         return grad_of(source.owner, leaves)
-    return source.real if source.read is None else source.read()
+    return source.real if source.place is None else source.place.read()
 
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
