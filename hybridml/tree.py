@@ -30,7 +30,7 @@ def flatten(tree: Any, leaves: list[Any]) -> Structure:
     if isinstance(tree, tuple) and hasattr(kind, "_fields"):
         return Structure(kind, (), tuple([flatten(child, leaves) for child in tree]))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = tuple(f.name for f in dataclasses.fields(tree))
+        names = tuple(dict.fromkeys([*(f.name for f in dataclasses.fields(tree)), *getattr(tree, "__dict__", ())]))
         return Structure(kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
     leaves.append(tree)
     return LEAF

@@ -152,7 +152,8 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
             c.clear()
             (c.update if isinstance(c, set) else c.extend)(values)
 
-        return Effect(name, _line(watch, name), list(c), put, None, False)
+        before = watch.items_of(c)
+        return Effect(name, _line(watch, name), list(c), put, lambda: put(before), False)
     found = list(uses(watch.codes, name))
     only_grows = bool(found) and all(use.kind == "append" for use in found)
     added = c[was:]

@@ -15,7 +15,7 @@ from hybridml_compiler.graph import ir
 
 from .. import tree
 from ..tensor import Tensor, adopt
-from .branches import Arrays, Ask, Path, build_segment, outcomes_of, walk
+from .branches import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
 from .dynamic import Refused, Sized, decisions
 from .effects import Effect, find, name_in
@@ -23,7 +23,7 @@ from .guards import Watch
 from .hidden import Hidden
 from .integers import Integers
 from .lifted import lift, over, places, seen_in, settle
-from .names import Names, arguments
+from .names import Names, arguments, changed
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
 from .program import dense
@@ -123,12 +123,14 @@ class Entry:
                 with hidden:
                     with seen_in(tracer, lifted):
                         result = _finished(fn(*args, **kwargs), self.name)
+                self._check_arguments((args, kwargs), structure, shadows, hidden)
             except BaseException as error:
                 if (self.sized is not None or self.lifts) and isinstance(error, Exception):
                     self._effects(hidden)
                     # Traced again for its own sizes and ints, with the error of those.
                     raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
+                    self._check_arguments((args, kwargs), structure, shadows, hidden)
                     end(None, "interpret").run(leaves, found)
                 else:
                     self._effects(hidden)
@@ -160,6 +162,21 @@ class Entry:
         self._guard(outcome)
         self.root = path.place(outcome)
         return outcome, found
+
+    def _check_arguments(self, given: Any, structure: tree.Structure, shadows: Sequence[Any], hidden: Hidden) -> None:
+        """The containers that a trace is given are copies: a function that changes them runs eagerly."""
+        leaves: list[Any] = []
+        found = tree.flatten(given, leaves)
+        if found == structure and all(a is b for a, b in zip(leaves, shadows, strict=True)):
+            return
+        self._effects(hidden)
+        name = changed(self.fn, (structure, shadows), (found, leaves))
+        if self.strict:
+            raise TraceError(
+                f"{self.name} changes what its argument {name} contains, which a compiled call does not do; with "
+                "strict=True that is an error. Return the new value instead"
+            )
+        raise Endless(f"changes what its argument {name} contains")
 
     def _effects(self, hidden: Hidden) -> list[Effect]:
         """What the trace has done to Python, taken back: it is done when the outcome runs."""

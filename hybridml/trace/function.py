@@ -409,7 +409,7 @@ class TracedFunction(Shown):
 
     def _programs(self) -> int:
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
-        return sum(len(entry.outcomes) for entry in entries.values())
+        return sum(max(len(entry.outcomes), 1) for entry in entries.values())
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)

@@ -2,7 +2,8 @@
 
 Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
 classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
-An attribute that no reached code names is not watched: a counter beside a traced step may move freely.
+An attribute that no reached code names is not watched: a counter beside a traced step may move freely. That an object
+gets or loses one is: code may ask whether it is there.
 Entries of a `Module` or `Optimizer` are looked at only when `state.epoch` has moved.
 """
 
@@ -65,6 +66,7 @@ class Watch:
         # The attributes that objects had, by the id of their `__dict__`: what no code names may still be missed.
         self._attributes_of: dict[int, tuple[dict[str, Any], frozenset[str]]] = {}
         self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
+        self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
         self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
         self._done: set[tuple[int, str]] = set()
         self._pending: list[tuple[Any, bool]] = [(fn, False)]
@@ -85,6 +87,7 @@ class Watch:
         """Before a trace: what traces have changed before is looked at from here on."""
         self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
         self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
+        self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
         known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
         self._arrays = [(elements, a, elements(a)) for k, a in self._named_arrays(_MAX_COPIED) if k not in known]
 
@@ -123,6 +126,10 @@ class Watch:
 
     def _counts_attributes(self, entry: Entry) -> bool:
         return entry[0] is len and id(entry[1]) in self._attributes_of
+
+    def items_of(self, container: Any) -> list[Any]:
+        """What a list, deque or set held before the trace."""
+        return self._items[id(container)]
 
     def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
         """The keys of a dict before the trace, as far as they are watched."""

@@ -152,6 +152,23 @@ def _attribute(path: str, name: str) -> str:
 
 def arguments(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[str]:
     """A name for each leaf of a call: `x`, `batch['mask']`, `layers[0]`."""
+    for name, child in _parameters(fn, structure):
+        yield from _leaves(child, name)
+
+
+def changed(
+    fn: Callable[..., Any], was: tuple[tree.Structure, Sequence[Any]], now: tuple[tree.Structure, Sequence[Any]]
+) -> str:
+    """The first argument whose structure or leaves are others."""
+    before, after = iter(was[1]), iter(now[1])
+    for (name, a), (_, b) in zip(_parameters(fn, was[0]), _parameters(fn, now[0]), strict=True):
+        leaves = [[next(source) for _ in _leaves(child, name)] for source, child in ((before, a), (after, b))]
+        if a != b or any(x is not y for x, y in zip(*leaves, strict=True)):
+            return name
+    return ""
+
+
+def _parameters(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[tuple[str, tree.Structure]]:
     args, kwargs = structure.children
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -159,9 +176,8 @@ def arguments(fn: Callable[..., Any], structure: tree.Structure) -> Iterator[str
         parameters = []
     for k, child in enumerate(args.children):
         named = k < len(parameters) and parameters[k].kind is not inspect.Parameter.VAR_POSITIONAL
-        yield from _leaves(child, parameters[k].name if named else f"number {k}")
-    for name, child in zip(kwargs.keys, kwargs.children, strict=True):
-        yield from _leaves(child, name)
+        yield parameters[k].name if named else f"number {k}", child
+    yield from zip(kwargs.keys, kwargs.children, strict=True)
 
 
 def _leaves(s: tree.Structure, name: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -320,3 +321,78 @@ def test_logging_a_loss_compiles_once(trace: Any) -> None:
     for k in range(20):
         f(hm.tensor([1.0, float(k)]))
     assert (f.cache_info().compiles, f.cache_info().hits) == (1, 19)
+
+
+@dataclasses.dataclass
+class State:
+    h: Any
+    steps: int = 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_containers_among_the_arguments(fails: bool, trace: Any) -> None:
+    """What a function changes in them is changed, in every call; the warning names the argument."""
+    other: Any = collections.deque()
+
+    def step(x: hm.Tensor, state: State, seen: list[Any], options: dict[str, Any]) -> hm.Tensor:
+        other.append(len(other))
+        state.h = state.h * 0.5 + x
+        state.steps += 1
+        seen.append(options.pop("scale", 1.0))
+        if fails:
+            raise ValueError("stop")
+        return state.h * seen[-1]
+
+    def run(style: Any) -> Any:
+        other.clear()
+        f, found = style(step), list[Any]()
+        states, seen = [State(hm.zeros((2,))), State(hm.ones((2,)))], list[Any]()
+        for k in (0, 0, 1, 0):
+            options = {"scale": 2.0 + k}
+            try:
+                result = f(hm.tensor([1.0, float(k)]), states[k], seen, options).tolist()
+            except ValueError as error:
+                result = str(error)
+            found.append((result, plain([s.h for s in states]), [s.steps for s in states], list(seen), options))
+        return found, list(other)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert run(trace) == run(lambda fn: fn)
+    assert "step changes what its argument state contains" in str(said[0].message) and len(said) == 1
+    with pytest.raises(hm.TraceError, match="argument seen contains"):
+        hm.trace(lambda x, seen: seen.append(x), strict=True)(hm.ones((2,)), [])
+
+
+def test_a_call_that_runs_eagerly_after_all_changes_things_once() -> None:
+    def run(style: Any) -> Any:
+        queue, kinds = collections.deque([0]), {0}
+
+        def f(a: hm.Tensor, b: hm.Tensor) -> hm.Tensor:
+            queue.append(len(queue))
+            kinds.add(len(kinds))
+            a += 1
+            return a + b
+
+        g, x = style(f), hm.ones((5,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [g(x[:3], x[2:]).tolist() for _ in range(3)], list(queue), kinds
+
+    assert run(hm.trace) == run(lambda fn: fn)
+
+
+def test_a_dataclass_keeps_what_is_no_field() -> None:
+    @dataclasses.dataclass
+    class Batch:
+        x: hm.Tensor
+
+        def __post_init__(self) -> None:
+            self.scale, self.doubled = 3.0, self.x * 2
+
+    @hm.trace
+    def f(batch: Batch) -> hm.Tensor:
+        return batch.x * batch.scale + batch.doubled
+
+    assert f(Batch(hm.tensor([1.0, 2.0]))).tolist() == [5, 10]
+    assert f(Batch(hm.tensor([2.0, 2.0]))).tolist() == [10, 10] and f.cache_info().compiles == 1
