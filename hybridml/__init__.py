@@ -56,7 +56,7 @@ _FUNCTIONS = {
     "audit": "hybridml.audits",
     "compare": "hybridml.side_by_side",
     "debug_nans": "hybridml.nans",
-    "doctor": "hybridml.doctor",
+    "doctor": "hybridml.diagnosis",
     "eager": "hybridml.stances",
     "explain": "hybridml.explanation",
     "get_num_threads": "hybridml_compiler.runtime.threads",
@@ -76,16 +76,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
-    "bfloat16", "checkpoint",
-    "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch", "doctor", "eager", "enable_grad",
-    "errors", "explain", "fori_loop",
-    "functional", "get_num_threads", "grad", "indexing", "interop", "io",
-    "is_deterministic", "is_grad_enabled", "jvp", "load",
-    "manual_seed", "map", "memory_timeline", "methods", "nn", "no_grad", "optim", "profile", "random", "save", "scan",
-    "set_grad_enabled",
-    "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic",
-    "value_and_grad",
-    "vjp", "while_loop",
+    "bfloat16", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch",
+    "doctor", "eager", "enable_grad", "errors", "explain", "fori_loop", "functional", "get_num_threads",
+    "grad", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "jvp", "load", "manual_seed",
+    "map", "memory_timeline", "methods", "nn", "no_grad", "optim", "profile", "random", "save", "scan",
+    "set_grad_enabled", "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map",
+    "use_deterministic", "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 
 from .. import tree
@@ -165,7 +166,7 @@ class TracedFunction(Shown):
                     return self._fn(*args, **kwargs)
                 on = entry, known, len(entry.outcomes)
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
-            if self._programs() >= self._most:
+            if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)

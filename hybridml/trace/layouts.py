@@ -106,7 +106,7 @@ class Layouts:
             return None
         if op.name == "slice_update" or op.kind == "scatter":  # NumPy's copy of the first operand
             return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(self._at(node.inputs[0])))
-        if op.kind not in _LAID_AS_OPERANDS and op.name != "concat":
+        if (op.kind not in _LAID_AS_OPERANDS and op.name != "concat") or "stride" in op.params:  # windows: C order
             return None
         params = {name: at_hand(value) for name, value in node.params.items()}
         small = [_small(self._at(n)) for n in node.inputs]

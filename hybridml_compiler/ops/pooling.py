@@ -81,7 +81,7 @@ def _taps(x: np.ndarray, pool: Pool) -> Iterator[np.ndarray]:
 
 def _max_eager(x: np.ndarray, **params: Any) -> np.ndarray:
     first, *others = _taps(x, _pool("max_pool", x.shape, **params))
-    out = np.array(first)
+    out = np.array(first, order="C")
     for tap in others:
         np.maximum(out, tap, out=out)
     return out

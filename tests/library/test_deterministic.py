@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.functional import compiled
 from hybridml_compiler import config
 from hybridml_compiler.eager import large, products
 
@@ -31,6 +32,14 @@ def test_shapes_beyond_the_limit_are_compiled(deterministic: None, monkeypatch: 
     w = hm.random.normal((257, 203))
     assert bits(lambda x, w: x @ w, x, w) == bits(hm.trace(lambda x, w: x @ w), x, w)
     assert bits(lambda x: hm.sum(x, axis=1), x) == bits(hm.trace(lambda x: hm.sum(x, axis=1)), x)
+
+
+def test_composites_have_no_limit(deterministic: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "MOST", 1)
+    softmax = compiled.compiled(lambda x: hm.functional.softmax(x, 0))
+    for rows in (200, 201, 202):
+        x = hm.random.normal((rows, 257))
+        assert bits(softmax, x) == bits(hm.trace(lambda x: hm.functional.softmax(x, 0)), x)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

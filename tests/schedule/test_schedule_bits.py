@@ -50,7 +50,7 @@ def test_as_eager(fn: Fn, shape: tuple[int, ...]) -> None:
 def test_dropout_is_one_kernel_without_memory_between() -> None:
     drop = hm.trace(lambda x: F.dropout(x, 0.5))
     drop(hm.ones((64, TURN)))
-    executable = drop._last.program.executable
+    executable = drop._shown().program.executable
     assert executable.arena_bytes == 0
     assert len(executable.launches) == 2  # and the counter of the generator
 

@@ -294,3 +294,17 @@ def test_random_programs(steps: list[tuple[Any, ...]]) -> None:
     want = observed(program, np.array)
     assert observed(program, hm.tensor) == want
     assert observed(hm.trace(program, backend="interpret"), hm.tensor) == want
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_windows_of_what_lies_channels_last(padding: int) -> None:
+    def pooled(x: hm.Tensor) -> hm.Tensor:
+        y = hm.functional.max_pool2d(x.permute(0, 3, 1, 2) + 1, 3, 2, padding)
+        flat = y.reshape(-1)
+        flat += 1
+        return y
+
+    x = hm.arange(2.0 * 7 * 9 * 3).reshape(2, 7, 9, 3)
+    eager, traced = pooled(x), hm.trace(pooled)(x)
+    assert np.array_equal(np.asarray(eager), np.asarray(traced))
+    assert np.asarray(eager).strides == np.asarray(traced).strides
