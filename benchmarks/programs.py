@@ -282,6 +282,36 @@ def global_number_compiles(f: Framework, trace: Any) -> Any:
     return _count(f, scaled) if _traced(f, trace) else 0
 
 
+def attribute_compiles(f: Framework, trace: Any) -> Any:
+    class Settings:
+        scale = 2.0
+
+    settings = Settings()
+    step = trace(lambda x: x * settings.scale)
+    results = []
+    for value in (2.0, 3.0, 4.0, 5.0, 6.0):
+        settings.scale = value
+        results.append(f.read(step(f.tensor([1.0]))))
+    return _count(f, step) if _traced(f, trace) else results
+
+
+def helper_compiles(f: Framework, trace: Any) -> Any:
+    global SCALE
+
+    step, results = trace(lambda x: _scaled(x) + 1), []
+    try:
+        for value in (2.0, 3.0, 4.0, 5.0, 6.0):
+            SCALE = value
+            results.append(f.read(step(f.tensor([1.0]))))
+    finally:
+        SCALE = 2.0
+    return _count(f, step) if _traced(f, trace) else results
+
+
+def _scaled(x: Any) -> Any:
+    return x * SCALE
+
+
 def integers(f: Framework, trace: Any) -> Any:
     step = trace(lambda x, n: x * n)
     results = [f.read(step(f.tensor([1.0]), n)) for n in (2, 3, 4, 5, 6)]
@@ -335,6 +365,10 @@ ROWS: dict[str, Row] = {
     "integers": Row("programs compiled for 5 Python integers as an argument", integers, counts=True),
     "losses": Row("programs compiled for 5 values of `float(x.sum())` that is returned", losses_compiles, counts=True),
     "globals": Row("programs compiled for 5 values of a global float", global_number_compiles, counts=True),
+    "helpers": Row(
+        "programs compiled for 5 values of a global float that a helper reads", helper_compiles, counts=True
+    ),
+    "attributes": Row("programs compiled for 5 values of an attribute", attribute_compiles, counts=True),
 }
 
 

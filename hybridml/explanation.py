@@ -29,7 +29,7 @@ from .side_by_side import both_styles, kind_of
 from .snapshot import Snapshot
 from .tensor import Tensor
 from .trace import TracedFunction
-from .trace.branches import Ask
+from .trace.branches import Ask, way
 from .trace.effects import Effect, label, uses
 from .trace.entry import Entry
 from .trace.guards import elements, holder
@@ -195,7 +195,7 @@ def _kernels(entry: Entry, outcome: Outcome) -> Iterator[tuple[KernelCost, dict[
     from hybridml_compiler.backends.llvm.works import kind_of as code_of
     from hybridml_compiler.schedule.cost import memory_cost
 
-    segments = [ask.segment.executable for ask in _way(entry.root, outcome) or () if ask.segment is not None]
+    segments = [ask.segment.executable for ask, _ in way(entry.root, outcome) if ask.segment is not None]
     for executable in (*segments, outcome.program.executable):
         for launch in getattr(executable, "launches", ()):
             flops = alone = 0.0
@@ -228,14 +228,6 @@ def _lines_of(node: ir.Node) -> list[str]:
         return [node.where]
     bodies = [body for body in node.params.values() if isinstance(body, Body)]
     return list(dict.fromkeys(line for body in bodies for inner in body.graph.nodes() for line in _lines_of(inner)))
-
-
-def _way(at: Ask | Outcome | None, outcome: Outcome) -> list[Ask] | None:
-    """The questions on the way to an outcome."""
-    if not isinstance(at, Ask):
-        return [] if at is outcome else None
-    rest = next((way for after in at.next.values() if (way := _way(after, outcome)) is not None), None)
-    return None if rest is None else [at, *rest]
 
 
 def operations(node: ir.Node) -> float:

@@ -126,6 +126,22 @@ def outcomes_of(root: Ask | Outcome | None) -> Iterable[Outcome]:
             yield at
 
 
+def way(root: Ask | Outcome | None, outcome: Outcome) -> list[tuple[Ask, bytes]]:
+    """The questions on the way to an outcome, with the values that lead there."""
+    pending: list[tuple[Ask | Outcome | None, Any]] = [(root, None)]
+    while pending:
+        at, before = pending.pop()
+        if at is outcome:
+            found = []
+            while before is not None:
+                step, before = before
+                found.append(step)
+            return found[::-1]
+        if isinstance(at, Ask):
+            pending += [(after, ((at, value), before)) for value, after in at.next.items()]
+    return []
+
+
 class Path:
     """A trace on its way through the tree: it answers what Python asks, and notes what was asked."""
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import html
 import os
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.text import print_graph
 
+from .branches import Ask, way
 from .entry import Entry
 from .outcome import Outcome
 
@@ -45,6 +50,11 @@ class Stats:
     bytes: int
 
 
+def _answer(ask: Ask, value: bytes) -> str:
+    """` is True`, for a single value."""
+    return f" is {np.frombuffer(value, ask.node.dtype)[0]}" if ask.node.aval.shape == () else ""
+
+
 class Shown:
     """The part of `TracedFunction` that only looks."""
 
@@ -58,16 +68,42 @@ class Shown:
             raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
         return shown
 
+    def _parts(self) -> Iterator[tuple[str, ir.Graph | None, Any]]:
+        """What the last call has run, in order: segments, each with the question that it ends in (graph and executable
+        are None where the value was there by then), and the end, without one."""
+        outcome = self._shown()
+        for ask, value in way(None if self._last is None else self._last.root, outcome):
+            answer = _answer(ask, value)
+            question = f"{ask.what}{answer} at {ask.where}"
+            yield question, *((None, None) if ask.segment is None else (ask.segment.graph, ask.segment.executable))
+        yield "", outcome.program.graph, outcome.program.executable
+
     @property
     def ir(self) -> str:
-        """Text of the captured graph of the last call, below the guards of its symbolic sizes."""
-        graph, sized = print_graph(self._shown().program.graph), None if self._last is None else self._last.sized
-        return "".join([*(f"# {g}  {g.where}\n" for g in sized.guards.list), graph]) if sized is not None else graph
+        """Text of the captured graphs of the last call, below the guards of its symbolic sizes: one, or a segment for
+        each value that Python has asked for, with the question below it.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x) if x.sum() > 0 else -x)
+        >>> y = f(hm.tensor([1.0]))
+        >>> [line.split(" at ")[0] for line in f.ir.splitlines() if line.startswith("# ")]
+        ['# bool() is True']
+        """
+        sized = None if self._last is None else self._last.sized
+        lines = [] if sized is None else [f"# {guard}  {guard.where}" for guard in sized.guards.list]
+        for question, graph, _ in self._parts():
+            lines += [] if graph is None else [print_graph(graph)]
+            lines += [f"# {question}"] if question else []
+        return "\n".join(lines)
 
     @property
     def llvm(self) -> str:
-        """LLVM IR of the last call's program."""
-        return self._shown().program.executable.llvm
+        """LLVM IR of what the last call has run, in the parts of `ir`."""
+        lines = []
+        for question, _, executable in self._parts():
+            lines += [] if executable is None else [executable.llvm]
+            lines += [f"; {question}"] if question else []
+        return "\n".join(lines)
 
     @property
     def stats(self) -> Stats:
@@ -77,10 +113,11 @@ class Shown:
         ms = getattr(found, "milliseconds", {})
         compile_ms = entry.program.compile_ms
         passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
+        each = [getattr(executable, "stats", None) for _, _, executable in self._parts()]
         return Stats(
             self._trace_ms, passes, compile_ms - passes, entry.first_ms,
             statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
-            getattr(found, "kernels", 0), getattr(found, "nbytes", 0),
+            sum(getattr(s, "kernels", 0) for s in each), sum(getattr(s, "nbytes", 0) for s in each),
         )  # fmt: skip
 
     def show(self) -> View:
