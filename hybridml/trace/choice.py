@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hybridml_compiler.errors import GradientError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
@@ -20,7 +21,7 @@ from ..tape import run
 from ..tensor import Tensor
 from .capture import Tracer
 from .loops import zeros
-from .region import close, enter, fresh, leaf_of, leave, snapshot
+from .region import boundary, close, enter, fresh, leaf_of, leave, snapshot
 
 
 @dataclass(eq=False)
@@ -70,11 +71,21 @@ class Choice:
         recorded = tuple(k for k, pair in enumerate(pairs) if any(type(t._node) is list for t in pair))
         if not recorded:
             return
-        gradient = self.gradient(recorded)
+        try:
+            around = self.gradient(recorded).around
+        except GradientError:  # of a loop in it: an error for those who ask for the gradient
+            around = [
+                source
+                for branch in (self.true, self.false)
+                for source in boundary(
+                    [t._node for k, t in enumerate(branch.outputs) if k in recorded and t._node is not None],
+                    branch.since, [leaf_of(t) for t in branch.inputs],
+                )
+            ]  # fmt: skip
         wanting = [t._node for t in self.operands if t._node is not None]
-        if not wanting and not gradient.around:
+        if not wanting and not around:
             return
-        joint = [clock(), _pull_choice, None, *wanting, *gradient.around, self]
+        joint = [clock(), _pull_choice, None, *wanting, *around, self]
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
 

@@ -29,7 +29,7 @@ from ..context import clock, enable_grad, grad_is_off
 from ..tape import run
 from ..tensor import Tensor
 from .capture import Tracer
-from .region import close, dependent, enter, fresh, is_dear, leaf_of, leave, snapshot, varying
+from .region import boundary, close, dependent, enter, fresh, is_dear, leaf_of, leave, snapshot, varying
 
 _add, _full = OPS["add"], OPS["full"]
 
@@ -104,11 +104,15 @@ class Loop:
         recorded = tuple(k for k, _ in enumerate(results) if type(self._output(k)._node) is list)
         if not recorded:
             return
-        gradient = self.gradient(recorded)
+        try:
+            around = self.gradient(recorded).around
+        except GradientError:  # of a loop in it: an error for those who ask for the gradient
+            own = [leaf_of(t) for t in (*self.carries, *self.slices)]
+            around = boundary([self._output(k)._node for k in recorded], self.since, own)
         wanting = [t._node for t in (*self.init, *self.xs) if t._node is not None]
-        if not wanting and not gradient.around:
+        if not wanting and not around:
             return
-        joint = [clock(), _pull_loop, None, *wanting, *gradient.around, self]
+        joint = [clock(), _pull_loop, None, *wanting, *around, self]
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
 

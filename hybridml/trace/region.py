@@ -20,7 +20,7 @@ from hybridml_compiler.schedule.turned import packings
 
 from ..aliasing import stamp
 from ..context import clock, grad_is_off
-from ..tape import Leaf
+from ..tape import KEPT, Leaf
 from ..tensor import Tensor
 from .capture import ShadowLeaf, Tracer
 
@@ -79,6 +79,24 @@ def _pass_on(g: Tensor, node: Any) -> Any:
 def leaf_of(t: Tensor) -> Leaf | None:
     """Where the gradient of an input of a region arrives."""
     return None if t._node is None else t._node[3]
+
+
+def boundary(roots: Iterable[Any], since: int, own: Iterable[Any]) -> list[Any]:
+    """Where histories of a region end around it: in older nodes, and in leaves that are none of its `own`."""
+    seen = {id(leaf) for leaf in own}
+    found, stack = [], list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Leaf) or node[0] <= since:
+            found.append(node)
+        else:
+            stack += [
+                n for n in node[KEPT:] if isinstance(n, Leaf) or (type(n) is list and len(n) > KEPT and callable(n[1]))
+            ]
+    return found
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:

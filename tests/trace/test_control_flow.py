@@ -511,3 +511,35 @@ def test_loops_and_branches_compile_together(monkeypatch: pytest.MonkeyPatch) ->
 
     x = hm.tensor([1.0, 2.0, 3.0])
     assert [t.tolist() for t in hm.trace(loops)(x)] == [t.tolist() for t in loops(x)]
+
+
+def test_loops_of_unknown_length_in_others() -> None:
+    """What has no gradient when traced is an error where the gradient is asked for, and not before."""
+    w = hm.tensor([0.5, 0.25], requires_grad=True)
+
+    def until(c: hm.Tensor) -> hm.Tensor:
+        return hm.while_loop(lambda v: v.sum() < 3, lambda v: v + w * w, c)
+
+    def scanned(x: hm.Tensor) -> Any:
+        return hm.scan(lambda c, t: (until(c), c * t), x[0], x)
+
+    def chosen(x: hm.Tensor) -> Any:
+        return hm.cond(x.sum() > 0, lambda c: until(c), lambda c: c - 1, x[0])
+
+    def repeated(x: hm.Tensor) -> Any:
+        return hm.while_loop(lambda v: v.sum() < 30, lambda v: until(v) * 2, x[0])
+
+    for fn in (scanned, chosen, repeated):
+        for wants in (False, True):
+            x = hm.tensor([[0.5, 0.25], [0.75, 1.0], [1.0, 2.0]], requires_grad=wants)
+            expected, found = fn(x), hm.trace(fn)(x)
+            same(tensors(expected), tensors(found))
+            assert all(t.requires_grad for t in tensors(found))
+            with pytest.raises(GradientError, match=r"while_loop: .* pass max_steps"):
+                loss(found).backward()
+            with hm.no_grad():
+                same(tensors(expected), tensors(hm.trace(fn)(x)))
+    unbounded = hm.trace(
+        lambda x: hm.scan(lambda c, t: (hm.while_loop(lambda v: v.sum() < 3, lambda v: v + 1, c), t), x[0], x)
+    )
+    assert unbounded(hm.zeros((3, 2)))[0].tolist() == [2, 2]
