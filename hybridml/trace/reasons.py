@@ -49,6 +49,8 @@ def _spec(spec: Any) -> str:
         return f"array of {spec[2]}{list(spec[1])}" + (" permuted" if spec[3] else "")
     if isinstance(spec, tuple) and spec[0] is object:
         return "an object"
+    if isinstance(spec, tuple) and isinstance(spec[0], type) and issubclass(spec[0], np.generic):
+        return str(spec[1])
     return repr(spec[1]) if isinstance(spec, tuple) and len(spec) == 2 else getattr(spec, "__name__", str(spec))
 
 

@@ -42,14 +42,16 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
                 alias.append((first, k))
         elif kind in _STATIC:
             specs.append((kind, leaf) if kind is not slice else (kind, leaf.start, leaf.stop, leaf.step))
-        elif isinstance(leaf, np.floating):
+        elif kind is np.float64:
             leaves[k] = float(leaf)
             specs.append(float)
         elif isinstance(leaf, Traced):
             raise leaked(leaf)
-        elif isinstance(leaf, np.generic):
+        elif kind is np.int64 or kind is np.bool_:
             leaves[k] = leaf.item()
             specs.append((type(leaves[k]), leaves[k]))
+        elif isinstance(leaf, np.generic):  # its arithmetic rounds and wraps as no number of Python does
+            specs.append((kind, repr(leaf)))
         else:
             specs.append((object, id(leaf)))
             objects.append(leaf)

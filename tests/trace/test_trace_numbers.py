@@ -6,6 +6,7 @@ import functools
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -195,3 +196,24 @@ def test_other_threads_see_the_number_itself(trace: Any) -> None:
     assert trace(program)(hm.tensor([1.0])).item() == 2.0
     thread.join()
     assert seen == [2.0] and type(seen[0]) is float
+
+
+@pytest.mark.parametrize("number", [np.float32(0.1), np.uint8(200), np.int32(2**31 - 1), np.int64(7), np.float64(0.1)])
+def test_numbers_of_numpy_compute_as_they_do(number: Any, trace: Any) -> None:
+    def program(x: hm.Tensor, n: Any) -> Any:
+        return x * (n * 3 + n), n + n
+
+    x = hm.tensor([1.0, 0.3])
+    with np.errstate(over="ignore"):
+        expected, given = program(x, number)
+        f = trace(program)
+        for _ in range(3):
+            found, own = f(x, number)
+            assert found.tolist() == expected.tolist() and own == given
+    assert f.cache_info().compiles == 1
+
+
+def test_another_number_of_numpy_is_named(trace: Any) -> None:
+    f = trace(lambda x, n: x * n)
+    assert f(hm.tensor([1.0]), np.float32(2)).item() == 2 and f(hm.tensor([1.0]), np.float32(3)).item() == 3
+    assert "argument n np.float32(2.0) -> np.float32(3.0)" in f.retraces[0]
