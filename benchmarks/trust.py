@@ -35,6 +35,8 @@ nothing of the kind; "no such program": its eager style refuses it (immutable ar
 TAIL = """
 The programs are in [benchmarks/programs.py](../benchmarks/programs.py). Random numbers are asked of each framework in
 its own way (a key in JAX, a seed elsewhere). `x[10]` is 1.0 in JAX in both styles: indices are moved into the array.
+One program for five values of a global float or an attribute is one that keeps the first value, where the rows above
+say so.
 """
 
 

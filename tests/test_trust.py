@@ -15,6 +15,8 @@ SAID = {
     "integers": "2",
     "losses": "5",
     "globals": "1",
+    "helpers": "1",
+    "attributes": "2",
 }
 
 
