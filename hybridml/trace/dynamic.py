@@ -82,7 +82,7 @@ class Sized:
     def settle(self, leaves: Sequence[Any]) -> None:
         """After a trace: `Refused` if it has left a symbol one value, or is not right for these sizes."""
         sizes = [n for leaf in self.pattern.shapes for n in leaves[leaf].shape]
-        fixed = {s.name: g for g in self.guards.list for s in g.fixes}
+        fixed = {s.name: g for g in sorted(self.guards.list, key=lambda g: g.asked) for s in g.fixes}
         if fixed or not self.takes(sizes):
             raise Refused(fixed, "its trace is for other sizes")
 
@@ -114,6 +114,7 @@ def binders(computed: Iterable[Node], inputs: Sequence[Node], candidates: Iterab
 class Family:
     seen: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of calls that were traced
     fixed: dict[int, str] = field(default_factory=dict)  # dimension -> the line that asked for its number
+    alone: set[tuple[int, int]] = field(default_factory=set)  # dimensions with a size that is a program of its own
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -149,7 +150,7 @@ class Families:
         flat: list[Any] = []
         for k, column in enumerate(columns):
             others = {n for n in column if n >= LEAST}
-            if k in family.fixed or len(others) < 2 or sizes[k] < LEAST:
+            if k in family.fixed or (k, sizes[k]) in family.alone or len(others) < 2 or sizes[k] < LEAST:
                 flat.append(sizes[k])
                 continue
             size = symbols.setdefault(column, None)
@@ -174,14 +175,18 @@ class Families:
             family.entries.insert(0, entry)
 
     def refuse(self, key: Any, pattern: Pattern, refused: Refused, names: Iterable[str]) -> list[str]:
-        """Dimensions that stay what they are from now on, each with the line that asked for its number. A trace that is
-        not right for its own call asks in a way that sizes change: none of its symbols are tried again."""
-        name, _ = apart(key)
-        family = self._families[name]
+        """Dimensions that stay what they are from now on, each with the line that asked for its number, or for this
+        size alone, where it met another by chance. A trace that is not right for its own call asks in a way that sizes
+        change: none of its symbols are tried again."""
+        name, shapes = apart(key)
+        family, sizes = self._families[name], _flat(shapes)
         lines = []
         for (symbol_name, places), what in zip(pattern.places.items(), pattern.describe(names), strict=True):
             guard = refused.fixed.get(symbol_name)
-            if guard is not None or not refused.fixed:
+            if guard is not None and not guard.asked:
+                family.alone.update((k, sizes[k]) for k in places)
+                lines.append(f"the {what} is {sizes[places[0]]} in a program of its own: compared at {guard.where}")
+            elif guard is not None or not refused.fixed:
                 family.fixed.update(dict.fromkeys(places, guard.where if guard is not None else ""))
                 asked = f"a number is asked for at {guard.where}" if guard is not None else refused.why
                 lines.append(f"the {what} stays as it is: {asked}")

@@ -476,7 +476,7 @@ class Collector(Protocol):
 
     def least_of(self, size: Dim) -> int | None: ...
     def equality(self, difference: Dim) -> bool | None: ...
-    def add(self, left: Size, relation: Any, right: Size) -> None: ...
+    def add(self, left: Size, relation: Any, right: Size, asked: bool = False) -> None: ...
 
 
 collector: ContextVar[Collector | None] = ContextVar("hybridml_guards", default=None)
@@ -517,7 +517,7 @@ def decide(relation: Literal["==", "<"], a: Size, b: Size) -> bool:
     return answer
 
 
-def number(size: Size) -> int:
+def number(size: Size, asked: bool = True) -> int:
     """The size as an int, which the program then is for."""
     if type(size) is not Dim:
         return operator.index(size)
@@ -528,7 +528,7 @@ def number(size: Size) -> int:
             "tensor that the traced function returns"
         )
     if provable("==", size, size.hint) is not True:
-        guards.add(size, "==", size.hint)
+        guards.add(size, "==", size.hint, asked)
     return size.hint
 
 
@@ -539,4 +539,4 @@ def known(size: Size) -> Size:
     low = bounds(size)
     if low is not None and low >= LEAST:
         return size
-    return size if size >= LEAST else number(size)
+    return size if size >= LEAST else number(size, asked=False)

@@ -20,6 +20,7 @@ class Guard:
     relation: Literal["==", "!=", "<", ">="]
     right: Size
     where: str = ""
+    asked: bool = False  # for a number, which every size would have to give; else two sizes met by chance
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
@@ -55,8 +56,8 @@ class Guards:
                 return False
         return None
 
-    def add(self, left: Size, relation: Any, right: Size) -> None:
-        guard = Guard(left, relation, right, user_location())
+    def add(self, left: Size, relation: Any, right: Size, asked: bool = False) -> None:
+        guard = Guard(left, relation, right, user_location(), asked)
         difference = guard.left - guard.right
         assert type(difference) is Dim
         if guard.relation in ("==", "!="):

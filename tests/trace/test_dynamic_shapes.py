@@ -337,6 +337,22 @@ def test_a_number_that_is_asked_for_is_said_with_its_line_and_compiled_for_each_
     assert "for k in range(x.shape[0]):" in traced.retraces[0]
 
 
+@pytest.mark.parametrize("sizes", [(5, 2, 3, 4, 6), (3, 24, 4, 5, 6), (5, 4, 2, 24, 7)])
+def test_a_size_that_meets_another_by_chance_is_alone(sizes: Sequence[int]) -> None:
+    """All others still have one program."""
+
+    def f(x: hm.Tensor) -> hm.Tensor:
+        return x[1:].sum() * (2 if x.shape[0] == 24 else 1)
+
+    traced = hm.trace(f)
+    for n in sizes:
+        x = normal(n, 3)
+        close(traced(x), f(x))
+    alone = sum(n in (2, 24) for n in sizes[1:])
+    assert traced.cache_info().compiles == 2 + alone
+    assert sum("in a program of its own: compared at" in line for line in traced.retraces) == alone
+
+
 def test_text_of_a_size_is_that_of_its_number() -> None:
     def f(x: hm.Tensor) -> hm.Tensor:
         return x * int(f"{x.shape[0]}") * int(str(x.shape[1])) * len(repr(x.shape))
