@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -189,7 +190,7 @@ def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, op
             structures.append(structure)
             return tensors
 
-        regions.append(capture_region(tracer, f"{name} of cond", (), branch, True))
+        regions.append(capture_region(tracer, f"{name} of cond", (), branch, fn, True))
         del structures[len(regions) : -1]  # of captures before the last
         structures[len(regions) - 1 :] = structures[-1:]
     true, false = regions
@@ -273,7 +274,7 @@ def _traced_while(
         return [*after, count + 1, go]
 
     start = [*carry, zeros((), dtype="int64")]
-    region = capture_region(tracer, "the body of while_loop", [(t.shape, t.dtype) for t in start], step)
+    region = capture_region(tracer, "the body of while_loop", [(t.shape, t.dtype) for t in start], step, body_fn)
     outputs = [*region.outputs[: n + 1], *region.outputs[n + 2 :]]
     init = [snapshot(tracer, t) for t in (*start, *region.states)]
     results = Loop(
@@ -447,7 +448,7 @@ def _traced_scan(
         return [*after, *ys]
 
     avals = [*((t.shape, t.dtype) for t in carry), *((x.shape[1:], x.dtype) for x in xs)]
-    region = capture_region(tracer, "the body of scan", avals, step)
+    region = capture_region(tracer, "the body of scan", avals, step, f)
     end = len(region.outputs) - len(region.states)
     carries = [*region.inputs[:n], *region.inputs[n + len(xs) :]]
     after = [*region.outputs[:n], *region.outputs[end:]]
@@ -472,9 +473,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init:
     """
     if isinstance(lower, int) and isinstance(upper, int):
         steps = arange(lower, max(lower, upper))
-        return scan(lambda value, i: (body_fun(i, value), None), init, steps)[0]
+        return scan(partial(_numbered, body_fun), init, steps)[0]
     start = (asarray(lower), init)
-    return while_loop(lambda c: c[0] < upper, lambda c: (c[0] + 1, body_fun(c[0], c[1])), start)[1]
+    return while_loop(lambda c: c[0] < upper, partial(_counted, body_fun), start)[1]
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
@@ -484,4 +485,20 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     >>> hm.map(lambda row: row.sum(), hm.ones((2, 3))).tolist()
     [3.0, 3.0]
     """
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    return scan(partial(_mapped, f), None, xs)[1]
+
+
+# Partial functions of these, and not closures: what they call is looked at (see trace/guards.py).
+
+
+def _numbered(body_fun: Callable[[Any, Any], Any], value: Any, i: Any) -> Any:
+    return body_fun(i, value), None
+
+
+def _counted(body_fun: Callable[[Any, Any], Any], counted: Any) -> Any:
+    i, value = counted
+    return i + 1, body_fun(i, value)
+
+
+def _mapped(f: Callable[[Any], Any], _: None, x: Any) -> Any:
+    return None, f(x)

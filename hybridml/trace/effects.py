@@ -54,11 +54,19 @@ class Effect:
 
 def find(watch: Watch, hidden: Hidden) -> list[Effect]:
     """The effects since the watch began. What they change is no longer a guard."""
-    changed = watch.end()
-    found = [
-        Effect(what, where or _line(watch, what), None, _nothing, None, False, not reads)
-        for what, where, reads in hidden.found
+    return [
+        *(
+            Effect(what, where or _line(watch, what), None, _nothing, None, False, not reads)
+            for what, where, reads in hidden.found
+        ),
+        *effects_of(watch),
     ]
+
+
+def effects_of(watch: Watch) -> list[Effect]:
+    """Those that the watch itself shows."""
+    changed = watch.end()
+    found: list[Effect] = []
     for owner, entries in _by_holder(changed):
         if type(owner) in (list, deque, set):
             found.append(_container(watch, owner, entries))

@@ -23,6 +23,9 @@ from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf
 from ..tensor import Tensor
 from .capture import ShadowLeaf, Tracer
+from .effects import effects_of
+from .guards import Watch
+from .report import Untraceable
 
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
 
@@ -124,12 +127,16 @@ def capture_region(
     what: str,
     avals: Sequence[tuple[tuple[int, ...], Any]],
     fn: Callable[[list[Tensor]], list[Tensor]],
+    users: Callable[..., Any],
     once: bool = False,
 ) -> Region:
-    """`fn` of a list of tensors, as a region. `what` names it in errors: "the body of scan".
+    """`fn` of a list of tensors, which calls the function of a user, as a region. `what` names it in errors: "the body
+    of scan".
 
-    What it writes is an input as well, unless it runs `once`: then it starts from the value outside.
+    What it writes is an input as well, unless it runs `once`: then it starts from the value outside. What it changes
+    in Python it would change in every step: such a call runs eagerly.
     """
+    watch = Watch(users, ()) if tracer.ask is not None else None
     states: list[Tensor] = []
     made: list[Tensor] = []  # by captures so far: some of them are views that are written with what they show
     where = user_location()
@@ -143,7 +150,14 @@ def capture_region(
             given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype, what, where) for t in states]
             for state, t in zip(states, given, strict=True):
                 state._array, state._node = t._array, t._node
+            if watch is not None:
+                watch.begin()
             outputs = fn(inputs)
+            if watch is not None and (changed := effects_of(watch)):
+                raise Untraceable(
+                    f"{what} changes {', '.join(sorted(map(str, changed)))}, once and not each time it runs; return "
+                    "the value instead"
+                )
             silent = [state for state, t in zip(states, given, strict=True) if state._node is t._node]
             for state in silent:
                 state._node = None
