@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ class Structure(NamedTuple):
     kind: Any
     keys: tuple[Any, ...]
     children: tuple[Any, ...]
+    factory: Any = None  # of a defaultdict
 
 
 LEAF = Structure(None, (), ())
@@ -26,7 +28,8 @@ def flatten(tree: Any, leaves: list[Any]) -> Structure:
     if kind is tuple or kind is list:
         return Structure(kind, (), tuple([flatten(child, leaves) for child in tree]))
     if isinstance(tree, dict):
-        return Structure(kind, tuple(tree), tuple([flatten(child, leaves) for child in tree.values()]))
+        children = tuple([flatten(child, leaves) for child in tree.values()])
+        return Structure(kind, tuple(tree), children, getattr(tree, "default_factory", None))
     if isinstance(tree, tuple) and hasattr(kind, "_fields"):
         return Structure(kind, (), tuple([flatten(child, leaves) for child in tree]))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
@@ -52,7 +55,7 @@ def _build(s: Structure, leaves: Any) -> Any:
         return tuple(children)
     if issubclass(kind, dict):
         items = zip(s.keys, children, strict=True)
-        return dict(items) if kind is dict else kind(items)
+        return kind(s.factory, items) if issubclass(kind, defaultdict) else kind(items)
     if issubclass(kind, tuple):
         return kind(*children)
     made = object.__new__(kind)  # a dataclass as it was, whatever its __init__ computes

@@ -396,3 +396,11 @@ def test_a_dataclass_keeps_what_is_no_field() -> None:
 
     assert f(Batch(hm.tensor([1.0, 2.0]))).tolist() == [5, 10]
     assert f(Batch(hm.tensor([2.0, 2.0]))).tolist() == [10, 10] and f.cache_info().compiles == 1
+
+
+def test_a_defaultdict_keeps_its_factory(trace: Any) -> None:
+    f = trace(lambda x, table: x * (table["a"] + len(table)))
+    table: Any = collections.defaultdict(lambda: 2.0, b=1.0)
+    with pytest.warns(UserWarning, match="argument table contains"):
+        assert f(hm.tensor([1.0]), table).item() == 4.0
+    assert sorted(table) == ["a", "b"] and f(hm.tensor([1.0]), table).item() == 4.0
