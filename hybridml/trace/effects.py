@@ -47,6 +47,7 @@ class Effect:
     take_back: Callable[[], None] | None
     repeats: bool  # compiled calls can do it
     shows: bool = False  # that they do not do it changes no result: it prints
+    array: np.ndarray | None = None  # whose elements it writes
 
     def __str__(self) -> str:
         return f"{self.name} ({self.where})" if self.where else self.name
@@ -175,7 +176,10 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
 def _array(watch: Watch, array: np.ndarray, was: np.ndarray) -> Effect:
     """Elements that NumPy has written."""
     name, now = name_in(watch)(array), array.copy()
-    return Effect(name, _line(watch, name), None, lambda _: np.copyto(array, now), lambda: np.copyto(array, was), False)
+    return Effect(
+        name, _line(watch, name), None, lambda _: np.copyto(array, now), lambda: np.copyto(array, was), False,
+        array=array,
+    )  # fmt: skip
 
 
 def label(watch: Watch, read: Any, key: Any) -> str:

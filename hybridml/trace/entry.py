@@ -116,7 +116,11 @@ class Entry:
         tracer.ask, tracer.strict = path.answer, self.strict
 
         def end(result: Any, backend: str) -> Outcome:
-            return Outcome(tracer, result, backend, list(path.given), self._effects(hidden))
+            effects = self._effects(hidden)
+            for effect in effects:
+                if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
+                    raise Endless(f"changes {effect}, which it computes with")
+            return Outcome(tracer, result, backend, list(path.given), effects)
 
         def trace() -> Outcome:
             try:
@@ -296,6 +300,12 @@ def _finished(result: Any, name: str) -> Any:
         return end.value
     result.close()
     raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
+
+
+def _reads(tracer: Tracer, array: np.ndarray) -> bool:
+    """Is any of this memory an input of the program?"""
+    reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray))
+    return any(np.shares_memory(array_of(real), array) for real in reals)
 
 
 def _is_data(leaf: Any) -> bool:

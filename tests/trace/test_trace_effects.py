@@ -404,3 +404,24 @@ def test_a_defaultdict_keeps_its_factory(trace: Any) -> None:
     with pytest.warns(UserWarning, match="argument table contains"):
         assert f(hm.tensor([1.0]), table).item() == 4.0
     assert sorted(table) == ["a", "b"] and f(hm.tensor([1.0]), table).item() == 4.0
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_array_that_numpy_writes_and_the_program_reads(before: bool, trace: Any) -> None:
+    def run(style: Any) -> Any:
+        table = np.zeros((2, 3))
+        row = table[1]
+
+        def f(x: hm.Tensor) -> hm.Tensor:
+            if before:
+                row[:] += 1
+            y = x + table[1]
+            row[:] += 1
+            return y
+
+        g = style(f)
+        return [g(hm.ones((3,))).tolist() for _ in range(3)], table.tolist()
+
+    expected = run(lambda fn: fn)
+    with pytest.warns(UserWarning, match="which it computes with: such calls run eagerly"):
+        assert run(trace) == expected
