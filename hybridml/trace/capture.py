@@ -176,7 +176,9 @@ class Tracer:
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
         if self.frames:
             self.frames[-1].made.add(node)
-        return self.wrap(node, number)
+        out = self.wrap(node, number)
+        self.layouts.made(out, tensors)
+        return out
 
     def writes(self, t: Tensor) -> None:
         """Before `t` gets another value: a region notes it, to put the present one back."""

@@ -18,7 +18,7 @@ import numpy as np
 from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.values import at_hand
 
-from ..aliasing import VIEWS
+from ..aliasing import VIEWS, layout
 from ..tensor import Tensor
 from .cut import between
 
@@ -61,6 +61,10 @@ def _small(array: np.ndarray) -> np.ndarray:
     return np.broadcast_to(turned, [min(n, 2) for n in array.shape])
 
 
+def _dense(node: ir.Node) -> np.ndarray:
+    return stand_in(at_hand(tuple(node.shape)), node.dtype)
+
+
 class Layouts:
     """The layouts of one trace."""
 
@@ -91,25 +95,48 @@ class Layouts:
                 self._of[n] = self._make(n)
         return self._at(node)
 
+    def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
+        """`t` is a new result. What was written to lies where it lay, whatever its value's node says, and so may what
+        is computed from it.
+        """
+        node = t._array
+        if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
+            return
+        if node.op is None or node.op.name in VIEWS or not node.inputs:
+            return
+        laid = self._laid(node, [layout(x) for x in operands])
+        own = self.of_node(node)
+        laid = _dense(node) if laid is None else laid
+        if laid.strides != own.strides:
+            self._pinned[id(t)] = ref(t), laid
+
     def _at(self, node: ir.Node) -> np.ndarray:
         found = self._of[node]
-        return stand_in(at_hand(tuple(node.shape)), node.dtype) if found is None else found
+        return _dense(node) if found is None else found
 
     def _make(self, node: ir.Node) -> np.ndarray | None:
-        op = node.op
-        if op is None:
+        if node.op is None:
             return None
         known = [self._of[n] for n in node.inputs]
-        if op.name in VIEWS:
-            return None if op.name == "reshape" and known[0] is None else self._view(node, self._at(node.inputs[0]))
+        if node.op.name in VIEWS:
+            return (
+                None if node.op.name == "reshape" and known[0] is None else self._view(node, self._at(node.inputs[0]))
+            )
+        return self._laid(node, known)
+
+    def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:
+        """How the result of an operation lies whose operands lie as `known`; None is dense, in C order."""
+        op = node.op
+        assert op is not None
         if all(a is None or _is_plain(a) for a in known):
             return None
+        operands = [_dense(n) if a is None else a for a, n in zip(known, node.inputs, strict=True)]
         if op.name == "slice_update" or op.kind == "scatter":  # NumPy's copy of the first operand
-            return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(self._at(node.inputs[0])))
+            return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(operands[0]))
         if (op.kind not in _LAID_AS_OPERANDS and op.name != "concat") or "stride" in op.params:  # windows: C order
             return None
         params = {name: at_hand(value) for name, value in node.params.items()}
-        small = [_small(self._at(n)) for n in node.inputs]
+        small = [_small(a) for a in operands]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             result = np.asarray(op.eager(small, **params) if op.variadic else op.eager(*small, **params))

@@ -53,9 +53,8 @@ class Interpreted:
         outputs = interpret(self.graph, arrays)
         owned: set[int] = set()
         for k, out in enumerate(outputs):
-            if k not in self.donate and (out.base is not None or not out.flags.writeable or id(out) in owned):
-                outputs[k] = out.copy()
-            elif k not in self.donate and any(out is a for a in arrays):
+            own = out.base is None and out.flags.writeable and out.flags.c_contiguous and id(out) not in owned
+            if k not in self.donate and (not own or any(out is a for a in arrays)):
                 outputs[k] = out.copy()
             owned.add(id(outputs[k]))
         held = {k: np.array(outputs[k]) for k in self.donate}

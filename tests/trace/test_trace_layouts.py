@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hybridml as hm
@@ -273,6 +273,7 @@ def run_step(step: tuple[Any, ...], xs: list[Any], where: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(steps=programs())
+@example(steps=[("turn", 0), ("view", 0, 0), ("write", 0, ...), ("fresh", 2), ("flat", 3)])
 def test_random_programs(steps: list[tuple[Any, ...]]) -> None:
     """NumPy, eager and traced: the same values, the same memory shared, and still so when results are written to."""
 
@@ -294,6 +295,17 @@ def test_random_programs(steps: list[tuple[Any, ...]]) -> None:
     want = observed(program, np.array)
     assert observed(program, hm.tensor) == want
     assert observed(hm.trace(program, backend="interpret"), hm.tensor) == want
+
+
+@pytest.mark.parametrize("write", [lambda x: 3.0, lambda x: hm.ones((4, 3)).mT])
+def test_what_is_written_whole_lies_where_it_lay(write: Callable[[hm.Tensor], Any]) -> None:
+    def program(x: hm.Tensor) -> tuple[hm.Tensor, ...]:
+        turned = x.mT
+        x[...] = write(x)
+        return turned * 2 - 1, x * 2, (turned + 1).reshape(-1)
+
+    results = [fn(hm.ones((3, 4))) for fn in (program, hm.trace(program, backend="interpret"))]
+    assert [np.asarray(a).strides for a in results[0]] == [np.asarray(a).strides for a in results[1]]
 
 
 @pytest.mark.parametrize("padding", [0, 1])
