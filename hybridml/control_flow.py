@@ -22,9 +22,10 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from . import manipulation, tree
-from .context import current_interpreter, no_grad
+from .autograd import part
+from .context import clock, current_interpreter
 from .creation import arange, asarray, zeros
-from .tensor import Tensor
+from .tensor import Tensor, wrap
 from .tree import LEAF, Structure
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
@@ -159,7 +160,9 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     predicate = _predicate(pred, "cond: pred")
     interp = current_interpreter()
     if interp is None or isinstance(predicate, bool):
-        return (true_fn if predicate else false_fn)(*operands)
+        name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
+        tensors, structure = _flatten(fn(*operands), f"cond: what {name} returns")
+        return _unflatten(structure, tensors)
     return _traced_cond(interp, predicate, true_fn, false_fn, operands)
 
 
@@ -190,7 +193,7 @@ def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, op
             structures.append(structure)
             return tensors
 
-        regions.append(capture_region(tracer, f"{name} of cond", (), branch, fn, True))
+        regions.append(capture_region(tracer, f"{name} of cond", (), branch, (fn,), True))
         del structures[len(regions) : -1]  # of captures before the last
         structures[len(regions) - 1 :] = structures[-1:]
     true, false = regions
@@ -274,7 +277,9 @@ def _traced_while(
         return [*after, count + 1, go]
 
     start = [*carry, zeros((), dtype="int64")]
-    region = capture_region(tracer, "the body of while_loop", [(t.shape, t.dtype) for t in start], step, body_fn)
+    region = capture_region(
+        tracer, "the body of while_loop", [(t.shape, t.dtype) for t in start], step, (body_fn, cond_fn)
+    )
     outputs = [*region.outputs[: n + 1], *region.outputs[n + 2 :]]
     init = [snapshot(tracer, t) for t in (*start, *region.states)]
     results = Loop(
@@ -375,8 +380,9 @@ def _python_scan(
 def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
-    """No step: what the ys would be is found by capturing one."""
+    """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
     from .trace.capture import Tracer
+    from .trace.region import boundary
 
     tracer = Tracer("scan")
 
@@ -384,14 +390,26 @@ def _empty_scan(
         given = [[tracer.lift(t) for t in tensors] for tensors in (carry, xs)]
         return _traced_scan(tracer, f, given[0], structure, given[1], shape, steps, reverse, False)
 
-    with no_grad():
-        ys = tracer.run(captured)[1]
-    leaves, new = [], tree.tree_leaves(ys)
-    leaves = [zeros(t.shape, dtype=t.dtype) for t in new if t is not None]
-    made: list[Any] = []
-    whole = tree.flatten(ys, made)
-    left = iter(leaves)
-    return _unflatten(structure, carry), tree.unflatten(whole, [None if t is None else next(left) for t in made])
+    after, ys = tracer.run(captured)
+    found, whole = _flatten(ys, "scan: y")
+    traced = [*_flatten(after, "scan: carry")[0], *found]
+    results = [*carry, *(zeros(y.shape, dtype=y.dtype) for y in found)]
+    recorded = [k for k, t in enumerate(traced) if type(t._node) is list]
+    ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1, ())}
+    sources = [i.real for i in tracer.inputs if id(i.leaf) in ends]
+    joint = [clock(), _pull_nothing, None, *(t._node for t in sources), (sources, carry)]
+    for k in recorded:
+        results[k] = wrap(results[k]._array.copy())
+        results[k]._node = part(joint, k, results[k].shape)
+    n = len(carry)
+    return _unflatten(structure, results[:n]), _unflatten(whole, results[n:])
+
+
+def _pull_nothing(bundle: dict[int, Tensor], node: Any) -> list[tuple[Any, Tensor]]:
+    """Of a scan without steps: the gradient of the carry is that of what it starts from, all others are zero."""
+    sources, carry = node[-1]
+    found = [(t._node, zeros(t.shape, dtype=t.dtype)) for t in sources]
+    return found + [(t._node, bundle[k]) for k, t in enumerate(carry) if k in bundle and t._node is not None]
 
 
 def _in_chunks(
@@ -448,7 +466,7 @@ def _traced_scan(
         return [*after, *ys]
 
     avals = [*((t.shape, t.dtype) for t in carry), *((x.shape[1:], x.dtype) for x in xs)]
-    region = capture_region(tracer, "the body of scan", avals, step, f)
+    region = capture_region(tracer, "the body of scan", avals, step, (f,))
     end = len(region.outputs) - len(region.states)
     carries = [*region.inputs[:n], *region.inputs[n + len(xs) :]]
     after = [*region.outputs[:n], *region.outputs[end:]]

@@ -32,7 +32,7 @@ from .fast import MISS, Fast, build
 from .integers import Integers, lifted_in
 from .names import arguments
 from .outcome import Failed, Outcome
-from .report import Untraceable, report
+from .report import Unrepeatable, Untraceable, report
 from .shown import CacheInfo, Shown
 from .signature import signature
 
@@ -300,12 +300,12 @@ class TracedFunction(Shown):
             return *self._compile(given, key, entry, structure, leaves, known), entry
         except Refused:
             plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict)
-            found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
-        if entry.integers:
-            self._integers.fix(given, entry.integers)
-        for place in entry.places:
-            if place.is_new:
-                self._integers.fix_around(place.holder, place.name)
+            try:
+                found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
+            except (Endless, Unrepeatable):
+                self._integers.fix_all(given, entry)
+                raise
+        self._integers.fix_all(given, entry)
         return *found, plain
 
     def _sized(
@@ -335,7 +335,7 @@ class TracedFunction(Shown):
         try:
             with _collector_paused():
                 outcome, known = entry.grow(structure, leaves, known)
-        except Endless:
+        except (Endless, Unrepeatable):
             entry.eager = True
             entries.insert(0, entry)
             raise

@@ -15,6 +15,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import length_hint
 from typing import Any
 
@@ -33,6 +34,10 @@ _SHOWS: dict[Any, str] = {builtins.print: "print", builtins.open: "open"}
 _TODAY = frozenset(("now", "utcnow", "today"))
 _LOGGING = frozenset(("info", "debug", "warning", "error", "exception", "critical"))
 _NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_LOGGING))
+
+_INDEXED: tuple[Any, ...] = tuple(
+    type(iter(made)) for made in (["x"], ("x",), "x", b"x", range(1))
+)  # iterators that can be set to a place
 
 Seen = tuple[str, str, bool]  # what, the user's line, whether it gives a value that the program may depend on
 
@@ -71,6 +76,68 @@ class Hidden:
         seen = what, describe_line(frame.f_code.co_filename, frame.f_lineno), reads
         if seen not in self.found:
             self.found.append(seen)
+
+
+class Undone:
+    """A context for a trace whose call is made again by Python if it has done any of that: random numbers and iterators
+    are set back, and a read that cannot be is refused before it happens, by what `refuse` makes of its name and line.
+
+    What prints is left to the context around it. `found`: what has been set back. `lost`: what could not be.
+    """
+
+    def __init__(self, watch: Watch, name_of: Callable[[Any], str], refuse: Callable[[str, str], Exception]) -> None:
+        self.found: list[Seen] = []
+        self.lost: list[Seen] = []
+        self._name_of, self._refuse = name_of, refuse
+        self._states = [(obj, _state(obj), _way_back(obj)) for obj in _stateful(watch)]
+        self._keeps_items = all(back is not None for _, _, back in self._states)
+        names = _NAMES if self._keeps_items else _NAMES | {"next"}
+        self._around: Any = sys.getprofile()
+        ours = self._around is None or isinstance(getattr(self._around, "__self__", None), Hidden | Undone)
+        self._listens = ours and not names.isdisjoint(watch.names)
+
+    def __enter__(self) -> Undone:
+        if self._listens:
+            sys.setprofile(self._hear)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._listens:
+            sys.setprofile(self._around)
+        for obj, before, back in self._states:
+            if _state(obj) == before:
+                continue
+            if back is not None:
+                back()
+            (self.found if _state(obj) == before else self.lost).append((self._name_of(obj), "", True))
+
+    def _hear(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and _is_users(frame):
+            what, reads = _meaning(arg)
+            if arg is builtins.next and not self._keeps_items:
+                what, reads = "next", True
+            if what and reads:
+                raise self._refuse(what, describe_line(frame.f_code.co_filename, frame.f_lineno))
+        if self._around is not None:
+            self._around(frame, event, arg)
+
+
+def _way_back(obj: Any) -> Callable[[], object] | None:
+    """What sets an object of hidden state to where it is now; None if nothing can."""
+    indexed: Any = obj
+    if isinstance(obj, random.Random):
+        return partial(obj.setstate, obj.getstate())
+    if isinstance(obj, np.random.Generator):
+        return partial(setattr, obj.bit_generator, "state", obj.bit_generator.state)
+    if isinstance(obj, np.random.RandomState):
+        return partial(obj.set_state, obj.get_state(legacy=False))
+    if isinstance(obj, zip | map | filter):
+        ways = [_way_back(part) for part in _parts(obj) if not isinstance(part, int)]
+        return None if None in ways else lambda: [way() for way in ways if way is not None]
+    if isinstance(obj, _INDEXED):
+        made_of = obj.__reduce__()
+        return partial(indexed.__setstate__, made_of[2]) if len(made_of) > 2 else None
+    return None
 
 
 def _meaning(function: Any) -> tuple[str, bool]:

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..integer import LARGEST
 from .dynamic import apart
+
+if TYPE_CHECKING:
+    from .entry import Entry
 
 Key = Any  # see `signature.signature`
 
@@ -76,6 +79,14 @@ class Integers:
 
     def is_fixed(self, holder: Any, name: str) -> bool:
         return (id(holder), name) in self._fixed
+
+    def fix_all(self, given: Any, entry: Entry) -> None:
+        """The numbers of an entry that fails with what stands for them are themselves from now on."""
+        if entry.integers:
+            self.fix(given, entry.integers)
+        for place in entry.places:
+            if place.is_new:
+                self.fix_around(place.holder, place.name)
 
     def fix_around(self, holder: Any, name: str) -> None:
         self._fixed.add((id(holder), name))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hybridml_compiler.aval import Aval
@@ -23,9 +24,10 @@ from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf
 from ..tensor import Tensor
 from .capture import ShadowLeaf, Tracer
-from .effects import effects_of
+from .effects import find, name_in
 from .guards import Watch
-from .report import Untraceable
+from .hidden import Undone
+from .report import Unrepeatable
 
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
 
@@ -127,16 +129,16 @@ def capture_region(
     what: str,
     avals: Sequence[tuple[tuple[int, ...], Any]],
     fn: Callable[[list[Tensor]], list[Tensor]],
-    users: Callable[..., Any],
+    users: Sequence[Callable[..., Any]],
     once: bool = False,
 ) -> Region:
-    """`fn` of a list of tensors, which calls the function of a user, as a region. `what` names it in errors: "the body
-    of scan".
+    """`fn` of a list of tensors, which calls the functions of a user, as a region. `what` names it in errors: "the
+    body of scan".
 
     What it writes is an input as well, unless it runs `once`: then it starts from the value outside. What it changes
     in Python it would change in every step: such a call runs eagerly.
     """
-    watch = Watch(users, ()) if tracer.ask is not None else None
+    watch = Watch(users[0], users[1:]) if tracer.ask is not None else None
     states: list[Tensor] = []
     made: list[Tensor] = []  # by captures so far: some of them are views that are written with what they show
     where = user_location()
@@ -150,14 +152,7 @@ def capture_region(
             given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype, what, where) for t in states]
             for state, t in zip(states, given, strict=True):
                 state._array, state._node = t._array, t._node
-            if watch is not None:
-                watch.begin()
-            outputs = fn(inputs)
-            if watch is not None and (changed := effects_of(watch)):
-                raise Untraceable(
-                    f"{what} changes {', '.join(sorted(map(str, changed)))}, once and not each time it runs; return "
-                    "the value instead"
-                )
+            outputs = fn(inputs) if watch is None else _watched(what, watch, partial(fn, inputs))
             silent = [state for state, t in zip(states, given, strict=True) if state._node is t._node]
             for state in silent:
                 state._node = None
@@ -179,6 +174,32 @@ def capture_region(
             return Region(tracer, frame.since, [*inputs, *([] if once else given)], outputs, states, silent, frame.made)
         states += found
     raise TraceError(f"{what} updates other tensors in place each time it runs; return new values instead")
+
+
+def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[Tensor]:
+    """What the function of a user gives, if that is all it does."""
+
+    def refuse(name: str, line: str) -> Exception:
+        return Unrepeatable(
+            f"{what} calls {name} ({line}), once and not each time it runs; call it before, and pass what it gives"
+        )
+
+    watch.begin()
+    undone = Undone(watch, name_in(watch), refuse)
+    with undone:
+        outputs = call()
+    if undone.lost:
+        names = ", ".join(sorted(name for name, _, _ in undone.lost))
+        raise TraceError(
+            f"{what} goes through {names} when it is captured, which cannot be set back; take the items before, and "
+            "pass them as a tensor"
+        )
+    if changed := find(watch, undone):
+        raise Unrepeatable(
+            f"{what} changes {', '.join(sorted(map(str, changed)))}, once and not each time it runs; return the value "
+            "instead"
+        )
+    return outputs
 
 
 def _no_gradients(tracer: Tracer, what: str, before: dict[int, tuple[ShadowLeaf, Tensor | None, bool]]) -> None:

@@ -15,6 +15,10 @@ class Untraceable(TraceError):
     """A call that only eager execution does right: it is run so, and said once (an error with `strict=True`)."""
 
 
+class Unrepeatable(Untraceable):
+    """One that further calls with the same guards meet again: they are not traced."""
+
+
 def report(message: str) -> None:
     """Warn at the line of the user that called the framework."""
     frame = user_frame()

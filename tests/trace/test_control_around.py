@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -100,3 +103,106 @@ def test_what_a_body_changes_in_python_is_changed_each_time_it_runs(kind: str) -
     assert found == expected and log.steps == steps
     with pytest.raises(TraceError, match="return the value instead"):
         hm.trace(run, strict=True)(xs[0])
+
+
+def numbers() -> Iterator[float]:
+    yield from map(float, range(90))
+
+
+def reads() -> dict[str, Callable[[], Any]]:
+    """What gives another value each time, by name; the pieces that hold it are made anew for each test."""
+    items, pairs = iter(range(90)), zip(range(90), range(90), strict=True)
+    made, counted = numbers(), itertools.count(2)
+    drawn, generator = random.Random(0), np.random.default_rng(0)
+    return {
+        "an iterator": lambda: next(items),
+        "a zip": lambda: next(pairs)[1],
+        "a generator": lambda: next(made),
+        "a count": lambda: next(counted),
+        "a Random": lambda: drawn.random(),
+        "a Generator": lambda: generator.random(),
+        "random": lambda: random.random(),
+        "np.random": lambda: np.random.rand(),
+        "a clock": lambda: time.time() * 0 + 1,
+    }
+
+
+@pytest.mark.parametrize("kind", reads())
+def test_what_gives_another_value_each_time_runs_eagerly_from_the_first_call(kind: str) -> None:
+    def results(style: Callable[..., Any], **options: Any) -> list[Any]:
+        random.seed(3), np.random.seed(3)
+        read = reads()[kind]
+
+        def body(carry: hm.Tensor, x: hm.Tensor) -> Any:
+            return carry + x * read(), None
+
+        f = style(lambda x: hm.scan(body, hm.zeros(2), x)[0], **options)
+        return [f(hm.ones((3, 2))).tolist() for _ in range(3)]
+
+    expected = results(lambda fn: fn)
+    with pytest.warns(TraceWarning, match="the body of scan .*once and not each time it runs") as said:
+        assert results(hm.trace) == expected
+    assert len(said) == 1
+    with pytest.raises(TraceError, match="the body of scan"):
+        results(hm.trace, strict=True)
+
+
+def test_items_that_cannot_be_set_back_are_an_error() -> None:
+    made = numbers()
+
+    def body(carry: hm.Tensor, x: hm.Tensor) -> Any:
+        for item in made:
+            return carry + x * item, None
+
+    with pytest.raises(TraceError, match="goes through made when it is captured"):
+        hm.trace(lambda x: hm.scan(body, hm.zeros(2), x)[0])(hm.ones((3, 2)))
+
+    def local(carry: hm.Tensor, x: hm.Tensor) -> Any:
+        return carry + x * next(iter([2.0])), None
+
+    x = hm.ones((3, 2))
+    assert hm.trace(lambda x: hm.scan(local, hm.zeros(2), x)[0], strict=True)(x).tolist() == [6, 6]
+
+
+def test_a_body_that_runs_eagerly_is_captured_once() -> None:
+    items, captures = iter(range(90)), np.zeros(1, object)
+
+    def run(x: hm.Tensor, n: int) -> hm.Tensor:
+        captures[0] += not isinstance(x._array, np.ndarray)
+        return hm.scan(lambda c, t: (c + t * next(items) * n, None), hm.zeros(2), x)[0]
+
+    f = hm.trace(run)
+    with pytest.warns(TraceWarning, match="changes items"):
+        f(hm.ones((3, 2)), 2)
+    before = captures[0]
+    f(hm.ones((3, 2)), 2), f(hm.ones((3, 2)), 2)
+    assert captures[0] == before
+
+
+def test_gradients_of_a_scan_without_steps() -> None:
+    w = hm.tensor([2.0, 3.0], requires_grad=True)
+
+    def run(c: hm.Tensor, x: hm.Tensor) -> Any:
+        return hm.scan(lambda c, t: (c * t * w, c + t), c, x)
+
+    def gradients(f: Callable[..., Any], loss: Callable[..., hm.Tensor]) -> list[Any]:
+        c, x = hm.tensor([1.0, 2.0], requires_grad=True), hm.zeros((0, 2), requires_grad=True)
+        return [g.tolist() for g in hm.autograd.grad(loss(*f(c, x)), [c, x, w])]
+
+    losses: list[Callable[..., hm.Tensor]] = [
+        lambda c, ys: c.sum(), lambda c, ys: ys.sum(), lambda c, ys: (c * c).sum() + ys.sum(),
+    ]  # fmt: skip
+    for loss, expected in zip(losses, ([1, 1], [0, 0], [2, 4]), strict=True):
+        assert gradients(run, loss) == gradients(hm.trace(run), loss) == [expected, [], [0, 0]]
+
+
+def test_a_branch_gives_tensors() -> None:
+    def run(x: hm.Tensor) -> Any:
+        return hm.cond(x.sum() > 0, lambda: (1.0, [2, None]), lambda: (3.0, [4, None])), hm.cond(True, lambda: 5, dict)
+
+    for f in (run, hm.trace(run)):
+        (number, (whole, none)), five = f(hm.ones(2))
+        assert [(t.shape, t.dtype.name, t.item()) for t in (number, whole, five)] == [
+            ((), "float32", 1.0), ((), "int64", 2), ((), "int64", 5),
+        ]  # fmt: skip
+        assert none is None
