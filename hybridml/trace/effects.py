@@ -24,8 +24,8 @@ from hybridml_compiler.errors import describe_line
 
 from .. import tree
 from ..tensor import Tensor
-from .guards import Entry, Watch, elements, holder
-from .hidden import Hidden, Undone
+from .guards import Entry, Watch, elements, environment, holder
+from .hidden import Hidden
 
 _ABSENT = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -53,7 +53,7 @@ class Effect:
         return f"{self.name} ({self.where})" if self.where else self.name
 
 
-def find(watch: Watch, hidden: Hidden | Undone) -> list[Effect]:
+def find(watch: Watch, hidden: Hidden) -> list[Effect]:
     """The effects since the watch began. What they change is no longer a guard."""
     return [
         *(
@@ -71,11 +71,14 @@ def effects_of(watch: Watch) -> list[Effect]:
     for owner, entries in _by_holder(changed):
         if type(owner) in (list, deque, set):
             found.append(_container(watch, owner, entries))
-        elif isinstance(owner, dict):
+        elif isinstance(owner, dict | types.MappingProxyType):
             found += [_item(watch, owner, key, value) for read, key, value in entries if read is not len]
             known = watch.keys_of(owner)
             if any(read is len for read, _, _ in entries):
-                found += [_item(watch, owner, key, _ABSENT) for key in owner if key not in known]
+                new = [key for key in owner if key not in known]
+                # Python itself gives a class `__annotations__` and the like
+                own = [key for key in new if isinstance(owner, dict) or key[:2] != "__"]
+                found += [_item(watch, owner, key, _ABSENT) for key in own]
         else:
             found += [_other(watch, *entry) for entry in entries]
     return found
@@ -117,25 +120,34 @@ def _slot(
     return Effect(name, _line(watch, name), value, put, take_back, repeats)
 
 
-def _item(watch: Watch, owner: dict[Any, Any], key: Any, was: Any) -> Effect:
-    """An entry of a dict: a global variable, an attribute, or a key."""
+def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Effect:
+    """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
 
     def put(value: Any) -> None:
-        owner[key] = value
+        if isinstance(owner, dict):
+            owner[key] = value
+        else:
+            type.__setattr__(watch.class_of(owner), key, value)
+
+    def drop(_: Any = None) -> None:
+        if isinstance(owner, dict):
+            owner.pop(key, None)
+        elif key in owner:
+            type.__delattr__(watch.class_of(owner), key)
 
     def take_back() -> None:
         if was is _ABSENT or watch.was_absent(owner, key):
-            owner.pop(key, None)
+            drop()
         else:
-            owner[key] = was
+            put(was)
 
     if key in owner:
         return _slot(watch, str(key), owner[key], put, take_back)
-    return Effect(str(key), _line(watch, str(key)), None, lambda value: owner.pop(key, None), take_back, False)
+    return Effect(str(key), _line(watch, str(key)), None, drop, take_back, False)
 
 
 def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effect:
-    """A closure cell, an attribute in a slot; or what can only be named (an attribute of a class)."""
+    """A closure cell, an attribute in a slot; or what can only be named (the environment)."""
     if isinstance(key, types.CellType):
         name = watch.cells.get(id(key), "a variable of the enclosing function")
         return _slot(watch, name, key.cell_contents, *_attribute(key, "cell_contents", was))
@@ -144,7 +156,8 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
         return _slot(watch, name, read(key), *_attribute(key, name, was))
     if read is elements:
         return _array(watch, key, np.frombuffer(was, key.dtype).reshape(key.shape))
-    return Effect(str(key), _line(watch, str(key)), None, _nothing, None, False)
+    name = "environ" if read is environment else str(key)
+    return Effect(name, _line(watch, name), None, _nothing, None, False)
 
 
 def _attribute(obj: Any, name: str, was: Any) -> tuple[Callable[[Any], None], Callable[[], None]]:

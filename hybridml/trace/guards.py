@@ -3,7 +3,8 @@
 Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
 classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
 An attribute that no reached code names is not watched: a counter beside a traced step may move freely. That an object
-gets or loses one is: code may ask whether it is there.
+or class gets or loses one is: code may ask whether it is there. So are the code and the defaults of functions, which
+reloading tools replace in place, and the environment variables where code names them.
 Entries of a `Module` or `Optimizer` are looked at only when `state.epoch` has moved.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import os
 import sys
 import types
 from collections import deque
@@ -35,6 +37,8 @@ _OURS = ("hybridml", "hybridml_compiler")
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
 # Code that says one of these can read an attribute of any name.
 _REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
+# Code that says one of these can read any environment variable.
+_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
 # What Module and Optimizer change only by announced assignments.
 _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
     ("hybridml.nn.module", "Module"): frozenset(("_kinds", "_hooks")),
@@ -43,6 +47,7 @@ _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
 
 Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
 cell_contents = attrgetter("cell_contents")
+FUNCTION_PARTS = {attrgetter(name): name for name in ("__code__", "__defaults__", "__kwdefaults__")}
 
 
 class Watch:
@@ -64,7 +69,7 @@ class Watch:
         self._spaces: list[tuple[Mapping[str, Any], ...]] = []  # where an attribute is looked up, in this order
         self._class_vars: dict[type, Mapping[str, Any]] = {}
         # The attributes that objects had, by the id of their `__dict__`: what no code names may still be missed.
-        self._attributes_of: dict[int, tuple[dict[str, Any], frozenset[str]]] = {}
+        self._attributes_of: dict[int, tuple[Mapping[str, Any], frozenset[str]]] = {}
         self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
         self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
         self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
@@ -149,6 +154,10 @@ class Watch:
             return name not in self._attributes_of[id(mapping)][1]
         return (id(mapping), name) in self._missing
 
+    def class_of(self, space: Mapping[str, Any]) -> type:
+        """The class with these attributes."""
+        return next(cls for cls, attributes in self._class_vars.items() if attributes is space)
+
     def names_of(self, fn: types.FunctionType) -> frozenset[str]:
         """What a function may look up by name."""
         return _names(fn.__code__)
@@ -178,9 +187,11 @@ class Watch:
             for spaces in self._spaces:
                 self._attributes(spaces)
         self.free += [(len, d, len(d)) for d, _ in self._attributes_of.values()]  # last: named ones say more
+        if not self.names.isdisjoint(_ENVIRONMENT):
+            self.free.append((environment, os.environ, environment(os.environ)))
 
     def _visit(self, value: Any, quiet: bool) -> None:
-        if isinstance(value, (*_SCALARS, *_OPAQUE)) or id(value) in self._seen:
+        if isinstance(value, (*_SCALARS, *_OPAQUE)) or id(value) in self._seen or value is os.environ:
             return
         self._seen.add(id(value))
         self._keep.append(value)
@@ -230,6 +241,7 @@ class Watch:
         self.functions.append(fn)
         self.codes += _nested(fn.__code__)
         self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
+        self.free += [(read, fn, read(fn)) for read in FUNCTION_PARTS]
         self._reach(fn.__defaults__, fn.__kwdefaults__)
         self._reach(getattr(fn, "__wrapped__", None), loose=False)
         self._spaces.append((vars(fn),))
@@ -305,7 +317,9 @@ class Watch:
     def _class_spaces(self, cls: type) -> tuple[Mapping[str, Any], ...]:
         bases = [base for base in cls.__mro__ if not is_library(base.__module__)]
         # `vars` makes a new proxy each time: kept, so that it is known by its identity
-        return tuple(self._class_vars.setdefault(base, vars(base)) for base in bases)
+        spaces = tuple(self._class_vars.setdefault(base, vars(base)) for base in bases)
+        self._attributes_of |= {id(space): (space, frozenset(space)) for space in spaces}
+        return spaces
 
     def _attributes(self, spaces: tuple[Mapping[str, Any], ...]) -> None:
         """Entries for the attributes that reached code names; one that is found in a class may come to be shadowed."""
@@ -413,6 +427,12 @@ def _maybe_missing(code: types.CodeType) -> frozenset[str]:
 def elements(array: np.ndarray) -> bytes:
     """What is compared of an array."""
     return array.tobytes()
+
+
+def environment(environ: os._Environ[str]) -> tuple[Any, ...]:
+    """All environment variables: 1 us for 30 of them."""
+    data = environ._data  # type: ignore[attr-defined]
+    return (*data, *data.values())
 
 
 def holder(entry: Entry) -> Any:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .guards import Entry, cell_contents
+from .guards import FUNCTION_PARTS, Entry, cell_contents
 
 if TYPE_CHECKING:
     from hybridml_compiler.runtime.entry_places import Place
@@ -18,7 +18,7 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
 
     An entry that holds by now only as an equal object is left as well: its identity is known to move.
     """
-    from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds
+    from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, FunctionHolds
 
     places: list[Place] = []
     rest: list[Entry] = []
@@ -32,6 +32,8 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
             lists.setdefault(id(owner), []).append(entry)
         elif read is cell_contents:
             places.append(CellHolds(key, value))
+        elif read in FUNCTION_PARTS:
+            places.append(FunctionHolds(key, FUNCTION_PARTS[read], value))
         elif read is len and type(owner) is dict:
             places.append(DictSize(owner, value))
         elif isinstance(owner, dict) and type(key) is str:
@@ -51,15 +53,20 @@ def _owner(entry: Entry) -> Any:
     """The list or dict that an entry reads, behind the method that reads it; None for anything else."""
     read, key, _ = entry
     if read is len:
-        return key if type(key) in (list, dict) else None
+        return _behind(key) if type(key) in (list, dict, types.MappingProxyType) else None
     if type(read) is not types.BuiltinMethodType:
         return None
     owner = read.__self__
     if read.__name__ == "get":
-        # the dict of a class is behind a proxy, which refers to nothing else
-        behind = gc.get_referents(owner) if type(owner) is types.MappingProxyType else [owner]
-        return behind[0] if len(behind) == 1 and isinstance(behind[0], dict) else None
+        behind = _behind(owner)
+        return behind if isinstance(behind, dict) else None
     return owner if read.__name__ == "__getitem__" and type(owner) is list else None
+
+
+def _behind(owner: Any) -> Any:
+    """The dict of a class is behind a proxy, which refers to nothing else."""
+    behind = gc.get_referents(owner) if type(owner) is types.MappingProxyType else [owner]
+    return behind[0] if len(behind) == 1 else None
 
 
 def _whole(entries: list[Entry]) -> Place | None:

@@ -11,7 +11,7 @@ from .. import tree
 from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
-from .guards import Watch, elements, holder
+from .guards import FUNCTION_PARTS, Watch, elements, environment, holder
 from .names import arguments
 from .outcome import real_of
 
@@ -98,6 +98,10 @@ def of_python(watch: Watch) -> str:
             return f"{_label(watch, read, key)} is gone"
         if read is len and now != was and (moved := watch.moved_attributes(key)):
             return f"attribute {', '.join(moved)} is {'new' if now > was else 'gone'}"
+        if read is environment and now != was:
+            return "an environment variable is another"
+        if read in FUNCTION_PARTS and now != was:
+            return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
         if read is elements and now != was:
             return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 from hybridml_compiler.runtime.entry_block import PLACE, column, row, word
@@ -89,7 +89,23 @@ class DictSize:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.dict_size, "expected": self.size}]
 
 
-Place = CellHolds | ListHolds | EntryHolds | DictSize
+@dataclass(frozen=True, eq=False)
+class FunctionHolds:
+    """The code of a function, or its default values (of which None is a null pointer)."""
+
+    owner: FunctionType
+    part: str  # one of layout.FUNCTION_PARTS
+    value: object
+
+    def holds(self) -> bool:
+        return getattr(self.owner, self.part) is self.value
+
+    def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
+        expected = 0 if self.value is None else id(self.value)
+        return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.function[self.part], "expected": expected}]
+
+
+Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds
 
 
 def places() -> str:

@@ -19,6 +19,7 @@ from functools import cache as once
 import numpy as np
 
 WORD = ctypes.sizeof(ctypes.c_void_p)
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # what may be replaced in a function
 C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 
@@ -44,6 +45,7 @@ class Layout:
     list_items: int
     dict_size: int
     cell_contents: int
+    function: dict[str, int]  # of the attributes in FUNCTION_PARTS
 
 
 @once
@@ -74,6 +76,7 @@ def measured() -> Layout | None:
             list_items=items,
             dict_size=_find(dict.fromkeys(range(77)), 77),
             cell_contents=_cell_contents(),
+            function=_function_parts(),
         )
     except _NotFound:
         return None
@@ -146,6 +149,12 @@ def _list_fields() -> tuple[int, int]:
 def _cell_contents() -> int:
     mark = object()
     return _find(types.CellType(mark), id(mark))
+
+
+def _function_parts() -> dict[str, int]:
+    def value(a: int = 1, *, b: int = 2) -> None: ...
+
+    return {name: _find(value, id(getattr(value, name))) for name in FUNCTION_PARTS}
 
 
 def _refcount() -> int:

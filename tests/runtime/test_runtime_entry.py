@@ -17,7 +17,7 @@ import pytest
 
 from hybridml_compiler.runtime import entry, layout
 from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, arena, build_entry, call_step
-from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, ListHolds
+from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, FunctionHolds, ListHolds
 from hybridml_compiler.runtime.entry_portable import portable_entry
 
 F4, F8, I8 = np.dtype("f4"), np.dtype("f8"), np.dtype("i8")
@@ -243,6 +243,22 @@ def test_guard_on_places(build: Build) -> None:
     assert changed(lambda: table.__setitem__("a", 2.5), lambda: table.__setitem__("a", value))
     assert changed(lambda: table.__setitem__("b", 2.5), lambda: table.pop("b"))
     assert changed(lambda: table.__setitem__("c", 2.5), lambda: table.pop("c"))
+
+
+def test_guard_on_functions(build: Build) -> None:
+    def f(a: int = 1, *, b: int = 2) -> None: ...
+
+    def g(a: int) -> None: ...
+
+    parts = [(fn, part) for fn in (f, g) for part in layout.FUNCTION_PARTS]
+    places = tuple(FunctionHolds(fn, part, getattr(fn, part)) for fn, part in parts)
+    call = build(spec(lambda table: 0, (), (), places=places))
+    for (fn, part), place in zip(parts, places, strict=True):
+        assert call() is None and place.holds()
+        setattr(fn, part, {"__code__": test_guard_on_places.__code__, "__defaults__": (5,)}.get(part, {"b": 3}))
+        assert missed(call()) and not place.holds()
+        setattr(fn, part, place.value)
+    assert call() is None
 
 
 def test_keys_that_cannot_be_compared_are_no_error(build: Build) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -318,3 +319,69 @@ def test_what_the_code_does_not_name_moves_freely(trace: Any) -> None:
         c.steps += 1
         c.table["a"] += 1
     assert f.cache_info().compiles == 1
+
+
+def test_a_class_gets_an_attribute(trace: Any) -> None:
+    class Plain:
+        pass
+
+    o, x = Plain(), hm.tensor([1.0])
+    f = trace(lambda x: x * getattr(Plain, "k", 1.0))
+    g = trace(lambda x: x * (3.0 if hasattr(o, "k") else 1.0))
+    assert f(x).tolist() == f(x).tolist() == g(x).tolist() == g(x).tolist() == [1]
+    Plain.k = 5.0  # type: ignore[attr-defined]
+    assert f(x).tolist() == [5]
+    assert g(x).tolist() == [3]
+    del Plain.k  # type: ignore[attr-defined]
+    assert f(x).tolist() == g(x).tolist() == [1]
+
+
+def test_a_trace_gives_its_class_an_attribute(trace: Any) -> None:
+    class Cache:
+        pass
+
+    def scaled(x: hm.Tensor) -> hm.Tensor:
+        if not hasattr(Cache, "doubled"):
+            Cache.doubled = x * 2  # type: ignore[attr-defined]
+        return x * Cache.doubled  # type: ignore[attr-defined]
+
+    f, x = trace(scaled), hm.tensor([1.0])
+    with pytest.warns(UserWarning, match="doubled"):
+        assert f(x).tolist() == [2]
+    assert Cache.doubled.tolist() == [2]  # type: ignore[attr-defined]
+    Cache.doubled = 3.0  # type: ignore[attr-defined]
+    assert f(x).tolist() == [3]
+
+
+def test_functions_replaced_in_place(trace: Any) -> None:
+    def scaled(x: hm.Tensor, a: float = 2.0, *, b: float = 1.0) -> hm.Tensor:
+        return x * (a * b)
+
+    def whole(x: hm.Tensor, c: float = 1.0) -> hm.Tensor:
+        return scaled(x) * c
+
+    f, x = trace(whole), hm.tensor([1.0])
+    assert f(x).tolist() == f(x).tolist() == [2]
+    scaled.__defaults__ = (5.0,)
+    assert f(x).tolist() == f(x).tolist() == [5]
+    scaled.__kwdefaults__ = {"b": 3.0}
+    assert f(x).tolist() == f(x).tolist() == [15]
+    scaled.__code__ = (lambda x, a, b: x + a).__code__
+    scaled.__defaults__, scaled.__kwdefaults__ = (1.0, 1.0), None
+    assert f(x).tolist() == f(x).tolist() == [2]
+    whole.__defaults__ = (2.0,)
+    assert f(x).tolist() == f(x).tolist() == [4]
+    whole.__code__ = (lambda x, c: scaled(x) - c).__code__
+    assert f(x).tolist() == [0]
+
+
+def test_environment_variables(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = trace(lambda x: x * float(os.environ.get("HYBRIDML_TEST_FACTOR", "1")))
+    g = trace(lambda x: x * float(os.getenv("HYBRIDML_TEST_FACTOR", "1")))
+    x = hm.tensor([1.0])
+    for value in ("2", "3", "3"):
+        monkeypatch.setenv("HYBRIDML_TEST_FACTOR", value)
+        assert f(x).tolist() == g(x).tolist() == [float(value)]
+    assert f.cache_info().compiles == 2
+    monkeypatch.delenv("HYBRIDML_TEST_FACTOR")
+    assert f(x).tolist() == g(x).tolist() == [1]
