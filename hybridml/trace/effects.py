@@ -25,7 +25,7 @@ from hybridml_compiler.errors import describe_line
 from .. import tree
 from ..tensor import Tensor
 from .guards import Entry, Watch, elements, environment, holder
-from .hidden import Hidden
+from .hidden import Hidden, Undone
 
 _ABSENT = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -53,7 +53,7 @@ class Effect:
         return f"{self.name} ({self.where})" if self.where else self.name
 
 
-def find(watch: Watch, hidden: Hidden) -> list[Effect]:
+def find(watch: Watch, hidden: Hidden | Undone) -> list[Effect]:
     """The effects since the watch began. What they change is no longer a guard."""
     return [
         *(
