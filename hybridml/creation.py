@@ -38,7 +38,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if isinstance(obj, Tensor):
         t = obj if interp is None else interp.lift(obj)
         if interp is not None and is_python_float(t):
-            return _astype.fn(t, dtypes.default_float() if wanted is None else wanted)
+            typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
+            return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
         t = adopt(obj) if interp is None else interp.lift(adopt(obj), source=obj)
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):

@@ -71,6 +71,7 @@ class Tensor:
 
     __hash__ = object.__hash__
     is_number = False  # true of what stands for a Python number inside a trace
+    is_double = False  # true of those that are NumPy's float64, of which `asarray` makes a float64
 
     if TYPE_CHECKING:  # the rows of the operation table, installed by ops.py
         T: Tensor

@@ -123,6 +123,7 @@ class Tracer:
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
         self.number: type[Number] = type("Number", (Number, self.cls), dict(space))
         self.inputs: list[Input] = []
+        self.double: type[Number] = type("Number", (self.number,), space | {"is_double": True})
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
@@ -149,8 +150,8 @@ class Tracer:
 
     # -- values
 
-    def wrap(self, node: ir.Node, number: bool = False) -> Traced:
-        t = self.number() if number else self.cls()
+    def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
+        t = self.double() if number and double else self.number() if number else self.cls()
         t._array, t._node, t._version = node, None, 0
         if self.frames:
             self.frames[-1].tensors.append(t)
@@ -176,7 +177,7 @@ class Tracer:
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
         if self.frames:
             self.frames[-1].made.add(node)
-        out = self.wrap(node, number)
+        out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
         self.layouts.made(out, tensors)
         return out
 
@@ -210,10 +211,12 @@ class Tracer:
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
-    def lift_float(self, kind: str, index: int, value: Any, name: str, place: Place | None = None) -> Traced:
+    def lift_float(
+        self, kind: str, index: int, value: Any, name: str, place: Place | None = None, double: bool = False
+    ) -> Traced:
         """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
-        shadow = self.wrap(node, True)
+        shadow = self.wrap(node, True, double)
         self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
         return shadow
 

@@ -37,12 +37,14 @@ class Entry:
     def __init__(
         self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
         sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
+        doubles: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
         self.places = places(fn, self.watch, seen)  # of numbers that are inputs
         self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
+        self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
         self.not_zero: list[Input] = []  # numbers that others are divided by
         self.root: Ask | Outcome | None = None
@@ -104,7 +106,11 @@ class Entry:
         names = Names(self.fn, objects)
         tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
         shadows = [
-            tracer.lift_integer("argument", k, leaf, label) if k in self.integers else _shadow(tracer, k, leaf, label)
+            tracer.lift_integer("argument", k, leaf, label)
+            if k in self.integers
+            else tracer.lift_float("argument", k, leaf, label, double=True)
+            if k in self.doubles
+            else _shadow(tracer, k, leaf, label)
             for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
         ]
         args, kwargs = tree.unflatten(structure, shadows)

@@ -34,7 +34,7 @@ from .names import arguments
 from .outcome import Failed, Outcome
 from .report import Unrepeatable, Untraceable, report
 from .shown import CacheInfo, Shown
-from .signature import signature
+from .signature import doubles_in, signature
 
 if TYPE_CHECKING:
     from ..explained import Explanation
@@ -152,7 +152,8 @@ class TracedFunction(Shown):
                     if out is not MISS:
                         self._hits += 1
                         self._last = entry
-                        if not (kwargs or fast.left or self._is_async or self._every) and len(leaves) == len(args):
+                        more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+                        if not more and len(leaves) == len(args):
                             self._direct = fast.direct
                         return out
                     if fast.moved():  # places that hold other objects, equal to the ones seen
@@ -288,7 +289,8 @@ class TracedFunction(Shown):
 
     def _entry(self, key: Any, objects: list[Any], sized: Sized | None = None) -> Entry:
         return Entry(
-            self._fn, self._name, self._backend, objects, self._strict, sized, lifted_in(key), self._integers
+            self._fn, self._name, self._backend, objects, self._strict, sized, lifted_in(key), self._integers,
+            doubles_in(key),
         )  # fmt: skip
 
     def _compiled(
@@ -299,7 +301,7 @@ class TracedFunction(Shown):
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
         except Refused:
-            plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict)
+            plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles)
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
             except (Endless, Unrepeatable):

@@ -44,7 +44,7 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
             specs.append((kind, leaf) if kind is not slice else (kind, leaf.start, leaf.stop, leaf.step))
         elif kind is np.float64:
             leaves[k] = float(leaf)
-            specs.append(float)
+            specs.append(kind)  # a tensor of it is float64
         elif isinstance(leaf, Traced):
             raise leaked(leaf)
         elif kind is np.int64 or kind is np.bool_:
@@ -56,3 +56,8 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
             specs.append((object, id(leaf)))
             objects.append(leaf)
     return (structure, tuple(specs), tuple(alias), grad_is_off(), dtypes.default_float()), objects
+
+
+def doubles_in(key: Any) -> frozenset[int]:
+    """The leaves that are NumPy's float64."""
+    return frozenset(k for k, spec in enumerate(key[1]) if spec is np.float64)

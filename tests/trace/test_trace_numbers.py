@@ -217,3 +217,13 @@ def test_another_number_of_numpy_is_named(trace: Any) -> None:
     f = trace(lambda x, n: x * n)
     assert f(hm.tensor([1.0]), np.float32(2)).item() == 2 and f(hm.tensor([1.0]), np.float32(3)).item() == 3
     assert "argument n np.float32(2.0) -> np.float32(3.0)" in f.retraces[0]
+
+
+def test_a_tensor_of_numpys_float64_is_float64(trace: Any) -> None:
+    def made(x: hm.Tensor, s: float) -> Any:
+        return x * s, hm.asarray(s), hm.asarray(s * 2)
+
+    f, x = trace(made), hm.tensor([1.0])
+    for s in (np.float64(2.0), np.float64(3.0), 2.0, np.float64(0.5), 0.5, 0.5):
+        assert [(t.dtype, t.tolist()) for t in f(x, s)] == [(t.dtype, t.tolist()) for t in made(x, s)]
+    assert f.cache_info().compiles == 2
