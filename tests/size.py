@@ -18,7 +18,7 @@ BUDGETS = {
     "hybridml_compiler/backends": 6720,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 4310,  # with memory of results on cache lines, guards on functions
     "hybridml_compiler": 30900,  # of its folders together
-    "tests": 22300,  # with programs of traced Python, each in seven places; planted errors that audits find; stale guards
+    "tests": 22300,  # with programs of traced Python, each in seven places; planted errors for audits; guards
     "examples": 1000,
     "benchmarks": 3300,  # four libraries, twenty workloads, programs that are traced, a report
 }
