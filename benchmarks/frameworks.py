@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -11,32 +12,31 @@ import numpy as np
 Function = Callable[..., Any]
 
 
-class Framework:
-    """`sum`, `sin` and `random` are the library's own functions, so that its tracer sees what a user would write."""
+class Framework(ABC):
+    """`sum` and `random` (so many numbers) are the library's own functions: its tracer sees what a user would write."""
 
     sum: Function
-    sin: Function
-    mutable = True  # tensors can be written to
+    random: Function
 
+    @abstractmethod
     def tensor(self, values: Any) -> Any:
-        raise NotImplementedError
+        """A tensor of these numbers."""
 
+    @abstractmethod
     def trace(self, fn: Function) -> Function:
-        raise NotImplementedError
+        """The function as the framework compiles it."""
 
+    @abstractmethod
     def compiles(self, traced: Function) -> int:
         """How many programs the traced function has compiled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def grad(self, fn: Function) -> Function:
         """The derivative of a function from one tensor to a scalar; can be taken again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def seed(self, number: int) -> None:
-        raise NotImplementedError
-
-    def random(self, count: int) -> Any:
-        raise NotImplementedError
+        """Let random numbers start from here."""
 
     def read(self, value: Any) -> Any:
         """A result as numbers, lists and strings."""
@@ -51,7 +51,7 @@ class Hybridml(Framework):
     def __init__(self) -> None:
         import hybridml as hm
 
-        self.hm, self.sum, self.sin = hm, hm.sum, hm.sin
+        self.hm, self.sum = hm, hm.sum
 
     def tensor(self, values: Any) -> Any:
         return self.hm.tensor(values)
@@ -79,7 +79,7 @@ class Torch(Framework):
     def __init__(self) -> None:
         import torch
 
-        self.torch, self.sum, self.sin = torch, torch.sum, torch.sin
+        self.torch, self.sum = torch, torch.sum
 
     def tensor(self, values: Any) -> Any:
         return self.torch.tensor(values)
@@ -111,12 +111,10 @@ class Torch(Framework):
 
 
 class Jax(Framework):
-    mutable = False
-
     def __init__(self) -> None:
         import jax
 
-        self.jax, self.sum, self.sin = jax, jax.numpy.sum, jax.numpy.sin
+        self.jax, self.sum = jax, jax.numpy.sum
         self.key = jax.random.key(0)
 
     def tensor(self, values: Any) -> Any:
@@ -140,12 +138,10 @@ class Jax(Framework):
 
 
 class Tensorflow(Framework):
-    mutable = False
-
     def __init__(self) -> None:
         import tensorflow as tf
 
-        self.tf, self.sum, self.sin = tf, tf.reduce_sum, tf.sin
+        self.tf, self.sum = tf, tf.reduce_sum
 
     def tensor(self, values: Any) -> Any:
         return self.tf.constant(values)
@@ -176,7 +172,7 @@ class Numba(Framework):
     def __init__(self) -> None:
         import numba
 
-        self.numba, self.sum, self.sin = numba, np.sum, np.sin
+        self.numba, self.sum, self.random = numba, np.sum, np.random.rand
 
     def tensor(self, values: Any) -> Any:
         return np.asarray(values, dtype=np.float32)
@@ -192,10 +188,6 @@ class Numba(Framework):
 
     def seed(self, number: int) -> None:
         np.random.seed(number)  # the state that numba's functions have a copy of
-
-    @property
-    def random(self) -> Function:
-        return np.random.rand
 
 
 class NotAvailable(Exception):

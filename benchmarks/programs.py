@@ -390,7 +390,7 @@ def observe(f: Framework, row: Row) -> str:
             return f"{type(error).__name__}"
     if row.counts:
         return str(traced)
-    told = any(w.category.__name__ == "TraceWarning" for w in said)
+    told = any(not issubclass(w.category, DeprecationWarning | FutureWarning) for w in said)
     if traced == eager:
         return "same" + (", with a warning" if told else "")
     return f"**{_short(traced)}**, eager {_short(eager)}" + (", with a warning" if told else ", silent")

@@ -16,7 +16,6 @@ Finding = tuple[str, bool, str]  # (what was looked at, whether it is as it shou
 # Extras, by what is missing without them.
 _OPTIONAL = {
     "safetensors": "files in safetensors format",
-    "ml_dtypes": "bfloat16",
     "scipy": "a second source of BLAS",
     "matplotlib": "pictures in notebooks",
     "cupy": "tensors on a GPU",
@@ -133,11 +132,8 @@ def _program() -> Iterable[Finding]:
     traced = trace(f)
     x = arange(1000.0)
     same = bool((traced(x)._array == f(x)._array).all())
-    yield (
-        "a traced program",
-        same,
-        f"first call {traced.stats.first_ms:.0f} ms" if same else "another result than eager",
-    )
+    said = f"first call {traced.stats.first_ms:.0f} ms" if same else "another result than eager"
+    yield "a traced program", same, said
 
 
 def _optional() -> Iterable[Finding]:

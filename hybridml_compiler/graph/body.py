@@ -6,7 +6,7 @@ object, so that nodes which hold them are hash-consed as all others are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -65,11 +65,6 @@ def family(node: Node) -> tuple[Any, ...]:
     shared = tuple((name, value) for name, value in sorted(node.params.items()) if name != "result")
     assert node.op is not None
     return node.op.name, node.inputs, shared
-
-
-def map_bodies(node: Node, change: Callable[[Body], Body]) -> dict[str, Any]:
-    """The node's parameters with every body changed."""
-    return {name: change(value) if isinstance(value, Body) else value for name, value in node.params.items()}
 
 
 def may_fail(node: Node) -> bool:
