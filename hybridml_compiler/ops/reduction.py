@@ -1,4 +1,4 @@
-"""Reductions over one, several or all axes, and the running sum."""
+"""Reductions over one, several or all axes."""
 
 from __future__ import annotations
 
@@ -380,53 +380,4 @@ def _quantifier(name: str, ufunc: Any, op: str, doc: str) -> Op:
 any_ = _quantifier("any", np.logical_or, "or", "Is any element over `axis` true (not 0)? False for none.")
 all_ = _quantifier("all", np.logical_and, "and", "Are all elements over `axis` true (not 0)? True for none.")
 
-# ---------------------------------------------------------------- running sum
-
-
-def _scan_axis(x: Aval | Shape, axis: Any) -> int:
-    ndim = x.ndim if isinstance(x, Aval) else len(x)
-    if axis is None and ndim != 1:
-        raise ShapeError(f"cumulative_sum: {x} has {ndim} axes, so an axis is needed; say which, as axis=-1")
-    return axis_index("cumulative_sum", 0 if axis is None else axis, x)
-
-
-def _cumulative_eager(x: np.ndarray, axis: Any, reverse: bool, dtype: Any) -> np.ndarray:
-    k, wide = _scan_axis(x.shape, axis), _sum_dtype(Aval(x.shape, x.dtype), dtype)
-    if not reverse:
-        return np.add.accumulate(x, axis=k, dtype=wide)
-    return np.flip(np.add.accumulate(np.flip(x, k), axis=k, dtype=wide), k)
-
-
-cumulative_sum = Op(
-    "cumulative_sum",
-    "scan",
-    inputs=("x",),
-    params={"axis": None, "reverse": False, "dtype": None},
-    canon=lambda x, axis, reverse, dtype: {
-        "axis": _scan_axis(x, axis),
-        "reverse": bool(reverse),
-        "dtype": _sum_dtype(x, dtype),
-    },
-    infer=lambda x, axis, reverse, dtype: Aval(
-        tuple(x.shape) if _scan_axis(x, axis) >= 0 else (), _sum_dtype(x, dtype)
-    ),
-    eager=_cumulative_eager,
-    lower=lambda s, i, x, axis, reverse, dtype: s.cast(x(i), dtype),
-    vjp=(lambda g, x_dtype, axis, reverse: g.cumulative_sum(axis=axis, reverse=not reverse).astype(dtype=x_dtype),),
-    samples=cases(
-        ([(17,)], {}),
-        ([(3, 4)], {"axis": 0}),
-        ([(2, 3, 5)], {"axis": -1, "reverse": True}),
-        ([(3, 0)], {"axis": 1}),
-        dtypes="f8 f4 i4 u1 ?",
-    ),
-    error_samples=lambda: (
-        fails(ShapeError, "cumulative_sum: f32[2,3] has 2 axes, so an axis is needed", (2, 3)),
-        fails(ShapeError, "cumulative_sum: axis 1 does not exist", (3,), axis=1),
-    ),
-    combine="add",
-    method="cumulative_sum",
-    doc="Running sum along `axis` in order (from the end with `reverse`), dtypes as `sum`.",
-)
-
-ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_, cumulative_sum)
+ROWS = (sum_, prod, max_, min_, argmax, argmin, mean, var, any_, all_)

@@ -9,6 +9,7 @@ from . import (
     control,
     convolution,
     creation,
+    cumulative,
     elementwise,
     gather,
     movement,
@@ -21,7 +22,7 @@ from . import (
 from .op import Op
 
 _ROOMS = (
-    *(elementwise, analytic, comparison, movement, windows, pooling, reduction, contraction, convolution),
+    *(elementwise, analytic, comparison, movement, windows, pooling, reduction, cumulative, contraction, convolution),
     *(gather, scatter, creation, random),
 )
 
