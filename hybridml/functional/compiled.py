@@ -27,10 +27,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compiled(fn: Callable[P, R]) -> Callable[P, R]:
+def compiled(fn: Callable[P, R], dynamic: bool = False) -> Callable[P, R]:
     """Decorator of a composite of tensors: compiled where an argument is large and nothing traces yet.
 
-    Any argument: a small image under large weights is work enough.
+    Any argument: a small image under large weights is work enough. `dynamic`: see `trace`.
     """
     traced: list[TracedFunction] = []
 
@@ -50,8 +50,13 @@ def compiled(fn: Callable[P, R]) -> Callable[P, R]:
         if not traced:
             from ..trace import TracedFunction
 
-            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=False))
+            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic))
         result: R = traced[0](*args, **kwargs)
         return result
 
     return composite
+
+
+def compiled_for_all_sizes(fn: Callable[P, R]) -> Callable[P, R]:
+    """`compiled`, for a composite of sequences, whose batches differ in length: its second program takes all."""
+    return compiled(fn, dynamic=True)

@@ -6,7 +6,8 @@ gradient would be one small product and one addition to the whole weight for eve
 
 The backward passes are framework operations on arguments and results, so they can be differentiated again: every value
 that they need is a result of the forward pass, and takes a gradient of its own. A sequence is a `scan` either way, one
-native loop in a traced program, which compiles in the time of one step.
+native loop in a traced program, which compiles in the time of one step. A large one is such a loop in eager code too: a
+composite of all steps, whose programs take sequences of any length.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import hybridml as hm
 
 from ..autograd import Function
 from ..tensor import Tensor
-from .compiled import compiled
+from .compiled import compiled_for_all_sizes
 
 
 def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,7 +64,6 @@ def _flat(x: Tensor) -> Tensor:
 # -- LSTM
 
 
-@compiled
 def _lstm_cell(inputs: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The state, the cell and the gates (n, 4 * hidden) after a step."""
     i, f, g, o = hm.chunk(inputs + product, 4, axis=1)
@@ -72,7 +72,6 @@ def _lstm_cell(inputs: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, Tens
     return o * hm.tanh(c), c, hm.concat([i, f, g, o], axis=1)
 
 
-@compiled
 def _lstm_cell_back(
     gates: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor, d_gates: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -87,16 +86,49 @@ def _lstm_cell_back(
     return hm.concat(d, axis=1), dc * f
 
 
+@compiled_for_all_sizes
+def _lstm_steps(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The states, the cells and the gates after each step."""
+    transposed = weight.mT
+
+    def step(state: tuple[Tensor, Tensor], x: Tensor) -> Any:
+        h, c, gates = _lstm_cell(x, hm.matmul(state[0], transposed), state[1])
+        return (h, c), (h, c, gates)
+
+    results: tuple[Tensor, Tensor, Tensor] = hm.scan(step, (h, c), inputs)[1]
+    return results
+
+
+@compiled_for_all_sizes
+def _lstm_steps_back(
+    first_h: Tensor,
+    first_c: Tensor,
+    weight: Tensor,
+    hidden: Tensor,
+    cells: Tensor,
+    gates: Tensor,
+    d_hidden: Tensor | None,
+    d_cells: Tensor | None,
+    d_gates: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of the inputs, of the first state and cell, and of the weight."""
+
+    def step(after: tuple[Tensor, Tensor], slices: Any) -> Any:
+        (dh, dc), (gate, before, c, d_h, d_c, d_gate) = after, slices
+        dh, dc = dh if d_h is None else dh + d_h, dc if d_c is None else dc + d_c
+        d, dc = _lstm_cell_back(gate, before, c, dh, dc, d_gate)
+        return (hm.matmul(d, weight), dc), d
+
+    start = hm.zeros_like(first_h), hm.zeros_like(first_c)
+    slices = gates, _earlier(first_c, cells), cells, d_hidden, d_cells, d_gates
+    (dh, dc), d_inputs = hm.scan(step, start, slices, reverse=True)
+    return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
+
+
 class _LSTM(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        transposed = weight.mT
-
-        def step(state: tuple[Tensor, Tensor], x: Tensor) -> Any:
-            h, c, gates = _lstm_cell(x, hm.matmul(state[0], transposed), state[1])
-            return (h, c), (h, c, gates)
-
-        results: tuple[Tensor, Tensor, Tensor] = hm.scan(step, (h, c), inputs)[1]
+        results = _lstm_steps(inputs, h, c, weight)
         ctx.save_for_backward(h, c, weight, *results)
         ctx.set_materialize_grads(False)
         return results
@@ -105,24 +137,13 @@ class _LSTM(Function):
     def backward(
         ctx: Any, d_hidden: Tensor | None, d_cells: Tensor | None, d_gates: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        first_h, first_c, weight, hidden, cells, gates = ctx.saved_tensors
-
-        def step(after: tuple[Tensor, Tensor], slices: Any) -> Any:
-            (dh, dc), (gate, before, c, d_h, d_c, d_gate) = after, slices
-            dh, dc = dh if d_h is None else dh + d_h, dc if d_c is None else dc + d_c
-            d, dc = _lstm_cell_back(gate, before, c, dh, dc, d_gate)
-            return (hm.matmul(d, weight), dc), d
-
-        start = hm.zeros_like(first_h), hm.zeros_like(first_c)
-        slices = gates, _earlier(first_c, cells), cells, d_hidden, d_cells, d_gates
-        (dh, dc), d_inputs = hm.scan(step, start, slices, reverse=True)
-        return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
+        h, c, weight, hidden, cells, gates = ctx.saved_tensors
+        return _lstm_steps_back(h, c, weight, hidden, cells, gates, d_hidden, d_cells, d_gates)
 
 
 # -- GRU
 
 
-@compiled
 def _gru_cell(inputs: Tensor, product: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """The state and (reset, update, new, the new gate's product) (n, 4 * hidden) after a step."""
     (xr, xz, xn), (pr, pz, pn) = hm.chunk(inputs, 3, axis=1), hm.chunk(product, 3, axis=1)
@@ -131,7 +152,6 @@ def _gru_cell(inputs: Tensor, product: Tensor, h: Tensor) -> tuple[Tensor, Tenso
     return (1 - z) * new + z * h, hm.concat([r, z, new, pn], axis=1)
 
 
-@compiled
 def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the inputs and of the product (n, 3 * hidden), and what passes by it to the state."""
     r, z, new, p = hm.chunk(gates, 4, axis=1)
@@ -143,16 +163,41 @@ def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | 
     return hm.concat([d_reset, d_update, d_new], axis=1), hm.concat([d_reset, d_update, d_product], axis=1), dh * z
 
 
+@compiled_for_all_sizes
+def _gru_steps(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The states and the gates after each step."""
+    transposed = weight.mT
+
+    def step(state: Tensor, x: Tensor) -> Any:
+        state, gates = _gru_cell(x, hm.matmul(state, transposed) + bias, state)
+        return state, (state, gates)
+
+    results: tuple[Tensor, Tensor] = hm.scan(step, h, inputs)[1]
+    return results
+
+
+@compiled_for_all_sizes
+def _gru_steps_back(
+    first: Tensor, weight: Tensor, hidden: Tensor, gates: Tensor, d_hidden: Tensor | None, d_gates: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of the inputs, of the first state, of the weight and of the bias."""
+    earlier = _earlier(first, hidden)
+
+    def step(dh: Tensor, slices: Any) -> Any:
+        gate, before, d_h, d_gate = slices
+        d_input, d, past = _gru_cell_back(gate, before, dh if d_h is None else dh + d_h, d_gate)
+        return past + hm.matmul(d, weight), (d_input, d)
+
+    slices = gates, earlier, d_hidden, d_gates
+    dh, (d_inputs, d_products) = hm.scan(step, hm.zeros_like(first), slices, reverse=True)
+    d_products = _flat(d_products)
+    return d_inputs, dh, hm.matmul(d_products.mT, _flat(earlier)), d_products.sum(axis=0)
+
+
 class _GRU(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        transposed = weight.mT
-
-        def step(state: Tensor, x: Tensor) -> Any:
-            state, gates = _gru_cell(x, hm.matmul(state, transposed) + bias, state)
-            return state, (state, gates)
-
-        results: tuple[Tensor, Tensor] = hm.scan(step, h, inputs)[1]
+        results = _gru_steps(inputs, h, weight, bias)
         ctx.save_for_backward(h, weight, *results)
         ctx.set_materialize_grads(False)
         return results
@@ -160,14 +205,4 @@ class _GRU(Function):
     @staticmethod
     def backward(ctx: Any, d_hidden: Tensor | None, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first, weight, hidden, gates = ctx.saved_tensors
-        earlier = _earlier(first, hidden)
-
-        def step(dh: Tensor, slices: Any) -> Any:
-            gate, before, d_h, d_gate = slices
-            d_input, d, past = _gru_cell_back(gate, before, dh if d_h is None else dh + d_h, d_gate)
-            return past + hm.matmul(d, weight), (d_input, d)
-
-        slices = gates, earlier, d_hidden, d_gates
-        dh, (d_inputs, d_products) = hm.scan(step, hm.zeros_like(first), slices, reverse=True)
-        d_products = _flat(d_products)
-        return d_inputs, dh, hm.matmul(d_products.mT, _flat(earlier)), d_products.sum(axis=0)
+        return _gru_steps_back(first, weight, hidden, gates, d_hidden, d_gates)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hybridml as hm
 from hybridml import nn
+from hybridml.functional import compiled, recurrent
 from hybridml.functional.recurrent import gru_sequence, lstm_sequence
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
@@ -64,6 +67,44 @@ def test_derivatives_of_both_orders_are_those_of_the_steps(name: str) -> None:
         found.append([value, *first, *second])
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[hm.TracedFunction]:
+    """Sequences of any size are compiled as large ones are; the traced functions that this has made."""
+    made: list[hm.TracedFunction] = []
+
+    def traced(fn: Callable[..., Any], **options: Any) -> hm.TracedFunction:
+        made.append(hm.TracedFunction(fn, **options))
+        return made[-1]
+
+    monkeypatch.setattr(compiled, "LARGE", 0)
+    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
+    for name in ("_lstm_steps", "_lstm_steps_back", "_gru_steps", "_gru_steps_back"):
+        fresh = compiled.compiled_for_all_sizes(getattr(recurrent, name).__wrapped__)
+        monkeypatch.setattr(recurrent, name, fresh)
+    return made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_large_sequences_of_many_lengths_are_two_programs(name: str, made: list[hm.TracedFunction]) -> None:
+    ours, steps, (shape, *others) = CASES[name]
+    for length in (3, 7, 5, 9):
+        found = []
+        for fn in (ours, hm.trace(ours), steps):
+            args = tensors((length, *shape[1:]), *others)
+            value = fn(*args)
+            found.append([value, *hm.autograd.grad((value * value).sum(), args)])
+        for a, same, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a.detach().numpy(), same.detach().numpy())
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+    assert [fn.cache_info().compiles for fn in made] == [2, 2]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_large_sequences_have_second_derivatives(name: str, made: list[hm.TracedFunction]) -> None:
+    test_derivatives_of_both_orders_are_those_of_the_steps(name)
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
