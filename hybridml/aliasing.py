@@ -29,7 +29,7 @@ from .tensor import Tensor
 
 _ndarray = np.ndarray
 # Rows whose NumPy result can share memory with their input; inside a trace these are the views.
-VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to"})
+VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to", "diagonal"})
 
 
 class _Detached:
@@ -225,7 +225,11 @@ def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, valu
     if op.name == "broadcast_to":  # several elements may be one in memory
         raise _read_only(name)
     rule, needs = op.vjp[0], op.needs[0]
-    # A view of all elements only moves them, so its adjoint moves them back.
+    # A view only moves elements, so its adjoint moves them back.
     known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}
     back = rule(value, **{need: known[need] for need in needs})
+    if view.size < parent.size:
+        known[f"{op.inputs[0]}_dtype"] = dtypes.bool_
+        every = OPS["full"].fn(shape=value.shape, value=True, dtype=dtypes.bool_)
+        back = OPS["where"].fn(rule(every, **{need: known[need] for need in needs}), back, parent)
     return back if back.shape == parent.shape else back.reshape(parent.shape)

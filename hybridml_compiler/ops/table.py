@@ -10,6 +10,7 @@ from . import (
     convolution,
     creation,
     cumulative,
+    diagonal,
     elementwise,
     gather,
     movement,
@@ -22,8 +23,8 @@ from . import (
 from .op import Op
 
 _ROOMS = (
-    *(elementwise, analytic, comparison, movement, windows, pooling, reduction, cumulative, contraction, convolution),
-    *(gather, scatter, creation, random),
+    *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
+    *(convolution, gather, scatter, creation, random),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
