@@ -28,6 +28,7 @@ from . import (
     control_flow,
     creation,
     dispatch,
+    einstein,
     indexing,
     interop,
     manipulation,
@@ -104,6 +105,8 @@ def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, manipulation, namespace, selecting):
+        names.update({name: getattr(module, name) for name in module.__all__})
+    for module in (einstein,):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 
