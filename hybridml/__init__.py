@@ -30,6 +30,7 @@ from . import (
     dispatch,
     einstein,
     indexing,
+    inspection,
     interop,
     manipulation,
     methods,
@@ -104,7 +105,7 @@ def __dir__() -> list[str]:
 def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)
-    for module in (creation, manipulation, namespace, selecting):
+    for module in (creation, inspection, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (einstein,):
         names.update({name: getattr(module, name) for name in module.__all__})

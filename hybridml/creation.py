@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .aliasing import is_python_float
 from .context import current_interpreter
+from .interchange import imported
 from .tensor import Device, Tensor, adopt
 
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
@@ -116,17 +116,18 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any DLPack object (PyTorch, JAX, CuPy on the CPU, ...)."""
-    if device is not None:
-        Device(device)
-    return asarray(_bits_of_bfloat16(x) if "bfloat16" in str(getattr(x, "dtype", "")) else np.from_dlpack(x), copy=copy)
+    """A tensor over the memory of any DLPack object on the CPU (NumPy, PyTorch, JAX, ...), bfloat16 included.
 
+    `copy=True` always copies. What arrives read-only (JAX's arrays are) can be read, not written in place.
 
-def _bits_of_bfloat16(x: Any) -> np.ndarray:
-    """NumPy's DLPack knows no bfloat16: its owner shows it as 16-bit integers (PyTorch asks for a dtype of its own)."""
-    library = sys.modules.get(type(x).__module__.partition(".")[0])
-    integers = x.view(getattr(library, "int16", "int16"))
-    return np.from_dlpack(integers).view(dtypes.canonical("bfloat16"))
+    >>> import hybridml as hm, numpy as np
+    >>> a = np.zeros(2, "f4")
+    >>> t = hm.from_dlpack(a)
+    >>> a[0] = 1
+    >>> t.tolist()
+    [1.0, 0.0]
+    """
+    return asarray(x if isinstance(x, Tensor | np.ndarray) else imported(x), device=device, copy=copy)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

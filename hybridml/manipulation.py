@@ -36,6 +36,44 @@ def _axis(name: str, axis: int, ndim: int, x: Tensor) -> int:
     return axis % ndim
 
 
+def reshape(x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
+    """The elements of x, in row-major order, in another shape; one size may be -1, which is what is left.
+
+    `copy=True` always copies, `copy=False` never does: ArgumentError where the memory does not allow it. Without it the
+    result shares the memory of x where that is possible. Raises ShapeError for a shape of another size.
+
+    >>> import hybridml as hm
+    >>> hm.reshape(hm.arange(6), (2, -1)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    out: Tensor = _reshape.fn(x, shape)
+    if copy is None:
+        return out
+    if copy:
+        return out.clone()
+    a, b = _tensor(x)._array, out._array
+    if type(a) is np.ndarray and type(b) is np.ndarray and a.size and not np.may_share_memory(a, b):
+        raise ArgumentError(f"reshape: copy=False, but {x.shape} with strides {a.strides} has no view of shape {shape}")
+    return out
+
+
+def concat(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor:
+    """Tensors one after the other along an axis (flattened ones with `axis=None`); all other sizes must agree.
+
+    Dtypes are promoted. Raises ShapeError where sizes differ.
+
+    >>> import hybridml as hm
+    >>> hm.concat([hm.ones((1, 2)), hm.zeros((2, 2))]).shape
+    (3, 2)
+    >>> hm.concat([hm.arange(2), hm.arange(3)], axis=None).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    if axis is None:
+        arrays, axis = [_reshape.fn(x, (-1,)) if _tensor(x).size else _reshape.fn(x, (0,)) for x in arrays], 0
+    out: Tensor = _concat.fn(arrays, axis)
+    return out
+
+
 def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
     """x with axes of size 1 at the given places of the result."""
     x = _tensor(x)
@@ -164,11 +202,32 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     )
 
 
-def repeat(x: Tensor, repeats: int, /, *, axis: int | None = None) -> Tensor:
-    """Each element of an axis `repeats` times in a row (of the flattened x without an axis)."""
+def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+    """Each element of an axis `repeats` times in a row (of the flattened x without an axis).
+
+    `repeats` is one number for all, or integers, one for each element of the axis. Traced, the sum of the latter is
+    asked for as a value. Raises ArgumentError for negative ones, ShapeError where their number does not fit.
+
+    >>> import hybridml as hm
+    >>> hm.repeat(hm.asarray([1, 2, 3]), 2).tolist()
+    [1, 1, 2, 2, 3, 3]
+    >>> hm.repeat(hm.asarray([1, 2, 3]), hm.asarray([2, 0, 1])).tolist()
+    [1, 1, 3]
+    """
+    x = _tensor(x)
     if axis is None:
-        return repeat(x.reshape((-1,)), repeats, axis=0)
+        return repeat(_reshape.fn(x, (x.size,)), repeats, axis=0)
     k = _axis("repeat", axis, x.ndim, x)
+    if isinstance(repeats, Tensor | np.ndarray | list | tuple):
+        from .selecting import repeated
+
+        n = x.shape[k]
+        counts = _tensor(repeats)
+        if counts.size != 1 and counts.shape != (n,):
+            raise ShapeError(f"repeat: {n} elements along axis {axis} need as many counts, got shape {counts.shape}")
+        return OPS["take"].fn(x, repeated(_broadcast.fn(_reshape.fn(counts, (counts.size,)), (n,))), k)
+    if repeats < 0:
+        raise ArgumentError(f"repeat: counts cannot be negative, got {repeats}")
     wide = _broadcast.fn(expand_dims(x, k + 1), (*x.shape[: k + 1], repeats, *x.shape[k + 1 :]))
     return _reshape.fn(wide, (*x.shape[:k], x.shape[k] * repeats, *x.shape[k + 1 :]))
 
@@ -203,8 +262,9 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Sum of products along an axis."""
-    return OPS["sum"].fn(OPS["multiply"].fn(x, y), axis)
+    """Sum of products along an axis, in the promoted dtype (integers wrap)."""
+    products = OPS["multiply"].fn(x, y)
+    return OPS["sum"].fn(products, axis, dtype=products.dtype)
 
 
 def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
@@ -238,7 +298,10 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     return OPS["maximum"].fn(x, min) if max is None else OPS["clip"].fn(x, min, max)
 
 
+cat = concatenate = concat
+
 __all__ = [
-    "astype", "broadcast_arrays", "broadcast_shapes", "chunk", "clip", "expand_dims", "matrix_transpose", "moveaxis",
-    "outer", "repeat", "roll", "split", "squeeze", "stack", "std", "swapaxes", "tensordot", "tile", "unstack", "vecdot",
+    "astype", "broadcast_arrays", "broadcast_shapes", "cat", "chunk", "clip", "concat", "concatenate", "expand_dims",
+    "matrix_transpose", "moveaxis", "outer", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std",
+    "swapaxes", "tensordot", "tile", "unstack", "vecdot",
 ]  # fmt: skip

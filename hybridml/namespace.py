@@ -1,4 +1,4 @@
-"""Data types, constants and the questions about them that the array API has: `finfo`, `isdtype`, `result_type`, ..."""
+"""Data types, constants and how they combine: `result_type`, `can_cast`, the default dtype (limits: inspection.py)."""
 
 from __future__ import annotations
 
@@ -25,37 +25,10 @@ from hybridml_compiler.dtypes import (
 )
 
 from .context import switches
+from .inspection import dtype_of
 from .tensor import Device, Tensor
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
-
-
-def finfo(type: Any, /) -> Any:
-    """Limits of a float dtype (or of a tensor's): eps, max, min, smallest_normal, bits."""
-    dtype = type.dtype if isinstance(type, Tensor) else dtypes.canonical(type)
-    if dtype.kind == "V":
-        import ml_dtypes
-
-        limits: Any = ml_dtypes.finfo
-        return limits(dtype)
-    return np.finfo(dtype)
-
-
-def iinfo(type: Any, /) -> Any:
-    """Limits of an integer dtype (or of a tensor's): max, min, bits."""
-    return np.iinfo(type.dtype if isinstance(type, Tensor) else dtypes.canonical(type))
-
-
-def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether a dtype is one of `kind`: a dtype, "bool", "integral", "real floating", "numeric", ..., or a tuple of
-    them.
-    """
-    found = dtypes.canonical(dtype)
-    if isinstance(kind, tuple):
-        return any(isdtype(found, k) for k in kind)
-    if not isinstance(kind, str):
-        return found is dtypes.canonical(kind)
-    return np.isdtype(dtypes.float32 if found.kind == "V" else found, kind)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
@@ -73,8 +46,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype:
 
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Whether a value of one dtype can be cast to another by promotion."""
-    source = from_.dtype if isinstance(from_, Tensor) else dtypes.canonical(from_)
-    return np.can_cast(source, dtypes.canonical(to))
+    return np.can_cast(dtype_of(from_), dtypes.canonical(to))
 
 
 def get_default_dtype() -> np.dtype:
@@ -94,7 +66,6 @@ def device(type: Any = "cpu") -> Device:
 
 
 __all__ = [
-    "bool", "can_cast", "device", "e", "finfo", "float32", "float64", "get_default_dtype", "iinfo", "inf", "int8",
-    "int16", "int32", "int64", "isdtype", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16",
-    "uint32", "uint64",
+    "bool", "can_cast", "device", "e", "float32", "float64", "get_default_dtype", "inf", "int8", "int16", "int32",
+    "int64", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

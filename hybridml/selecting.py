@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ShapeError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from .context import current_interpreter
@@ -52,6 +52,25 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
     place = OPS["where"].fn(flat, OPS["cumulative_sum"].fn(flat, axis=0, dtype=dtypes.int64) - 1, n)
     zeros = OPS["full"].fn(shape=(n + 1,), value=0, dtype=dtypes.int64)
     return OPS["slice"].fn(OPS["scatter_set"].fn(zeros, place, every, axis=0), (0,), (n,), (1,))
+
+
+def repeated(counts: Tensor) -> Tensor:
+    """0, 1, ..., n - 1 as int64, k as often as `counts[k]` says."""
+    interp = current_interpreter()
+    n = counts.size
+    if interp is None:
+        if n and counts._array.min() < 0:
+            raise ArgumentError(f"repeat: counts cannot be negative, got {counts.tolist()!r:.60}")
+        return wrap(np.repeat(np.arange(n), counts._array))
+    counts = OPS["astype"].fn(interp.lift(counts), dtypes.int64)
+    total = interp.scalar(OPS["sum"].fn(counts), "repeat()")
+    if not total:
+        return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
+    # Each element but the first raises the running index by one where it starts; an end is a place of its own.
+    starts = OPS["cumulative_sum"].fn(counts, axis=0)[: n - 1]
+    zeros, ones = (OPS["full"].fn(shape=s, value=v, dtype=dtypes.int64) for s, v in (((total + 1,), 0), ((n - 1,), 1)))
+    steps = OPS["scatter_add"].fn(zeros, starts, ones, axis=0)
+    return OPS["cumulative_sum"].fn(steps, axis=0)[:total]
 
 
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:

@@ -231,13 +231,10 @@ class Tensor:
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        array = self.detach().numpy() if self._node is not None else self.numpy()
-        if array.dtype.kind == "V":
-            raise BufferError(
-                "__dlpack__: NumPy exports no bfloat16; give t.astype(hm.float32), or its bits as "
-                "t.numpy().view('int16') and view them as bfloat16 on the other side"
-            )
-        return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        """The memory of this tensor for another library (`from_dlpack` there); history stays behind."""
+        from .interchange import exported
+
+        return exported(values(self, "__dlpack__"), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU

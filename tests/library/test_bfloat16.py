@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -190,23 +191,25 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
         assert found["weight"].tolist() == model.weight.tolist()
 
 
-def test_other_libraries_give_their_bits() -> None:
+def test_other_libraries_share_their_memory_and_read_ours() -> None:
     class Theirs:
-        """What PyTorch and JAX have: DLPack of a kind that NumPy does not read, and a view as integers."""
+        """As a tensor of PyTorch or JAX: DLPack of a kind that NumPy does not read."""
 
-        dtype = "torch.bfloat16"
-        values = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+        def __dlpack__(self, **asked: Any) -> Any:
+            return x.__dlpack__(**asked)
 
-        def __dlpack__(self) -> None:
-            raise AssertionError("NumPy would raise: Unsupported dtype in DLTensor")
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return x.__dlpack_device__()
 
-        def view(self, dtype: str) -> np.ndarray:
-            return self.values.view(dtype)
-
-    for found in (hm.asarray(Theirs()), hm.tensor(Theirs()), hm.from_dlpack(Theirs())):
+    x = hm.tensor([1.5, -2.0], dtype="bfloat16")
+    for found in (hm.asarray(Theirs()), hm.from_dlpack(Theirs()), hm.from_dlpack(x), hm.from_dlpack(x.numpy())):
         assert found.dtype is hm.bfloat16 and found.tolist() == [1.5, -2.0]
-    with pytest.raises(BufferError, match="exports no bfloat16"):
-        np.from_dlpack(hm.ones((2,), dtype="bfloat16"))
+        assert np.shares_memory(found.numpy().view("i2"), x.numpy().view("i2"))
+    for copied in (hm.tensor(Theirs()), hm.from_dlpack(Theirs(), copy=True), hm.from_dlpack(x, copy=True)):
+        assert copied.tolist() == [1.5, -2.0]
+        assert not np.shares_memory(copied.numpy().view("i2"), x.numpy().view("i2"))
+    with pytest.raises(RuntimeError, match="Unsupported dtype"):  # NumPy's own words: it has no such dtype
+        np.from_dlpack(x)
 
 
 def test_a_module_keeps_its_tensors() -> None:
