@@ -36,6 +36,7 @@ from . import (
     methods,
     namespace,
     ops,
+    products,
     random,
     selecting,
     transforms,
@@ -107,7 +108,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (einstein,):
+    for module in (einstein, products):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 

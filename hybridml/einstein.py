@@ -325,7 +325,8 @@ Sizes = tuple[tuple[Label, int], ...]
 @functools.lru_cache(maxsize=1024)
 def _greedy(labels: tuple[frozenset[Label], ...], output: frozenset[Label], sizes: Sizes) -> list[Step]:
     """At each step the pair whose product is the smallest beside the two; of those the cheapest."""
-    by_label, left, steps = dict(sizes), list(labels), []
+    by_label, left = dict(sizes), list(labels)
+    steps: list[Step] = []
 
     def price(pair: Step) -> tuple[bool, int, int]:
         made = _after(left, pair, output)[-1]
