@@ -12,6 +12,7 @@ from . import (
     cumulative,
     diagonal,
     elementwise,
+    floats,
     gather,
     movement,
     pooling,
@@ -24,7 +25,7 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(convolution, gather, scatter, creation, random),
+    *(floats, convolution, gather, scatter, creation, random),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
