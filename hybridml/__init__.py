@@ -27,6 +27,7 @@ from . import (
     context,
     control_flow,
     creation,
+    cumulative,
     dispatch,
     einstein,
     indexing,
@@ -108,7 +109,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (einstein, products):
+    for module in (cumulative, einstein, products):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 
