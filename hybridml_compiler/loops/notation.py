@@ -7,10 +7,12 @@ simplified or reordered: an operator is exactly one instruction of the table in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
+from ..dtypes import float32, float64
 from ..errors import DTypeError
 from .float_format import FORMATS, Format
 from .scalar import Builder, Number
@@ -193,3 +195,15 @@ def two_product(a: Value, b: Value) -> tuple[Value, Value]:
     """The rounded product and its exact error."""
     product = a * b
     return product, fma(a, b, -product)
+
+
+def in_float64(formula: Callable[..., Value]) -> Callable[..., Value]:
+    """A formula written for float64, which float32 takes by way of it: half the lanes, and 0.5 ulp without a care."""
+
+    @wraps(formula)
+    def either(*operands: Value) -> Value:
+        if operands[0].dtype != float32:
+            return formula(*operands)
+        return formula(*(x.cast(float64) for x in operands)).cast(float32)
+
+    return either

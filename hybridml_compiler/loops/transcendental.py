@@ -17,6 +17,12 @@ bits, 28,000 against mpmath for erf and erfc; two operands: 1.6 million pairs.
     tanh         1.86    1.93      25 | atanh        1.30    1.06      58 | atan2        1.46    1.42      32
     erf          1.29    1.05      27 | erfc         0.80    3.31      35 | pow          0.53    1.03      71
     hypot        1.17    1.16      20 | rsqrt        1.49    1.50       2 |
+
+Special functions are computed in float64, of which float32 is the rounding (0.50 ulp). Largest error of float64 among
+1,000 points against mpmath, where the function has no zero beyond those that are taken care of:
+
+    cbrt 0.5, gamma 3.0, lgamma 4.0, digamma 2.3, trigamma 3.6, erfcx 2.1, ndtr 3.7, log_ndtr 2.8, erfinv 5.2,
+    erfcinv 3.5, ndtri 3.2, i0 2.7, i0e 2.8, i1 2.4, i1e 2.2, exp1 3.8, expi 3.2; j0 and j1 absolute: 4e-16
 """
 
 from __future__ import annotations
@@ -29,10 +35,14 @@ from .float_format import FORMATS
 from .notation import Value
 from .scalar import Builder
 from .transcendental_arc import acos, asin, atan, atan2
+from .transcendental_bessel import i0, i0e, i1, i1e, j0, j1
 from .transcendental_erf import erf, erfc
 from .transcendental_exp import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
-from .transcendental_log import acosh, asinh, atanh, log, log1p, log2, log10
-from .transcendental_pow import hypot, pow, rsqrt
+from .transcendental_gamma import digamma, gamma, lgamma, trigamma
+from .transcendental_integral import exp1, expi
+from .transcendental_log import acosh, asinh, atanh, log, log1p, log2, log10, logaddexp, logaddexp2
+from .transcendental_normal import erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
+from .transcendental_pow import cbrt, hypot, pow, rsqrt
 from .transcendental_trig import cos, sin, tan
 
 
@@ -48,34 +58,15 @@ def _over_builder(formula: Callable[..., Value]) -> Callable[..., Any]:
     return function
 
 
-TABLE: dict[str, Callable[..., Any]] = {
-    formula.__name__: _over_builder(formula)
-    for formula in (
-        exp,
-        exp2,
-        expm1,
-        sigmoid,
-        sinh,
-        cosh,
-        tanh,
-        log,
-        log2,
-        log10,
-        log1p,
-        asinh,
-        acosh,
-        atanh,
-        sin,
-        cos,
-        tan,
-        asin,
-        acos,
-        atan,
-        atan2,
-        erf,
-        erfc,
-        pow,
-        hypot,
-        rsqrt,
-    )
-}
+_ELEMENTARY = (
+    *(exp, exp2, expm1, sigmoid, sinh, cosh, tanh, log, log2, log10, log1p, asinh, acosh, atanh, sin, cos, tan),
+    *(asin, acos, atan, atan2, erf, erfc, pow, hypot, rsqrt),
+)
+_SPECIAL = (
+    *(cbrt, logaddexp, logaddexp2, gamma, lgamma, digamma, trigamma, erfcx, erfinv, erfcinv, ndtr, log_ndtr, ndtri),
+    *(i0, i0e, i1, i1e, j0, j1, exp1, expi),
+)
+ELEMENTARY, SPECIAL = (
+    {formula.__name__: _over_builder(formula) for formula in formulas} for formulas in (_ELEMENTARY, _SPECIAL)
+)
+TABLE: dict[str, Callable[..., Any]] = ELEMENTARY | SPECIAL

@@ -9,7 +9,7 @@ J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981). Co
 from __future__ import annotations
 
 from ..dtypes import float32, float64
-from .notation import Value, at_most, fma, polynomial, two_product, two_sum, where
+from .notation import Value, at_least, at_most, fma, polynomial, two_product, two_sum, where
 from .transcendental_exp import EXP, power_of_two, reduce, scale
 
 # erf(x) / x - 1 in x^2: relative error of erf 2^-27.2 on |x| <= 1.125, 2^-56 on |x| <= 1
@@ -39,16 +39,32 @@ _TAIL64 = (1.1942899073675213, 6.278825694707426, 25.861566217865942, 80.8593342
            51651796.82207515, 58472321.49591821, -213024939.57060635)  # fmt: skip
 
 
-def _erfc_tail64(a: Value) -> Value:
-    """erfc(a) for a >= 0; what the roundings of a^2 and of v lost (`delta`, relative) is made good."""
-    a = at_most(a, 27.3)  # from here on the result is 0
-    square, square_lost = two_product(a, a)
-    _, r, shifted = reduce(-square, 2 * a.format.bias)
+def _falling(a: Value) -> tuple[Value, Value]:
+    """(y, delta) with e^(a^2) erfc(a) = y (1 + delta) for 0 <= a <= 27.4; delta is what the roundings of v lost."""
     u, lost = two_sum(a, a.lift(3.0))
     v = 1.0 / u
     delta = fma(-v, lost, fma(-v, u, 1.0))
-    product = polynomial(r, EXP[float64]) * (v * polynomial(fma(v, delta, v - 0.1875), _TAIL64))
+    return v * polynomial(fma(v, delta, v - 0.1875), _TAIL64), delta
+
+
+def scaled_tail(a: Value) -> Value:
+    """e^(a^2) erfc(a) for 0 <= a <= 27.4 in float64."""
+    y, delta = _falling(a)
+    return fma(y, delta, y)
+
+
+def tail(a: Value, square: Value, square_lost: Value) -> Value:
+    """erfc(a) for 0 <= a <= 27.4 in float64, whose square is the sum of two floats."""
+    _, r, shifted = reduce(at_least(-square, -760.0), 2 * a.format.bias)
+    y, delta = _falling(a)
+    product = polynomial(r, EXP[float64]) * y
     return scale(fma(product, delta - square_lost, product), shifted)
+
+
+def _erfc_tail64(a: Value) -> Value:
+    """erfc(a) for a >= 0."""
+    a = at_most(a, 27.3)  # from here on the result is 0
+    return tail(a, *two_product(a, a))
 
 
 def _erfc_tail32(a: Value) -> Value:

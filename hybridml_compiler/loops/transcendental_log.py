@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p, asinh, acosh, atanh over the scalar instruction set.
+"""log, log2, log10, log1p, asinh, acosh, atanh, logaddexp, logaddexp2 over the scalar instruction set.
 
 Method: x = 2^k m with sqrt(1/2) <= m < sqrt(2), log x = k ln2 + log1p(m - 1), where m - 1 is exact. float32 uses one
 polynomial; float64 the series in s = r / (2 + r) of fdlibm's e_log.c (a division is cheaper than its 12 more terms).
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dtypes import float32, float64
 from .notation import Value, fast_two_sum, fma, polynomial, rarely, two_sum, where
-from .transcendental_exp import LN2
+from .transcendental_exp import LN2, LOG2_E, exp, exp2
 
 # log2(e), log10(e) and log10(2) as sums of two floats
 _LOG2_E = {
@@ -163,3 +163,20 @@ def atanh(x: Value) -> Value:
     y = log1p_sum(q, fma(rest, q * 0.5, rest)) * 0.5
     y = where(a < 1.0, y, where(a.equals(1.0), a.lift(INF), NAN))
     return y.copysign(x)
+
+
+def _add(x: Value, y: Value, power: Callable[[Value], Value], unit: float) -> Value:
+    """max(x, y) + unit log1p(power(-|x - y|)); infinities of one sign stay."""
+    larger, difference = where(x > y, x, y), x - y
+    sum_ = fma(log1p(power(-abs(difference))), unit, larger)
+    return where(x.equals(y) & abs(x).equals(INF), x, where(difference.differs(difference), difference, sum_))
+
+
+def logaddexp(x: Value, y: Value) -> Value:
+    """log(e^x + e^y)."""
+    return _add(x, y, exp, 1.0)
+
+
+def logaddexp2(x: Value, y: Value) -> Value:
+    """log2(2^x + 2^y)."""
+    return _add(x, y, exp2, LOG2_E[x.dtype])

@@ -1,9 +1,9 @@
-"""pow, hypot, rsqrt over the scalar instruction set.
+"""pow, hypot, rsqrt, cbrt over the scalar instruction set.
 
 pow is 2^(y log2 |x|) with the cases of C99 put right afterwards. The logarithm needs as many bits beyond the format's
 as the exponent field has: float32 computes in float64 (two-float arithmetic takes more instructions than two half
 vectors of float64); float64 takes the logarithm in two floats from a table of 128 reciprocals (the method of pow.c in
-ARM's optimized routines; our own table).
+ARM's optimized routines; our own table). cbrt is a polynomial of the reduced argument and one step of Halley's method.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from functools import cache
 import numpy as np
 
 from ..dtypes import float32, float64
-from .notation import Value, at_least, at_most, fast_two_sum, fma, polynomial, two_product, two_sum, where
+from .notation import Value, at_least, at_most, fast_two_sum, fma, in_float64, polynomial, two_product, two_sum, where
 from .transcendental_exp import EXP, power_of_two, reduce, scale
+from .transcendental_log import normalised
 from .transcendental_log import reduce as reduce_log
 
 INF, NAN = float("inf"), float("nan")
@@ -27,6 +28,10 @@ _LOG2 = (1.4426950408687054, -0.7213475208680888, 0.48089836139773545, -0.360673
 _EXP2 = (0.9999999999617212, 0.6931471807290995, 0.24022651198038142, 0.05550410351476604, 0.00961802725391293,
          0.0013333923865030874, 0.00015469292932048054, 1.5201676180707842e-05)  # fmt: skip
 
+# (1 + r)^(1/3) for the same: relative error 2^-22
+_CBRT = (0.999999843138507, 0.3333346641496163, -0.11108084330222155, 0.061608400429298105, -0.04196258340701144,
+         0.03305103372498255, -0.01926717343884374)  # fmt: skip
+_CBRT2 = 1.2599210498948732
 _TABLE_BITS = 7
 # bits of the lower end, 0.7057, of the range of m: 1 lies inside of its interval, whose reciprocal is 1
 _LOWER_END = 0x3FE6955500000000
@@ -62,7 +67,7 @@ def _two_floats(x: Decimal) -> tuple[float, float]:
         return high, float(x - Decimal(high))
 
 
-def _log_in_two_floats(a: Value) -> tuple[Value, Value]:
+def log_in_two_floats(a: Value) -> tuple[Value, Value]:
     """log(a) as a sum of two floats with a relative error near 2^-65, for positive finite float64."""
     subnormal = a < a.format.tiny
     bits = where(subnormal, a * 2.0**53, a).bits()
@@ -85,7 +90,7 @@ def _log_in_two_floats(a: Value) -> tuple[Value, Value]:
 
 def _power64(a: Value, y: Value) -> Value:
     """a^y for positive finite a (else garbage)."""
-    high, low = _log_in_two_floats(a)
+    high, low = log_in_two_floats(a)
     high = where(a.equals(0.0), -INF, where(a < INF, high, a))
     product, lost = two_product(y, high)
     lost = where(abs(product) < 800.0, fma(y, low, lost), 0.0)
@@ -134,3 +139,21 @@ def hypot(x: Value, y: Value) -> Value:
 def rsqrt(x: Value) -> Value:
     """1 / sqrt(x), two roundings."""
     return 1.0 / x.sqrt()
+
+
+@in_float64
+def cbrt(x: Value) -> Value:
+    """The cube root, of the sign of x. With x = 2^(3q + j) m, |j| <= 1: 2^q times that of 2^j m."""
+    a = abs(x)
+    k, r = normalised(a)
+    q = (k * (1 / 3)).rint()
+    j = fma(q, -3.0, k)
+    up, down = j > 0.5, j < -0.5
+    y = polynomial(r, _CBRT) * where(up, _CBRT2, where(down, x.lift(1 / _CBRT2), 1.0))
+    octave = where(up, 2.0, where(down, x.lift(0.5), 1.0))
+    m = fma(r, octave, octave)
+    square, lost = two_product(y, y)
+    over = fma(lost, y, fma(square, y, -m))  # y^3 - m
+    y = fma(-y, over / fma(square, y + y, m), y)
+    y = y * power_of_two((q + (x.format.magic + x.format.bias)).bits(), x.dtype)
+    return where((a < INF) & a.differs(0.0), y, a).copysign(x)
