@@ -9,6 +9,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import random
+from hybridml.random import sampling
 
 
 @pytest.mark.parametrize("draw", [random.normal, random.uniform], ids=["normal", "uniform"])
@@ -28,7 +29,7 @@ def test_bits_and_state_are_those_of_operations(
         return [x.numpy() for x in drawn], [*random.default_generator.state.tolist(), *own.state.tolist()]
 
     arrays, state = run()
-    monkeypatch.setattr(random, "_LARGE", 1 << 40)
+    monkeypatch.setattr(sampling, "LARGE", 1 << 40)
     expected, end = run()
     assert state == end
     for a, b in zip(arrays, expected, strict=True):

@@ -1,0 +1,45 @@
+"""Random numbers that are equal in every style: distributions over the bits of a counter-based generator.
+
+Every function takes `generator=` (the default one otherwise) and exists as a method of `Generator`. `shape` is the
+shape of the result, `size` another name of it; without one it is that to which the parameters broadcast. `dtype` is
+that of the parameters or the default float; whole numbers are int64. Draws are compositions of rows: the same bits
+eager, traced, and on any number of threads.
+
+generator.py       the generator, its bits, uniform numbers of them
+sampling.py        what all distributions do: checks, shapes, large draws, rejection
+continuous.py      smooth functions of uniform and normal numbers
+gammas.py          gamma, beta, Dirichlet, chi-squared, Student's t
+counts.py          Bernoulli, Poisson, binomial, geometric
+choices.py         integers, categories, permutations
+approximations.py  functions of float64 that these need
+"""
+
+from .choices import categorical, choice, integers, multinomial, permutation, randint, randperm, shuffle
+from .continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    normal,
+    pareto,
+    rand,
+    randn,
+    rayleigh,
+    standard_normal,
+    truncated_normal,
+    uniform,
+    weibull,
+)
+from .counts import bernoulli, binomial, geometric, poisson
+from .gammas import beta, chi2, dirichlet, gamma, student_t
+from .generator import Generator, bits, default_generator, manual_seed
+
+__all__ = [
+    "Generator", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chi2", "choice",
+    "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace", "logistic",
+    "lognormal", "manual_seed", "multinomial", "normal", "pareto", "permutation", "poisson", "rand", "randint",
+    "randn", "randperm", "rayleigh", "shuffle", "standard_normal", "student_t", "truncated_normal", "uniform",
+    "weibull",
+]  # fmt: skip

@@ -1,0 +1,236 @@
+"""Whole numbers of a range, places in a table of probabilities, orders."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, ShapeError, TraceError
+from hybridml_compiler.ops.shapes import axis_index
+
+from .. import ops
+from ..context import current_interpreter, no_grad
+from ..creation import arange, asarray, zeros
+from ..manipulation import broadcast_shapes, moveaxis, stack
+from ..tensor import Tensor, wrap
+from .generator import Generator, bits, open_unit, shape_of, unit, words
+from .sampling import Parameter, drawn, until_accepted
+
+_LAST = -1e308
+_MOST_RANKED = 4096  # a traced permutation compares all pairs: 16M comparisons
+
+
+def _u64(n: int) -> Tensor:
+    return asarray(np.array(n, np.uint64))
+
+
+@drawn
+def randint(
+    low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Integers low <= n < high (0 <= n < low with one bound), each with the same probability.
+
+    A word is scaled and not divided (D. Lemire, "Fast random integer generation in an interval", 2019); ranges of more
+    than 2**32 numbers take the bits that they need of two words. What would favour some numbers is drawn again.
+
+    >>> import hybridml as hm
+    >>> bool((hm.random.randint(1, 7, (100,)) <= 6).all())
+    True
+    """
+    if high is None:
+        low, high = 0, low
+    count = high - low
+    if not 0 < count <= 2**63:
+        raise ArgumentError(f"randint: needs low < high and at most 2**63 values, got low={low}, high={high}")
+    wanted = shape_of(shape)
+    kind = dtypes.int64 if dtype is None else dtypes.canonical(dtype)
+    if kind.kind in "iu" and not np.iinfo(kind).min <= low <= high - 1 <= np.iinfo(kind).max:
+        raise ArgumentError(f"randint: {kind.name} does not hold all of low={low} to high={high} (exclusive)")
+    number = ops.astype(_below(count, wanted, generator), dtypes.int64)
+    return ops.astype(number + low if low else number, kind)
+
+
+def _below(count: int, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+    """uint64 numbers below `count`, which is known when the program is traced."""
+    if count > 2**32:
+        mask = _u64((1 << (count - 1).bit_length()) - 1)
+
+        def masked() -> tuple[Tensor, Tensor]:
+            n = ops.bitwise_and(words(shape, generator), mask)
+            return n, n < _u64(count)
+
+        return masked()[0] if count & (count - 1) == 0 else until_accepted(masked, shape, dtypes.uint64)
+
+    def scaled() -> tuple[Tensor, Tensor]:
+        product = ops.astype(bits(shape, generator=generator), dtypes.uint64) * _u64(count)
+        return ops.bitwise_right_shift(product, 32), ops.bitwise_and(product, _u64(2**32 - 1)) >= _u64(2**32 % count)
+
+    return scaled()[0] if 2**32 % count == 0 else until_accepted(scaled, shape, dtypes.uint64)
+
+
+@drawn
+def integers(
+    low: int,
+    high: int | None = None,
+    shape: Any = (),
+    *,
+    endpoint: bool = False,
+    dtype: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """`randint`, with NumPy's `endpoint`: whether `high` itself may be drawn."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high + 1 if endpoint else high, shape, dtype=dtype, generator=generator)
+
+
+def _order(keys: Tensor) -> Tensor:
+    """Positions by growing uint64 keys (int64)."""
+    n = keys.shape[0]
+    if current_interpreter() is None:
+        return wrap(np.argsort(keys._array, kind="stable"))
+    if n > _MOST_RANKED:
+        raise TraceError(f"permutation: {n} numbers inside a traced function (at most {_MOST_RANKED}); draw it outside")
+    position, mine, others = arange(n), keys[:, None], keys[None, :]
+    tied = ops.equal(others, mine) & (position[None, :] < position[:, None])
+    earlier = ops.less(others, mine) | tied
+    return ops.scatter_add(zeros((n,), dtype=dtypes.int64), earlier.sum(1), position, axis=0)
+
+
+@drawn
+def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
+    """0..x-1 in random order (int64) of a number x; the slices of a tensor along `axis` in random order, a copy.
+
+    >>> import hybridml as hm
+    >>> hm.random.permutation(4).sum()
+    Tensor(6)
+    """
+    if isinstance(x, Tensor | np.ndarray | list) and asarray(x).ndim:
+        t = asarray(x)
+        k = axis_index("permutation", axis, t.shape)
+        return ops.take(t, _order(words((t.shape[k],), generator)), axis=k)
+    return _order(words(shape_of(x.item() if isinstance(x, Tensor) else x), generator))
+
+
+@drawn
+def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
+    """`permutation` of a number, by PyTorch's name."""
+    return permutation(n, generator=generator)
+
+
+@drawn
+def shuffle(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
+    """The slices of x along `axis` in random order; a copy, unlike NumPy's."""
+    return permutation(asarray(x), axis=axis, generator=generator)
+
+
+@drawn
+def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generator: Generator | None = None) -> Tensor:
+    """Positions along `axis`, each with probability softmax(logits) (int64), by the largest of logits + Gumbel numbers.
+
+    shape: of the result, to which the shape of `logits` without `axis` broadcasts (its default).
+
+    >>> import hybridml as hm
+    >>> hm.random.categorical(hm.tensor([0.0, float("-inf")]), (3,)).tolist()
+    [0, 0, 0]
+    """
+    with no_grad():
+        t = asarray(logits)
+        t = t.detach() if dtypes.is_float(t.dtype) else ops.astype(t, dtypes.default_float())
+        if not t.ndim:
+            raise ShapeError("categorical: logits need an axis of classes, got a number; use bernoulli")
+        k = axis_index("categorical", axis, t.shape)
+        rows = moveaxis(t, k, -1)
+        wanted = rows.shape[:-1] if shape is None else shape_of(shape)
+        if broadcast_shapes(rows.shape[:-1], wanted) != wanted:
+            raise ShapeError(
+                f"categorical: logits of shape {t.shape} do not broadcast to results of shape {wanted}; their axes but "
+                "that of the classes stand at the end of it"
+            )
+        compute = dtypes.float64 if t.dtype is dtypes.float64 else dtypes.float32
+        noise = open_unit((*wanted, rows.shape[-1]), compute, generator)
+        return ops.argmax(ops.astype(rows, compute) - ops.log(-ops.log(noise)), axis=-1)
+
+
+@drawn
+def multinomial(
+    probs: Parameter, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """`num_samples` positions of each row of `probs` (k,) or (n, k), numbers in proportion to probabilities (int64).
+
+    With replacement by the inverse of their running sum; without, the largest of log(probs) + Gumbel numbers in order,
+    which is what drawing one after another gives (Vieira 2014). ArgumentError if more are asked for than there are.
+
+    >>> import hybridml as hm
+    >>> sorted(hm.random.multinomial(hm.tensor([1.0, 2.0, 0.0, 3.0]), 3).tolist())
+    [0, 1, 3]
+    """
+    with no_grad():
+        t = asarray(probs)
+        t = t.detach() if dtypes.is_float(t.dtype) else ops.astype(t, dtypes.default_float())
+        if t.ndim not in (1, 2):
+            raise ShapeError(f"multinomial: probs must be a vector or a matrix of rows, got shape {t.shape}")
+        if num_samples < 1 or (not replacement and num_samples > t.shape[-1]):
+            raise ArgumentError(
+                f"multinomial: {num_samples} samples of {t.shape[-1]} categories without replacement; give "
+                "replacement=True or ask for 1 to that many"
+            )
+        wide = ops.astype(t, dtypes.float64)
+        return _with(wide, num_samples, generator) if replacement else _without(wide, num_samples, generator)
+
+
+def _with(p: Tensor, count: int, generator: Generator | None) -> Tensor:
+    upto = ops.cumsum(p, axis=-1)
+    u = unit((*p.shape[:-1], count), dtypes.float64, generator) * upto[..., -1:]
+    return (upto[..., None, :] <= u[..., None]).sum(-1)
+
+
+def _without(p: Tensor, count: int, generator: Generator | None) -> Tensor:
+    noise = ops.log(-ops.log(open_unit(p.shape, dtypes.float64, generator)))
+    keys = ops.maximum(ops.log(p) - noise, _LAST)  # what is impossible comes last, in its order
+    if current_interpreter() is None:
+        return wrap(np.argsort(-keys._array, axis=-1, kind="stable")[..., :count])
+    classes, found = arange(p.shape[-1]), []
+    for _ in range(count):
+        found.append(ops.argmax(keys, axis=-1))
+        keys = ops.where(classes == found[-1][..., None], -math.inf, keys)
+    return stack(found, axis=-1)
+
+
+@drawn
+def choice(
+    a: Any,
+    shape: Any = (),
+    replace: bool = True,
+    p: Any = None,
+    *,
+    axis: int = 0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Slices of the tensor `a` along `axis` (numbers below `a` if it is a number), each as probable, or as `p` says.
+
+    >>> import hybridml as hm
+    >>> sorted(hm.random.choice(5, (5,), replace=False).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    table = asarray(a) if not isinstance(a, int | np.integer) else None
+    wanted = shape_of(shape)
+    k = 0 if table is None else axis_index("choice", axis, table.shape)
+    count = int(a) if table is None else table.shape[k]
+    many = math.prod(wanted)
+    if count < 1 or (not replace and many > count):
+        raise ArgumentError(f"choice: {many} of {count} without replacement; give replace=True or a smaller shape")
+    if p is not None:
+        weights = asarray(p)
+        if weights.shape != (count,):
+            raise ShapeError(f"choice: p must have one probability for each of {count}, got shape {weights.shape}")
+        places = multinomial(weights, many, replace, generator=generator) if many else zeros((0,), dtype="int64")
+    elif replace:
+        places = randint(count, shape=(many,), generator=generator)
+    else:
+        places = permutation(count, generator=generator)[:many]
+    if table is None:
+        return places.reshape(wanted)
+    return ops.take(table, places, axis=k).reshape((*table.shape[:k], *wanted, *table.shape[k + 1 :]))

@@ -1,0 +1,152 @@
+"""Distributions of whole numbers: int64 unless another dtype is asked for; none has a gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hybridml_compiler import dtypes
+
+from .. import ops
+from ..context import no_grad
+from ..control_flow import while_loop
+from ..creation import asarray, zeros_like
+from ..tensor import Tensor
+from .approximations import log_factorial
+from .generator import Generator, shape_of, unit
+from .sampling import Counts, Domain, Parameter, not_negative, probability, sampler, until_accepted
+
+# Mean from which numbers are drawn by rejection (as the methods ask for, 10), below by adding probabilities up.
+_LARGE_MEAN = 10.0
+_share = Domain("a probability above 0", lambda v: 0 < v <= 1)
+
+
+@sampler(p=probability)
+def bernoulli(
+    p: Parameter = 0.5, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """1 with probability `p` (a number or a tensor, whose shape is the default), else 0; bool without `dtype`."""
+    wanted = shape_of(shape) if shape is not None else (asarray(p).shape if not isinstance(p, int | float) else ())
+    drawn = unit(wanted, dtypes.default_float(), generator) < p
+    return drawn if dtype is None else ops.astype(drawn, dtype)
+
+
+def _adds_up(u: Tensor, first: Tensor, ratio: Any, most: Any) -> Tensor:
+    """The first k whose probability, with all before, is above u: p(0) = first, p(k) = p(k - 1) ratio(k)."""
+
+    def going(carry: Any) -> Tensor:
+        k, _, total = carry
+        return ((u >= total) & (k < most)).any()
+
+    def step(carry: Any) -> Any:
+        k, p, total = carry
+        on = (u >= total) & (k < most)
+        k = ops.where(on, k + 1, k)
+        p = ops.where(on, p * ratio(k), p)
+        return k, p, ops.where(on, total + p, total)
+
+    k: Tensor = while_loop(going, step, (zeros_like(u), first, first))[0]
+    return k
+
+
+def _numbers(d: Counts, k: Tensor, valid: Tensor) -> Tensor:
+    return ops.astype(ops.where(valid, k, -1.0), d.result)
+
+
+@sampler(lam=not_negative)
+def poisson(
+    lam: Parameter = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """How many events of mean `lam` there are. From mean 10 on by Hörmann's rejection PTRS ("The transformed rejection
+    method for generating Poisson random variables", 1993), below by inversion.
+
+    >>> import hybridml as hm
+    >>> hm.random.poisson(hm.tensor([0.0, 3.0, 1e6])).shape
+    (3,)
+    """
+    d = Counts("poisson", shape, dtype, generator, lam)
+    with no_grad():
+        mean = ops.broadcast_to(d.tensors()[0], d.shape)
+        large = mean >= _LARGE_MEAN
+        low = ops.where(large, 0.0, mean)
+        few = _adds_up(d.unit(), ops.exp(-low), lambda k: low / k, 200.0)
+        return _numbers(d, ops.where(large, _ptrs(d, ops.where(large, mean, _LARGE_MEAN)), few), mean >= 0)
+
+
+def _ptrs(d: Counts, mean: Tensor) -> Tensor:
+    log_mean = ops.log(mean)
+    b = ops.sqrt(mean) * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    height = ops.log(1.1328 / (b - 3.4) + 1.1239)
+    inner = 0.9277 - 3.6224 / (b - 2)
+
+    def propose() -> tuple[Tensor, Tensor]:
+        u, v = d.unit() - 0.5, 1 - d.unit()
+        room = 0.5 - ops.abs(u)
+        k = ops.floor((2 * a / room + b) * u + mean + 0.43)
+        below = ops.log(v) + height - ops.log(a / (room * room) + b)
+        exact = below <= k * log_mean - mean - log_factorial(ops.maximum(k, 0.0))
+        possible = (k >= 0) & ((room >= 0.013) | (v <= room))
+        return k, ((room >= 0.07) & (v <= inner)) | (possible & exact)
+
+    return until_accepted(propose, d.shape, d.dtype)
+
+
+@sampler(n=not_negative, p=probability)
+def binomial(
+    n: Parameter, p: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """How many of `n` independent events of probability `p` happen. From mean 10 on by Hörmann's rejection BTRS ("The
+    generation of binomial random variates", 1993), below by inversion, both of the rarer outcome.
+    """
+    d = Counts("binomial", shape, dtype, generator, n, p)
+    with no_grad():
+        count, share = (ops.broadcast_to(t, d.shape) for t in d.tensors())
+        valid = (count >= 0) & (share >= 0) & (share <= 1)
+        count = ops.where(valid, ops.floor(count), 0.0)
+        rare = ops.where(valid, ops.minimum(share, 1 - share), 0.0)
+        large = count * rare >= _LARGE_MEAN
+        low = ops.where(large, 0.0, rare)
+        odds = low / (1 - low)
+        few = _adds_up(
+            d.unit(), ops.exp(ops.log1p(-low) * count), lambda k: odds * (count - k + 1) / k, ops.minimum(count, 1000.0)
+        )
+        many = _btrs(d, ops.where(large, count, 40.0), ops.where(large, rare, 0.5))
+        k = ops.where(large, many, few)
+        return _numbers(d, ops.where(share > 0.5, count - k, k), valid)
+
+
+def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:
+    spread = ops.sqrt(n * p * (1 - p))
+    b = spread * 2.53 + 1.15
+    a = b * 0.0248 - 0.0873 + p * 0.01
+    centre = n * p + 0.5
+    inner = 0.92 - 4.2 / b
+    height = (5.1 / b + 2.83) * spread
+    odds = ops.log(p / (1 - p))
+    mode = ops.floor((n + 1) * p)
+    top = log_factorial(mode) + log_factorial(n - mode)
+
+    def propose() -> tuple[Tensor, Tensor]:
+        u, v = d.unit() - 0.5, 1 - d.unit()
+        room = 0.5 - ops.abs(u)
+        k = ops.floor((2 * a / room + b) * u + centre)
+        inside = (k >= 0) & (k <= n)
+        at = ops.clip(k, 0.0, n)
+        below = ops.log(v * height / (a / (room * room) + b))
+        exact = below <= top - log_factorial(at) - log_factorial(n - at) + (at - mode) * odds
+        return k, ((room >= 0.07) & (v <= inner)) | (inside & exact)
+
+    return until_accepted(propose, d.shape, d.dtype)
+
+
+@sampler(p=_share)
+def geometric(p: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """How many trials of probability `p` it takes to the first success: 1 and more, as NumPy."""
+    d = Counts("geometric", shape, dtype, generator, p)
+    with no_grad():
+        (share,) = d.tensors()
+        valid = (share > 0) & (share <= 1)
+        rate = -ops.log1p(-ops.where(valid, share, 1.0))
+        k = ops.ceil(-ops.log(d.open_unit()) / rate)
+        return _numbers(d, ops.clip(k, 1.0, math.ldexp(1.0, 62)), ops.broadcast_to(valid, d.shape))

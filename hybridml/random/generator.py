@@ -1,0 +1,135 @@
+"""Random bits that are equal in every style: a counter-based generator (Philox4x32-10); uniform numbers of its bits.
+
+A generator is a tensor of two uint64, (key, counter). A draw reads the state and advances the counter in place by the
+blocks it used, so inside a traced function the generator is state like any other. Source: Salmon et al., "Parallel
+random numbers: as easy as 1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.ops.shapes import shape_tuple
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
+
+from .. import aliasing
+from ..context import no_grad
+from ..creation import asarray, tensor
+from ..tensor import Tensor, adopt
+
+_bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
+_full, _concat, _left, _or = (OPS[n] for n in ("full", "concat", "bitwise_left_shift", "bitwise_or"))
+
+
+class Generator:
+    """A stream of random bits, with every distribution of this package as a method; two generators with one seed give
+    the same numbers.
+
+    >>> import hybridml as hm
+    >>> a, b = hm.random.Generator(7), hm.random.Generator(7)
+    >>> bool((a.uniform((3,)) == hm.random.uniform((3,), generator=b)).all())
+    True
+    """
+
+    if TYPE_CHECKING:  # `sampler` (see sampling.py) makes them methods
+
+        def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+
+    def __init__(self, seed: int = 0) -> None:
+        self.state = adopt(np.zeros(2, np.uint64))  # (key, counter)
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed`, an integer (taken modulo 2**64)."""
+        given: Any = seed
+        if not isinstance(given, int | np.integer) or isinstance(given, bool):
+            raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
+        with no_grad():
+            self.state.copy_(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
+        return self
+
+    @classmethod
+    def at(cls, state: Tensor) -> Generator:
+        """A generator that starts from what `get_state` gave, to draw the same numbers again.
+
+        >>> import hybridml as hm
+        >>> state = hm.random.default_generator.get_state()
+        >>> again = hm.random.Generator.at(state)
+        >>> bool((hm.random.uniform((3,)) == hm.random.uniform((3,), generator=again)).all())
+        True
+        """
+        generator = cls.__new__(cls)
+        generator.state = state.clone()
+        return generator
+
+    def bits(self, shape: Any) -> Tensor:
+        """uint32 random bits of `shape`; advances the state by a block for every four words."""
+        out = _bits.fn(self.state, shape)
+        blocks = (out.size + 3) // 4
+        if blocks:
+            step = _pair(blocks) if is_dim(blocks) else asarray(np.array([0, blocks], np.uint64))
+            with no_grad():
+                aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
+        return out
+
+    def get_state(self) -> Tensor:
+        """A copy of (key, counter)."""
+        return self.state.clone()
+
+    def set_state(self, state: Tensor) -> None:
+        """Continue from what `get_state` gave."""
+        with no_grad():
+            self.state.copy_(state)
+
+    def __repr__(self) -> str:
+        return f"Generator(state={self.state.tolist() if type(self.state._array) is np.ndarray else 'traced'})"
+
+
+def _pair(blocks: Any) -> Tensor:
+    """(0, blocks) where the number is known when a call comes."""
+    parts = [_full.fn(shape=(1,), value=n, dtype=dtypes.uint64) for n in (0, blocks)]
+    return _concat.fn(parts, axis=0)
+
+
+default_generator = Generator(0)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, which every function here uses unless it is given another."""
+    return default_generator.manual_seed(seed)
+
+
+def bits(shape: Any, *, generator: Generator | None = None) -> Tensor:
+    """uint32 random bits."""
+    return (generator or default_generator).bits(shape_of(shape))
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    return shape_tuple("random", int(shape) if isinstance(shape, np.integer) else shape)
+
+
+def words(shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+    """uint64 random bits."""
+    halves = _astype.fn(bits((2, *shape), generator=generator), dtypes.uint64)
+    return _or.fn(_left.fn(halves[0], 32), halves[1])
+
+
+def unit(shape: tuple[int, ...], dtype: np.dtype, generator: Generator | None) -> Tensor:
+    """[0, 1): 24 bits of one word for float32, 53 bits of two words for float64, so that every value is exact."""
+    if dtype is dtypes.float32:
+        return _astype.fn(_shift.fn(bits(shape, generator=generator), 8), dtype) * 2.0**-24
+    halves = _astype.fn(bits((2, *shape), generator=generator), dtypes.uint64)
+    return _astype.fn(_or.fn(_left.fn(halves[0], 21), _shift.fn(halves[1], 11)), dtype) * 2.0**-53
+
+
+def open_unit(shape: tuple[int, ...], dtype: np.dtype, generator: Generator | None) -> Tensor:
+    """(0, 1), symmetric about 1/2: the middles of 2**23 (float64: 2**52) intervals."""
+    if dtype is dtypes.float32:
+        return (_astype.fn(_shift.fn(bits(shape, generator=generator), 9), dtype) + 0.5) * 2.0**-23
+    return (_astype.fn(_shift.fn(words(shape, generator), 12), dtype) + 0.5) * 2.0**-52
