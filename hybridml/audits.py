@@ -247,7 +247,7 @@ def _wide(node: ir.Node, operands: Sequence[np.ndarray]) -> np.ndarray | None:
         k: dtypes.float64 if isinstance(v, np.dtype) and dtypes.is_float(v) else v for k, v in node.params.items()
     }
     try:
-        if node.op.kind == "control":
+        if node.kind == "control":
             return _in_float64(_alone(node, [a.astype(n.dtype) for a, n in zip(operands, node.inputs, strict=True)]))
         with np.errstate(all="ignore"):
             found = node.op.eager(wide, **params) if node.op.variadic else node.op.eager(*wide, **params)

@@ -1,6 +1,10 @@
 """Gradients as the user sees them: `backward`, `grad`, `.grad`, hooks, `no_grad` and custom functions.
 
 The tape itself and the engine are in tape.py.
+
+Of complex tensors: cotangents inside are transposes, so that the rule of x * y is g * y for any numbers. What the user
+sees is the conjugate of that, the direction of steepest ascent of a real result, as in PyTorch: the gradient of
+abs(z)**2 is 2 * z. It is turned where gradients come in and go out: seeds, results, hooks and custom functions.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
@@ -17,7 +22,7 @@ from . import aliasing
 from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad, switches
 from .dispatch import constant
 from .places import here
-from .tape import KEPT, Handle, Hooked, Leaf, Node, own, run, run_hooks, stale
+from .tape import KEPT, Handle, Hooked, Leaf, Node, own, part, run, run_hooks, stale, turned
 from .tensor import Tensor, method
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
@@ -32,6 +37,10 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             "or it was computed under no_grad or after detach()"
         )
     if gradient is None:
+        if t.dtype.kind == "c":
+            raise GradientError(
+                f"{what}: needs a real result, got {t.dtype.name}; pass its gradient, or reduce it with abs"
+            )
         if t.size != 1:
             raise GradientError(
                 f"{what}: needs a scalar, got shape {t.shape}; reduce it (sum, mean) or pass the gradient of the result"
@@ -43,7 +52,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
         raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
-    return t._node, _lift(gradient)
+    return t._node, turned(_lift(gradient))
 
 
 def _lift(t: Tensor) -> Tensor:
@@ -79,6 +88,7 @@ def backward(
             leaf, g = found.popitem()[1]
             if type(leaf) is list:
                 continue
+            g = turned(g)
             if leaf.hooks:
                 g = run_hooks(leaf.hooks, g)
             new.append((leaf, own(g) if leaf.grad is None else _add.fn(leaf.grad, g)))
@@ -130,7 +140,7 @@ def grad(
             raise GradientError(
                 f"grad: the outputs do not depend on input {k}; pass allow_unused=True to get None for it"
             )
-    return tuple(found[id(t._node)][1] if id(t._node) in found else None for t in ins)
+    return tuple(turned(found[id(t._node)][1]) if id(t._node) in found else None for t in ins)
 
 
 # -- Tensor attributes
@@ -181,8 +191,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             return self
         raise GradientError("requires_grad_(False): this tensor has history, only leaves can be switched; use detach()")
     if requires_grad:
-        if t.dtype.kind not in "fV":
-            raise DTypeError(f"requires_grad_: only float tensors have gradients, got {t.dtype.name}")
+        if not dtypes.is_inexact(t.dtype):
+            raise DTypeError(f"requires_grad_: only float and complex tensors have gradients, got {t.dtype.name}")
         if t._node is None:
             t._node = Leaf(t.shape, t.dtype)
             switches.value += 1
@@ -348,18 +358,9 @@ def _record_function(
     arrays = [o._array for o in outs]
     joint: Node = [clock(), _pull_function, None, *parents, here(), cls, ctx, positions, len(args), kept, arrays]
     for k, t in enumerate(results):
-        if t.dtype.kind in "fV":
+        if dtypes.is_inexact(t.dtype):
             t._node = part(joint, k, t.shape)
     return tuple(results)
-
-
-def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
-    """The history of result `k` of a node with several results."""
-    return [clock(), _pull_part, shape, joint, k]
-
-
-def _pull_part(g: Tensor, node: Node) -> Any:
-    return ((node[KEPT], (node[KEPT + 1], g)),)
 
 
 def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
@@ -376,7 +377,11 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         saved.append(t)
     ctx._saved = tuple(saved)
     gs = [
-        bundle.get(k) if k in bundle or not ctx.materialize_grads else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype)
+        turned(bundle[k])
+        if k in bundle
+        else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype)
+        if ctx.materialize_grads
+        else None
         for k, a in enumerate(arrays)
     ]
     result = cls.backward(ctx, *gs)
@@ -393,5 +398,6 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         if not isinstance(g, Tensor) or g.shape != shape:
             got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
             raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
+        g = g.real if dtype.kind != "c" else turned(g)
         pairs.append((parent, _lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs

@@ -27,6 +27,7 @@ from .context import clock, grad_is_off, interpreter
 from .dispatch import bare, checked, record, recover, slow, slow_operator
 from .places import outer, users
 from .pulls import compile_function, digits, kept_names, may_be_stale, pull_of
+from .several import several
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -38,13 +39,14 @@ def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
-        "_op": op, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
+        "_op": op, "_several": several, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_frame": sys._getframe, "_users": users, "_outer": outer,
         **{f"_default_{p}": v for p, v in op.params.items()},
     }  # fmt: skip
-    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if not op.variadic else []
+    one = not op.variadic and not op.results
+    rules = [k for k, rule in enumerate(op.vjp) if rule is not None] if one else []
     for wanting in (*((k,) for k in rules), tuple(rules)):
         env[_pull_name(wanting)] = _lazy_pull(op, wanting, env)
     fn = compile_function(op, op.name, _forward(op), env)
@@ -92,19 +94,21 @@ def _try_dtypes(op: Op) -> list[np.dtype]:
 
 def _uses_cache(op: Op) -> bool:
     """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
-    return bool(op.inputs) and not op.variadic and not bare(op)
+    return bool(op.inputs) and not op.variadic and not op.results and not bare(op)
 
 
 def _forward(op: Op) -> list[str]:
     """Source of the public function. The names of inputs and parameters are the user's; everything else has a `_`."""
-    inputs, params = list(op.inputs), list(op.params)
+    inputs, params = list(op.inputs), [p for p in op.params if p != "result" or not op.results]
     signature = [*inputs]
-    for p, default in op.params.items():
+    for p in params:
+        default = op.params[p]
         required = default is REQUIRED and len(signature) == len(inputs) + params.index(p)
         signature.append(p if required and _only_required_before(op, p) else f"{p}=_default_{p}")
-    again = _again(f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
+    general = "_several" if op.results else "_slow"
+    again = _again(f"{general}(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
     lines = [f"def {op.name}({', '.join(signature)}):"]
-    if op.variadic or not inputs:
+    if op.variadic or op.results or not inputs:
         return [*lines, *again]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]
@@ -197,7 +201,7 @@ def _recording(op: Op) -> list[str]:
         ]
     if len(rules) == 1:
         (k,) = rules
-        cast = " or _o.dtype.kind not in 'fV'" if "dtype" in op.params else ""
+        cast = " or _o.dtype.kind not in 'fVc'" if "dtype" in op.params else ""
         return [
             f"    if {op.inputs[k]}._node is None or _no_grad(){cast}:",
             "        _t._node = None",

@@ -22,9 +22,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from . import manipulation, tree
-from .autograd import part
 from .context import clock, current_interpreter
 from .creation import arange, asarray, zeros
+from .tape import part
 from .tensor import Tensor, wrap
 from .tree import LEAF, Structure
 

@@ -29,7 +29,7 @@ from .tensor import Tensor, adopt, leaked, wrap
 
 _ndarray = np.ndarray
 _astype, _pow = OPS["astype"], OPS["pow"]
-_SCALARS = (bool, int, float, Dim, Integer, np.generic)
+_SCALARS = (bool, int, float, complex, Dim, Integer, np.generic)
 _OPERANDS = (Tensor, np.ndarray, *_SCALARS)
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -43,14 +43,14 @@ checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 _constants: dict[tuple[Any, np.dtype], Tensor] = {}
 
 
-def constant(value: bool | int | float, dtype: np.dtype) -> Tensor:
+def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
     """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
     found = _constants.get((value, dtype))
     if found is not None and value != 0:  # 0.0 == -0.0 share a key
         return found
     if len(_constants) > 1000:
         _constants.clear()
-    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value.real <= np.iinfo(dtype).max:
         raise ArgumentError(f"the Python number {value} does not fit {dtype.name}; cast the tensor with astype first")
     with np.errstate(all="ignore"):
         array = np.array(value, dtype)
@@ -77,7 +77,7 @@ def _operand(op: Op, position: int, value: Any, interp: Any) -> Any:
     )
 
 
-def _scalar_aval(value: bool | int | float) -> Aval:
+def _scalar_aval(value: bool | int | float | complex) -> Aval:
     return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
 
 
@@ -89,7 +89,7 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
         given = [plain(v) for v in given]
-    avals = [_aval(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
+    avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]]
     weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
@@ -110,7 +110,7 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
     return result
 
 
-def _aval(t: Tensor) -> Aval:
+def aval_of(t: Tensor) -> Aval:
     array = t._array
     if type(array) is _ndarray:
         return Aval(array.shape, array.dtype)
@@ -122,7 +122,7 @@ def _aval(t: Tensor) -> Aval:
 
 def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
     """Run a row on anything: the general form of what the generated functions do for the common case."""
-    if op.kind not in _STORAGE and op is not _astype and any(map(_is_bfloat16, _flat(op, args))):
+    if op.kind not in _STORAGE and op is not _astype and any(map(_is_narrow, _flat(op, args))):
         return _through_float32(op, args, params, arithmetic)
     interp = current_interpreter()
     if interp is None and len(args) == 2:
@@ -131,12 +131,12 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
     tensors = operands(op, values, interp, arithmetic and interp is not None)
-    _plain_params(op, params)
+    plain_params(op, params)
     if interp is not None:
         out = interp.apply(op, tensors, params)  # checks as `_canonical` does
         params = out._array.params
     else:
-        params = _canonical(op, [_aval(t) for t in tensors], values, tensors, params)
+        params = _canonical(op, [aval_of(t) for t in tensors], values, tensors, params)
         arrays = [t._array for t in tensors]
         try:
             if arrays and arrays[0].size >= LARGE:
@@ -167,11 +167,11 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
     else:
         return None
     kind, dtype = type(value), t._array.dtype
-    if kind is not float and kind is not int and kind is not bool:
+    if kind is not float and kind is not int and kind is not bool and kind is not complex:
         return None
     fits = _weak_fits.get((op, dtype, kind))
     if fits is None:
-        avals = [_aval(t), _scalar_aval(value)]
+        avals = [aval_of(t), _scalar_aval(value)]
         fits = bare(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
         _weak_fits[op, dtype, kind] = fits
     if not fits:
@@ -180,7 +180,7 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
     return (t, c) if t is x else (c, t)
 
 
-# Kinds that move data, whatever it is. All others compute on bfloat16 in float32.
+# Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.
 _STORAGE = ("movement", "gather", "creation", "random")
 
 
@@ -188,25 +188,26 @@ def _flat(op: Op, args: tuple[Any, ...]) -> Sequence[Any]:
     return args[0] if op.variadic and isinstance(args[0], list | tuple) else args
 
 
-def _is_bfloat16(value: Any) -> bool:
-    return isinstance(value, Tensor | _ndarray | np.generic) and value.dtype.kind == "V"
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, Tensor | _ndarray | np.generic) and dtypes.is_narrow(value.dtype)
 
 
-def _is_narrow_tensor(value: Any) -> bool:
-    return type(value) is Tensor and _is_bfloat16(value)
+def _is_bfloat16_tensor(value: Any) -> bool:
+    return type(value) is Tensor and bool(value.dtype.kind == "V")
 
 
 def _through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool) -> Tensor:
-    """A row on bfloat16: computed in float32, the result rounded, unless another operand or `dtype` makes it wider."""
-    narrow = dtypes.canonical("bfloat16")
+    """A row on bfloat16 or float16: computed in float32, the result rounded, unless another operand or `dtype` makes it
+    wider."""
     given = _flat(op, args)
-    if op.kind == "contraction" and current_interpreter() is None and all(_is_narrow_tensor(v) for v in given):
+    narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
+    if op.kind == "contraction" and current_interpreter() is None and all(_is_bfloat16_tensor(v) for v in given):
         from .functional.basics import matmul_bfloat16
 
         return matmul_bfloat16(*given)
-    wide = [_astype.fn(v, dtypes.float32) if _is_bfloat16(v) else v for v in given]
+    wide = [_astype.fn(v, dtypes.float32) if _is_narrow(v) else v for v in given]
     strong = [v for v in given if isinstance(v, Tensor | _ndarray)]
-    stays = all(v.dtype.kind in "Viub" for v in strong)
+    stays = all(dtypes.is_narrow(v.dtype) or v.dtype.kind in "iub" for v in strong)
     if params.get("dtype") is not None and dtypes.canonical(params["dtype"]) is narrow:
         params = {**params, "dtype": dtypes.float32}
     elif params.get("dtype") is not None:
@@ -235,7 +236,7 @@ def _sequence(op: Op, xs: Any) -> Sequence[Any]:
         raise DTypeError(f"{op.name}: takes a sequence of tensors, got {type(xs).__name__}") from None
 
 
-def _plain_params(op: Op, params: dict[str, Any]) -> None:
+def plain_params(op: Op, params: dict[str, Any]) -> None:
     """Parameters are Python values: a tensor given as one (`reshape(x, t)`) is read."""
     for name, value in params.items():
         if value is REQUIRED:
@@ -281,7 +282,7 @@ def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[st
         arrays = [t._array for t in tensors]
         with np.errstate(all="ignore"):
             return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
-    avals = [_aval(t) for t in tensors]
+    avals = [aval_of(t) for t in tensors]
     try:
         canonical = op.canonical_params(avals, params)
         if op.variadic:
@@ -300,7 +301,7 @@ def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[st
 
 def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
     """Give `out` its history, if an input has one (the general form; generated functions inline it)."""
-    if not op.differentiable or grad_is_off() or not dtypes.is_float(out._array.dtype):
+    if not op.differentiable or grad_is_off() or not dtypes.is_inexact(out._array.dtype):
         return
     if op.variadic:
         wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None)

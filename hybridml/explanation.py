@@ -11,7 +11,7 @@ import numpy as np
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import LOCATION, TraceError
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.body import Body
+from hybridml_compiler.graph.body import Body, family
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
@@ -212,13 +212,13 @@ def _kernels(entry: Entry, outcome: Outcome) -> Iterator[tuple[KernelCost, dict[
 
 
 def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
-    """Results of one control operation are several nodes, computed together."""
+    """Results of one operation may be several nodes, computed together."""
     seen: set[Any] = set()
     for node in nodes:
-        if node.op is not None and node.op.kind == "control":
-            if (node.op.name, node.inputs) in seen:
+        if node.kind in ("control", "opaque"):
+            if family(node) in seen:
                 continue
-            seen.add((node.op.name, node.inputs))
+            seen.add(family(node))
         yield node
 
 
@@ -259,12 +259,12 @@ def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
 
 
 def _nanoseconds(node: ir.Node) -> float:
-    if node.op is not None and node.op.kind == "control":
+    if node.kind == "control":
         return _of_bodies(node, _nanoseconds)
     from hybridml_compiler.schedule.cost import FLOP_NS, element_cost, memory_cost
 
     flops = operations(node)
-    if node.op is not None and node.op.kind in ("contraction", "convolution"):
+    if node.kind in ("contraction", "convolution"):
         return flops * FLOP_NS
     return flops * element_cost(node) + memory_cost(float(hint(node.aval.nbytes)))
 

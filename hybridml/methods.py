@@ -289,3 +289,14 @@ def zero_(self: Tensor) -> Tensor:
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """`clip` in place."""
     return aliasing.update(self, lambda x: manipulation.clip(x, min, max), (), "clamp_")
+
+
+def _part(name: str) -> property:
+    def part(self: Tensor) -> Tensor:
+        return self if name == "real" and self._array.dtype.kind != "c" else OPS[name].fn(self)
+
+    return property(part, doc=OPS[name].doc)
+
+
+for _name in ("real", "imag"):
+    setattr(Tensor, _name, _part(_name))

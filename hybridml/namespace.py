@@ -12,6 +12,9 @@ from hybridml_compiler.dtypes import (
     bool_ as bool,
 )
 from hybridml_compiler.dtypes import (
+    complex64,
+    complex128,
+    float16,
     float32,
     float64,
     int8,
@@ -66,6 +69,7 @@ def device(type: Any = "cpu") -> Device:
 
 
 __all__ = [
-    "bool", "can_cast", "device", "e", "float32", "float64", "get_default_dtype", "inf", "int8", "int16", "int32",
-    "int64", "nan", "newaxis", "pi", "result_type", "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
+    "bool", "can_cast", "complex64", "complex128", "device", "e", "float16", "float32", "float64",
+    "get_default_dtype", "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "result_type",
+    "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

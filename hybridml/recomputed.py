@@ -16,11 +16,10 @@ from typing import Any
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
-from .autograd import part
 from .context import clock, current_interpreter, enable_grad, grad_is_off
 from .places import here
 from .random import default_generator
-from .tape import KEPT, Node, stale
+from .tape import KEPT, Node, part, stale
 from .tensor import Tensor
 from .tree import tree_leaves, tree_map
 

@@ -24,13 +24,13 @@ import numpy as np
 from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad, grad_is_off, switches
+from .context import _no_grad, clock, grad_is_off, switches
 from .places import line_of, overwritten_at
 from .tensor import Tensor
 
 Node = list[Any]
 KEPT = 3  # first slot after [stamp, pull, shape]
-_add, _sum, _reshape = OPS["add"], OPS["sum"], OPS["reshape"]
+_add, _sum, _reshape, _conj = OPS["add"], OPS["sum"], OPS["reshape"], OPS["conj"]
 
 
 class Leaf:
@@ -57,10 +57,15 @@ class Hooked:
         self.grad: Tensor | None = None
 
     def __call__(self, g: Tensor, node: Node) -> Any:
-        g = run_hooks(self.hooks, g)
+        g = run_hooks(self.hooks, turned(g))
         if self.retain:
             self.grad = own(g) if self.grad is None else _add.fn(self.grad, g)
-        return self.pull(g, node)
+        return self.pull(turned(g), node)
+
+
+def turned(g: Tensor) -> Tensor:
+    """From a cotangent to the gradient that users see, and back (see autograd.py)."""
+    return g if g._array.dtype.kind != "c" else _conj.fn(g)
 
 
 def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) -> Tensor:
@@ -99,6 +104,15 @@ def stale(op: str, what: str, version: Any, stamp: int, kept: Sequence[Any] | No
             f"{op}: its {what} was overwritten in place after it was kept for the gradient; "
             f"use an out-of-place update, or clone() it before the update{where}"
         )
+
+
+def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
+    """The history of result `k` of a node with several results."""
+    return [clock(), _pull_part, shape, joint, k]
+
+
+def _pull_part(g: Tensor, node: Node) -> Any:
+    return ((node[KEPT], (node[KEPT + 1], g)),)
 
 
 # -- the engine

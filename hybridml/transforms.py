@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError
 
 from . import autograd, tree
@@ -23,8 +24,10 @@ def _tracked(leaf: Any) -> Any:
     if isinstance(leaf, bool | int | str) or leaf is None:
         return leaf
     t = asarray(leaf)
-    if t.dtype.kind not in "fV":
-        raise DTypeError(f"grad: only float tensors have gradients, got {t.dtype.name}; cast it with astype")
+    if not dtypes.is_inexact(t.dtype):
+        raise DTypeError(
+            f"grad: only float and complex tensors have gradients, got {t.dtype.name}; cast it with astype"
+        )
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside
     return t.detach().requires_grad_()

@@ -19,6 +19,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import may_fail
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -168,13 +169,13 @@ class Tracer:
         return self.wrap(ir.apply(_full, [], {"shape": (), "value": size, "dtype": dtype}, user_location()), number)
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
-        self.may_fail = self.may_fail or op.kind in ("gather", "scatter")
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
+        self.may_fail = self.may_fail or may_fail(node)
         if self.frames:
             self.frames[-1].made.add(node)
         out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))

@@ -15,9 +15,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
 
-from ..autograd import part
 from ..context import clock, enable_grad, grad_is_off
-from ..tape import run
+from ..tape import part, run
 from ..tensor import Tensor
 from .capture import Tracer
 from .loops import zeros

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import aliasing, tree
-from ..autograd import part
 from ..context import clock, grad_is_off
-from ..tape import KEPT, Node
+from ..tape import KEPT, Node, part
 from ..tensor import Tensor, adopt
 from .order import as_seen
 from .outcome import Outcome, real_of

@@ -24,9 +24,8 @@ from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 
-from ..autograd import part
 from ..context import clock, enable_grad, grad_is_off
-from ..tape import run
+from ..tape import part, run
 from ..tensor import Tensor
 from .capture import Tracer
 from .region import boundary, close, dependent, enter, fresh, is_dear, leaf_of, leave, snapshot, varying

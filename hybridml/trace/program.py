@@ -28,10 +28,9 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
 
-from ..autograd import part
 from ..context import clock, grad_is_off, nans_var
 from ..places import here
-from ..tape import KEPT, Leaf, Node, run, stale
+from ..tape import KEPT, Leaf, Node, part, run, stale
 from ..tensor import Tensor, wrap
 from .capture import Input, Tracer
 from .cut import cut

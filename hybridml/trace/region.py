@@ -16,6 +16,7 @@ from typing import Any
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import may_fail
 from hybridml_compiler.schedule.cost import is_expensive
 from hybridml_compiler.schedule.turned import packings
 
@@ -271,7 +272,7 @@ def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.
     for node in ir.topological(outputs):
         if node.op is None or node in varies:
             continue
-        if (node in made and node.op.kind in ("gather", "scatter")) or any(n in varies for n in node.inputs):
+        if (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
             varies.add(node)
     operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
     turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view
@@ -285,12 +286,12 @@ def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.
 def _is_free(node: ir.Node) -> bool:
     """A view, a fill, or an elementwise value that is larger than what it is made of, and cheap."""
     assert node.op is not None
-    if node.op.kind == "elementwise":
+    if node.kind == "elementwise":
         return not is_expensive(node) and node.aval.nbytes > sum(n.aval.nbytes for n in node.inputs)
-    return node.op.kind in ("movement", "creation")
+    return node.kind in ("movement", "creation")
 
 
 def is_dear(node: ir.Node) -> bool:
     """Is it worth keeping a value of a step, rather than computing it again?"""
     assert node.op is not None
-    return node.op.kind not in ("elementwise", "movement", "creation") or is_expensive(node)
+    return node.kind not in ("elementwise", "movement", "creation") or is_expensive(node)

@@ -35,13 +35,18 @@ _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     """`op.eager` for operands of which the first is large."""
-    if op.kind in _KINDS and not op.variadic and _compiler() and all([a.flags.c_contiguous for a in arrays]):
+    if op.kind in _KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
             found = _of_signature(op, arrays, params)
         if found is not None:
             return found
     return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Does generated code read it?"""
+    return array.flags.c_contiguous and array.dtype.kind != "c"
 
 
 @once
@@ -71,7 +76,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 @once
 def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
     op = OPS[name]
-    wide = tuple(dtypes.float32 if kind.kind == "V" else kind for kind in kinds)
+    wide = tuple(dtypes.float32 if dtypes.is_narrow(kind) else kind for kind in kinds)
     computed = op.infer(*(Aval((), kind) for kind in wide)).dtype
     result = _rounded(computed, kinds)
 
@@ -95,8 +100,8 @@ class _Load:
 
 
 def _rounded(computed: np.dtype, operands: Sequence[np.dtype]) -> np.dtype:
-    """Rows compute on bfloat16 in float32, and round that."""
-    narrow = next((kind for kind in operands if kind.kind == "V"), None)
+    """Rows compute on bfloat16 and float16 in float32, and round that."""
+    narrow = next((kind for kind in operands if dtypes.is_narrow(kind)), None)
     return narrow if narrow is not None and computed is dtypes.float32 else computed
 
 
@@ -128,7 +133,7 @@ def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any
         if _stores(op):
             out = apply(op, inputs, params)
         else:
-            out = apply(op, [_cast(x, dtypes.float32) if x.dtype.kind == "V" else x for x in inputs], params)
+            out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in inputs], params)
             out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
         run = known[key] = compile(Graph(inputs, (out,), op.name))
     found: np.ndarray = run(arrays)[0]

@@ -56,19 +56,19 @@ def body_of(graph: Graph) -> Body:
 
 def bodies_of(node: Node) -> Iterator[Body]:
     """The bodies that a node holds."""
-    if node.op is not None and node.op.kind == "control":
+    if node.kind == "control":
         yield from (value for _, value in sorted(node.params.items()) if isinstance(value, Body))
 
 
 def family(node: Node) -> tuple[Any, ...]:
-    """Equal for the nodes that are results of one run of a control operation."""
+    """Equal for the nodes that are results of one run of an operation with several."""
     shared = tuple((name, value) for name, value in sorted(node.params.items()) if name != "result")
     assert node.op is not None
     return node.op.name, node.inputs, shared
 
 
 def may_fail(node: Node) -> bool:
-    """Does the node check an index, itself or in a body?"""
-    if node.op is None or node.op.kind != "control":
-        return node.op is not None and node.op.kind in ("gather", "scatter")
+    """May the node raise: for an index, by itself or in a body, or because NumPy does?"""
+    if node.kind != "control":
+        return node.kind in ("gather", "scatter", "opaque")
     return any(any(map(may_fail, body.graph.nodes())) for body in bodies_of(node))

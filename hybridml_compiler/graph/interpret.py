@@ -32,7 +32,7 @@ def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -
     sizes = bindings([node.aval.shape for node in graph.inputs], [np.shape(a) for a in arrays])
     values = _inputs(graph, arrays, sizes)
     nodes = graph.nodes()
-    runs: dict[Any, list[np.ndarray]] = {}  # of control operations, which are several nodes each
+    runs: dict[Any, list[np.ndarray]] = {}  # of operations that are several nodes each
     last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))
     for k in range(len(nodes) - 1, -1, -1):
         for operand in nodes[k].inputs:
@@ -76,11 +76,11 @@ def _run(
     assert op is not None
     params = {name: substitute(value, sizes) for name, value in node.params.items()} if sizes else node.params
     try:
-        if op.kind == "control":
+        if op.kind == "control" or op.results:
             params = {**params, "result": None}
             key = op, node.inputs, tuple(params.items())
             if key not in runs:
-                runs[key] = op.eager(operands, **params)
+                runs[key] = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)
             result = runs[key][node.params["result"]]
         else:
             result = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)

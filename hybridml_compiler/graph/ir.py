@@ -35,9 +35,10 @@ _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing
 class Node:
     """A value of the graph. Make one with `input_node`, `constant` or `apply`, never directly."""
 
-    __slots__ = ("__weakref__", "aval", "inputs", "name", "op", "params", "text", "value", "where")
+    __slots__ = ("__weakref__", "aval", "inputs", "kind", "name", "op", "params", "text", "value", "where")
 
     op: Op | None  # None for inputs and constants
+    kind: str  # how it is computed: the kind of its row, or "opaque"; "" for inputs and constants
     inputs: tuple[Node, ...]
     params: Mapping[str, Any]
     text: str  # of the parameters, sorted: equal exactly where they are
@@ -71,7 +72,16 @@ def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], tex
     node = Node()
     node.op, node.inputs, node.params, node.text, node.aval = op, inputs, params, text, aval
     node.value, node.name, node.where = None, "", where
+    node.kind = _kind(op, inputs, aval)
     return node
+
+
+def _kind(op: Op | None, inputs: tuple[Node, ...], aval: Aval) -> str:
+    """Generated code has no complex numbers: whatever takes or makes them is left to NumPy."""
+    if op is None:
+        return ""
+    foreign = op.kind != "control" and (aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs))
+    return "opaque" if foreign else op.kind
 
 
 def input_node(aval: Aval, name: str = "", where: str = "") -> Node:

@@ -10,6 +10,7 @@
     data   = literal | "base64 " string                       1.5    [[1, 2], [3, 4]]    base64 "AACAPw=="
     param  = word "=" value
     value  = True | False | None | number | nan | inf | string | dtype | size | "(" {value ","} ")" | name of a body
+           | "complex(" value ", " value ")"
     name   = word | string          word: letters, digits, "_" and "."; string: a JSON string
     id     = "%" digits             numbered in order: the inputs, then operands before their users
 
@@ -115,11 +116,13 @@ def _show(value: Any, names: Mapping[Body, str]) -> str:
         return dtypes.short(value) if dtypes.is_known(value) else repr(value)
     if type(value) is tuple:
         return f"({', '.join([_show(v, names) for v in value])}{',' if len(value) == 1 else ''})"
+    if type(value) is complex:
+        return f"complex({value.real!r}, {value.imag!r})"
     return _quote(value) if type(value) is str else repr(value)
 
 
 def _show_data(value: np.ndarray) -> str:
-    if value.size <= _LITERAL_SIZE and value.dtype in dtypes.ALL:
+    if value.size <= _LITERAL_SIZE and value.dtype in dtypes.ALL and value.dtype.kind != "c":
         text = _show_literal(value)
         if _read_data(text, Aval(value.shape, value.dtype)).tobytes() == value.tobytes():  # not so for a marked nan
             return text
@@ -141,7 +144,11 @@ _PARAMS = re.compile(r"""\{((?:"(?:[^"\\]|\\.)*"|[^{}"])*)\}""")
 _LITERAL = re.compile(r"[-+\w.\[\], ]*?(?= :)")
 _SPACE = re.compile(r"[ \t]*(?:#.*)?")
 NO_SYMBOLS: Mapping[str, Any] = {}
-_NAMES: dict[str, Any] = {"nan": float("nan"), "inf": float("inf"), **{dtypes.short(d): d for d in dtypes.ALL}}
+_NAMES: dict[str, Any] = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    **{dtypes.short(d): d for d in (*dtypes.ALL, dtypes.float16)},
+}
 
 
 class _Line:
@@ -386,6 +393,8 @@ def _value(node: ast.expr, symbols: Mapping[str, Any] = NO_SYMBOLS) -> Any:
             return parse_size(ast.unparse(node), symbols)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, symbols)
+        case ast.Call(func=ast.Name(id="complex"), args=[real, imag]):
+            return complex(_value(real), _value(imag))
         case ast.Tuple(elts=items):
             return tuple([_value(item, symbols) for item in items])
         case ast.List(elts=items):

@@ -289,6 +289,6 @@ def _digits(value: Any, dtype: np.dtype) -> str:
         return "true" if value else "false"
     number = np.asarray(value).astype(dtype)[()]
     text = str(number)
-    if dtype.kind == "V" or np.asarray(text).astype(dtype).tobytes() != number.tobytes():
+    if dtypes.is_narrow(dtype) or np.asarray(text).astype(dtype).tobytes() != number.tobytes():
         return f"0x{number.view(f'u{dtype.itemsize}'):x}"
     return text

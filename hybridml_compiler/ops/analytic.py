@@ -9,12 +9,16 @@ import math
 from typing import Any
 
 from .elementwise import elementwise, transcendental, where
-from .op import Op, Rule
+from .op import Accepts, Op, Rule
 from .samples import Domain
+
+# NumPy computes those of complex numbers, with the cuts of C99.
+_OF_REAL = ("erf", "erfc", "sigmoid")
 
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:
-    return elementwise(name, transcendental(name), (vjp,), doc, accepts="float", domain=domain)
+    accepts: Accepts = "float" if name in _OF_REAL else "inexact"
+    return elementwise(name, transcendental(name), (vjp,), doc, accepts=accepts, domain=domain)
 
 
 def _pair(name: str, dx: Rule, dy: Rule, doc: str) -> Op:

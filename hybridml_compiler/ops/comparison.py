@@ -19,7 +19,7 @@ def _comparison(name: str, ufunc: Any, instruction: str, symbol: str) -> Op:
         (None, None),
         f"x {symbol} y as bool; {nan} where either is nan. The operands are promoted first.",
         lower=lambda s, x, y: getattr(s, instruction)(x, y),
-        accepts="any",
+        accepts="any" if instruction in ("eq", "ne") else "ordered",
         result=dtypes.bool_,
         operator=instruction,
         method=False,  # PyTorch's x.equal(y) answers one bool for the whole tensor: do not offer a look-alike

@@ -109,7 +109,7 @@ matmul: Op = Op(
         ([(3, 0), (0, 2)], {}),
         ([(0, 3), (3, 2)], {}),
         ([(1, 1), (1, 1)], {}),
-        dtypes="f8 f4 i8 i4 u1",
+        dtypes="f8 f4 i8 i4 u1 c16",
     ),
     error_samples=lambda: (
         fails(
@@ -121,7 +121,7 @@ matmul: Op = Op(
         fails(ShapeError, "matmul: cannot multiply f32[] by f32[3]", (), (3,)),
         fails(ShapeError, "matmul: shapes f32[2] and f32[3] do not broadcast", (2, 3, 4), (3, 4, 5)),
     ),
-    accepts="numeric",
+    accepts="number",
     unify=(0, 1),
     method="matmul",
     operator="matmul",

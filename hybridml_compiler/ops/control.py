@@ -132,13 +132,9 @@ def _eager_cond(arrays: Sequence[np.ndarray], true: Any, false: Any, result: int
     return results if result is None else results[result]
 
 
-def _no_lowering(*_: Any, **__: Any) -> Any:
-    raise AssertionError("control flow is planned as a program of its own, and lowered to no expression")
-
-
 def _row(name: str, infer: Any, eager: Any, params: dict[str, Any]) -> Op:
     return Op(
-        name, "control", inputs=("operands",), infer=infer, eager=eager, lower=_no_lowering, samples=lambda _: (),
+        name, "control", inputs=("operands",), infer=infer, eager=eager, samples=lambda _: (),
         params=params, variadic=True,
     )  # fmt: skip
 

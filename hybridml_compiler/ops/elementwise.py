@@ -35,7 +35,7 @@ def elementwise(
     n: int | None = None,
     inputs: tuple[str, ...] | None = None,
     accepts: Accepts = "numeric",
-    result: np.dtype | None = None,
+    result: np.dtype | Callable[[np.dtype], np.dtype] | None = None,
     domain: Domain | Sequence[Domain] = (-2.0, 2.0),
     edges: bool = True,
     operator: str | None = None,
@@ -53,7 +53,9 @@ def elementwise(
 
     def infer(*avals: Aval) -> Aval:
         weak = all(a.weak for a in avals)
-        return Aval(broadcast(name, *avals), avals[0].dtype if result is None else result, weak)
+        common = avals[0].dtype
+        made = common if result is None else result(common) if callable(result) else result
+        return Aval(broadcast(name, *avals), made, weak)
 
     def lower_at(s: Any, i: Index, *loads: Load) -> Scalar:
         return scalar(s, *(at(load, i) for load in loads))
@@ -62,9 +64,9 @@ def elementwise(
         if count > 1:
             shapes = [(2, 3), (4,), (1,)][:count]
             yield fails(ShapeError, f"{name}: shapes", *(np.zeros(shape, _accepted(accepts)) for shape in shapes))
-        if accepts not in ("any", "float", "bool"):
-            wrong = np.zeros(2, bool if accepts in ("numeric", "integer") else "f4")
-            yield fails(DTypeError, f"{name}: takes", *[wrong] * count)
+        wrong = _REFUSED.get(accepts)
+        if wrong is not None:
+            yield fails(DTypeError, f"{name}: takes", *[np.zeros(2, wrong)] * count)
 
     def all_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield from generated(rng)
@@ -87,6 +89,10 @@ def elementwise(
     )
 
 
+# A dtype that rows refuse.
+_REFUSED = {"ordered": "c8", "number": "?", "numeric": "c8", "float": "c8", "integer": "?", "integral": "f4"}
+
+
 def _accepted(accepts: Accepts) -> str:
     return {"bool": "?", "integer": "i8", "integral": "i8"}.get(accepts, "f4")
 
@@ -95,9 +101,14 @@ def transcendental(name: str) -> Callable[..., np.ndarray]:
     """The eager meaning of a polynomial row: NumPy's own functions differ by a few bits from compiled code."""
 
     def eager(*arrays: np.ndarray) -> np.ndarray:
+        if arrays[0].dtype.kind == "c":
+            return np.asarray(getattr(np, _NUMPY_NAMES.get(name, name))(*arrays))
         return polynomial.evaluate(name, *arrays)
 
     return eager
+
+
+_NUMPY_NAMES = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 
 
 def zero_gradient(g: Any, x_shape: Any, x_dtype: Any) -> Any:
@@ -128,6 +139,7 @@ subtract = elementwise(
     (lambda g: g, lambda g: -g),
     "x - y. Integers wrap.",
     lower=lambda s, x, y: s.sub(x, y),
+    accepts="number",
     operator="sub",
 )
 multiply = elementwise(
@@ -145,7 +157,7 @@ divide = elementwise(
     (lambda g, y: g / y, lambda g, out, y: -g * out / y),
     "x / y in floating point. Integers become the default float first, as PyTorch; x / 0 is inf or nan, no error.",
     lower=lambda s, x, y: s.div(x, y),
-    accepts="float",
+    accepts="inexact",
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="truediv",
 )
@@ -169,26 +181,40 @@ remainder = elementwise(
     operator="mod",
 )
 negative = elementwise(
-    "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), operator="neg"
+    "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), accepts="number",
+    operator="neg",
+)  # fmt: skip
+positive = elementwise(
+    "positive", np.positive, (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, accepts="number", operator="pos"
 )
-positive = elementwise("positive", np.positive, (lambda g: g,), "+x, a copy.", lower=lambda s, x: x, operator="pos")
+
+
+def _abs_vjp(g: Any, x: Any) -> Any:
+    direction = x.sign()
+    return g * (direction.conj() if x.dtype.kind == "c" else direction)
+
+
 abs_ = elementwise(
     "abs",
     np.absolute,
-    (lambda g, x: g * x.sign(),),
-    "|x|. Gradient at 0 is 0, the middle of the subgradient, as PyTorch and JAX.",
+    (_abs_vjp,),
+    "|x|, of a complex x its distance from 0. Gradient at 0 is 0, the middle of the subgradient, as PyTorch and JAX.",
+    lower=lambda s, x: s.abs(x),
+    accepts="number",
+    result=dtypes.real_of,
     operator="abs",
 )
 square = elementwise(
-    "square", np.square, (lambda g, x: g * (x + x),), "x * x, the square.", lower=lambda s, x: s.mul(x, x)
-)
+    "square", np.square, (lambda g, x: g * (x + x),), "x * x, the square.", lower=lambda s, x: s.mul(x, x),
+    accepts="number",
+)  # fmt: skip
 reciprocal = elementwise(
     "reciprocal",
     np.reciprocal,
     (lambda g, out: -g * out * out,),
     "1 / x in floating point.",
     lower=lambda s, x: s.div(s.const(1, s.dtype(x)), x),
-    accepts="float",
+    accepts="inexact",
     domain=(0.5, 2.0),
 )
 sqrt = elementwise(
@@ -196,7 +222,7 @@ sqrt = elementwise(
     np.sqrt,
     (lambda g, out: g * 0.5 / out,),
     "Square root, exactly rounded; nan below 0. Gradient at 0 is inf, the true limit, as PyTorch.",
-    accepts="float",
+    accepts="inexact",
     domain=(0.1, 3.0),
 )
 rsqrt = elementwise(
@@ -205,7 +231,7 @@ rsqrt = elementwise(
     (lambda g, out: g * -0.5 * out * out * out,),
     "1 / sqrt(x), two exactly rounded steps (no approximate instruction, so all backends agree).",
     lower=lambda s, x: s.div(s.const(1, s.dtype(x)), s.sqrt(x)),
-    accepts="float",
+    accepts="inexact",
     domain=(0.1, 3.0),
 )
 
@@ -217,8 +243,22 @@ def _sign_lower(s: Any, x: Scalar) -> Scalar:
     return s.select(s.gt(x, zero), one, rest if s.dtype(x).kind == "u" else s.select(s.lt(x, zero), s.neg(one), rest))
 
 
+def _sign_vjp(g: Any, x: Any, x_dtype: Any) -> Any:
+    """Of a complex number x / |x|: what moves it along its own direction has no effect."""
+    if x_dtype.kind != "c":
+        return zero_gradient(g, x.shape, x_dtype)
+    size, out = x.abs(), x.sign()
+    along = (g * out).imag
+    return where(size == 0, 0.0, along * out.conj() * 1j / where(size == 0, 1.0, size))
+
+
 sign = elementwise(
-    "sign", np.sign, (zero_gradient,), "-1, 0 or 1 by the sign of x; nan stays nan. Gradient 0.", lower=_sign_lower
+    "sign",
+    np.sign,
+    (_sign_vjp,),
+    "-1, 0 or 1 by the sign of x; nan stays nan. Gradient 0. Of a complex x: x / |x|, and 0 at 0.",
+    lower=_sign_lower,
+    accepts="number",
 )
 
 # ---------------------------------------------------------------- powers
@@ -233,6 +273,8 @@ def _int_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind == "c":
+        return np.asarray(np.power(x, y))
     return polynomial.evaluate("pow", x, y) if x.dtype.kind == "f" else _int_power(x, y)
 
 
@@ -260,8 +302,9 @@ def _power_dx(g: Any, x: Any, y: Any) -> Any:
 
 
 def _power_dy(g: Any, out: Any, x: Any, y: Any) -> Any:
-    # 0**y is flat for y >= 0, where log(0) * 0 would be nan.
-    return g * out * where((x == 0) & (y >= 0), 1.0, x).log()
+    # 0**y is flat for y >= 0 (of a complex y everywhere), where log(0) * 0 would be nan.
+    flat = x == 0 if x.dtype.kind == "c" else (x == 0) & (y >= 0)
+    return g * out * where(flat, 1.0, x).log()
 
 
 power = elementwise(
@@ -271,6 +314,7 @@ power = elementwise(
     "x ** y. Integers with a negative exponent: the quotient cut to an integer (2 ** -1 is 0), as PyTorch, because "
     "compiled code cannot raise on values. Gradients at x = 0 are finite where the true ones are.",
     lower=_power_lower,
+    accepts="number",
     domain=((0.2, 2.0), (-2.0, 2.0)),
     operator="pow",
     more_samples=lambda: (
@@ -310,7 +354,7 @@ def _extreme(name: str, ufunc: Any, wins: Callable[[Any, Any], Any], on_bool: st
         (lambda g, x, y: gradient(g, x, y), lambda g, x, y: gradient(g, y, x)),
         f"Elementwise {name}; nan if either is nan. At ties each operand gets half of the gradient: symmetric, as JAX.",
         lower=_or_bool(name, on_bool),
-        accepts="any",
+        accepts="ordered",
     )
 
 
@@ -405,23 +449,32 @@ def _astype_samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((np.zeros((0, 2)),), {"dtype": "int64"}, grad=False)
 
 
+def _astype_infer(x: Aval, dtype: Any) -> Aval:
+    wanted = dtypes.canonical(dtype)
+    if x.dtype.kind == "c" and wanted.kind not in "cb":
+        raise DTypeError(f"astype: {x} has no value in {wanted.name}; take x.real, x.imag or abs(x) of complex numbers")
+    return Aval(x.shape, wanted)
+
+
 astype = Op(
     "astype",
     "elementwise",
     inputs=("x",),
     params={"dtype": REQUIRED},
     canon=lambda x, dtype: {"dtype": dtypes.canonical(dtype)},
-    infer=lambda x, dtype: Aval(x.shape, dtypes.canonical(dtype)),
+    infer=_astype_infer,
     eager=lambda x, dtype: x.astype(dtype),
     lower=lambda s, i, x, dtype: convert(s, x(i), x.dtype, dtype),
-    vjp=(lambda g, x_dtype: g.astype(dtype=x_dtype),),
+    vjp=(lambda g, x_dtype: (g if x_dtype.kind == "c" else g.real).astype(dtype=x_dtype),),
     samples=_astype_samples,
     error_samples=lambda: (
-        fails(DTypeError, "is not supported", (2,), dtype="complex64"),
+        fails(DTypeError, "astype: c64[2] has no value in float32", np.zeros(2, "c8"), dtype="float32"),
+        fails(DTypeError, "is not supported", (2,), dtype="datetime64[s]"),
         fails(DTypeError, "is not a data type", (2,), dtype="float31"),
     ),
     method="astype",
-    doc="x in another dtype. Floats are cut to integers; outside of the integer's range any value, as in C and NumPy.",
+    doc="x in another dtype. Floats are cut to integers; outside of the integer's range any value, as in C and NumPy. "
+    "Complex numbers have real, imag and abs to become real ones: a cast is an error.",
 )
 
 copysign = elementwise(
@@ -463,7 +516,50 @@ signbit = elementwise(
     result=dtypes.bool_,
 )
 
+# ---------------------------------------------------------------- complex numbers
+
+
+def _part(name: str, of_real: Callable[[np.ndarray], np.ndarray], vjp: Rule, doc: str) -> Op:
+    """Of a real number: itself, or zero. (Gradients are transposes, see `hybridml.autograd`.)"""
+    ufunc = getattr(np, name)
+    return elementwise(
+        name,
+        lambda x: np.array(ufunc(x)) if x.dtype.kind == "c" else of_real(x),
+        (vjp,),
+        doc,
+        lower=lambda s, x: x if name == "real" else s.const(0, s.dtype(x)),
+        accepts="number",
+        result=dtypes.real_of,
+        method=False,  # a property, see `hybridml.tensor`
+    )
+
+
+def _complex_of(part: Any, factor: Any, x_dtype: Any) -> Any:
+    return part if x_dtype.kind != "c" else part.astype(dtype=x_dtype) * factor
+
+
+real = _part(
+    "real", np.positive, lambda g, x_dtype: _complex_of(g, 1.0, x_dtype), "The real part; of a real number itself."
+)
+imag = _part(
+    "imag",
+    np.zeros_like,
+    lambda g, x_shape, x_dtype: (
+        _complex_of(g, -1j, x_dtype) if x_dtype.kind == "c" else zero_gradient(g, x_shape, x_dtype)
+    ),
+    "The imaginary part; of a real number zero.",
+)
+conj = elementwise(
+    "conj",
+    np.conj,
+    (lambda g: g.conj(),),
+    "The complex conjugate; of a real number itself.",
+    lower=lambda s, x: x,
+    accepts="number",
+)
+
 ROWS = (
+    *(real, imag, conj),
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
     *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype, copysign),
     *(isnan, isinf, isfinite, signbit, after),

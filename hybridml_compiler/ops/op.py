@@ -20,6 +20,11 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
   control    no expression: it runs graphs that its parameters hold, see control.py
+  opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step
+
+A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
+`out` are tuples, an entry of `g` None where nothing used that result. A graph holds a node a result, which differ in
+the parameter `result`; one run computes all of them.
 Loads are callables: `x(index_tuple) -> scalar`, with `.shape` and `.dtype`.
 """
 
@@ -46,9 +51,11 @@ Kind = Literal[
     "scan",
     "scatter",
     "control",
+    "opaque",
 ]
-# What an op takes. Integer inputs of a "float" op are promoted to the default float first.
-Accepts = Literal["any", "numeric", "float", "integer", "integral", "bool"]
+# What an op takes, promotion.py has the kinds. "any", "number" and "inexact" take complex numbers, "ordered", "numeric"
+# and "float" are the same without. Integers become the default float in "float" and "inexact" rows.
+Accepts = Literal["any", "ordered", "number", "numeric", "inexact", "float", "integer", "integral", "bool"]
 Rule = Callable[..., Any]
 
 
@@ -79,8 +86,8 @@ class Op:
 
     __slots__ = (
         "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fn", "infer", "inputs",
-        "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "samples", "tile", "unify",
-        "variadic", "vjp",
+        "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "results", "samples", "tile",
+        "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -89,9 +96,9 @@ class Op:
         kind: Kind,
         *,
         inputs: tuple[str, ...],
-        infer: Callable[..., Aval],
+        infer: Callable[..., Any],
         eager: Callable[..., Any],
-        lower: Callable[..., Any],
+        lower: Callable[..., Any] | None = None,
         vjp: Sequence[Rule | None] = (),
         samples: Callable[[np.random.Generator], Iterable[Sample]],
         error_samples: Callable[[], Iterable[ErrorSample]] = tuple,
@@ -105,14 +112,22 @@ class Op:
         lower_tile: Callable[..., Any] | None = None,
         method: str | None = None,
         operator: str | None = None,
+        results: tuple[str, ...] = (),
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
         self.params: dict[str, Any] = dict(params or {})  # parameter name -> default; REQUIRED when there is none
-        self.infer, self.eager, self.lower = infer, eager, lower
+        self.infer: Callable[..., Any] = infer
+        self.eager: Callable[..., Any] = eager
+        self.lower: Callable[..., Any] = lower or _no_expression
+        self.results = results
         self.vjp: tuple[Rule | None, ...] = tuple(vjp)
         self.samples, self.error_samples = samples, error_samples
         self.canon = canon  # (*avals, **params) -> canonical hashable params; idempotent
+        if results:
+            self.params["result"] = None
+            self.infer, self.eager = _one_of(infer), _one_of(eager)
+            self.canon = None if canon is None else _but_result(canon)
         self.accepts: Accepts = accepts
         # Inputs that are brought to one dtype before the op runs; all of them for elementwise rows.
         self.unify = unify if unify is not None else (tuple(range(len(inputs))) if kind == "elementwise" else ())
@@ -135,6 +150,8 @@ class Op:
 
     def on_arrays(self, *args: Any, **params: Any) -> Any:
         """The row without a frontend: NumPy arrays in, NumPy array out."""
+        if self.results:
+            return self.eager(*args, **self.with_defaults(params))
         return np.asarray(self.eager(*args, **self.with_defaults(params)))
 
     def with_defaults(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,6 +164,24 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def _one_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """All results, or one of them."""
+
+    def chosen(*args: Any, result: int | None, **params: Any) -> Any:
+        found = fn(*args, **params)
+        return tuple(found) if result is None else found[result]
+
+    return chosen
+
+
+def _but_result(canon: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    return lambda *avals, result, **params: {**canon(*avals, **params), "result": result}
+
+
+def _no_expression(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a row without `lower` is computed by NumPy, and lowered to no expression")
 
 
 class _Required:

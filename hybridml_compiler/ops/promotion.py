@@ -15,19 +15,22 @@ from .shapes import listing
 
 # accepts -> (kinds of dtype that it takes as they are, words for the message)
 _TAKES = {
-    "any": ("biufV", "any data"),
-    "numeric": ("iuf", "numbers"),
-    "float": ("biuf", "numbers"),
+    "any": ("biufcV", "any data"),
+    "ordered": ("biufV", "real data"),
+    "number": ("iufc", "numbers"),
+    "numeric": ("iuf", "real numbers"),
+    "inexact": ("biufc", "numbers"),
+    "float": ("biuf", "real numbers"),
     "integer": ("iu", "integers"),
     "integral": ("biu", "integers or bool"),
-    "bool": ("biuf", "any data"),
+    "bool": ("biufc", "any data"),
 }
 
 
 def input_dtypes(op: Op, avals: Sequence[Aval]) -> tuple[np.dtype, ...]:
     """One dtype an input: the common one for `unify` inputs, the input's own for the rest.
 
-    "float" rows get the default float for integers and bool, "bool" rows get bool (any non-zero value is true).
+    "float" and "inexact" rows get the default float for integers and bool, "bool" rows get bool (any non-zero value is true).
     """
     found = _input_dtypes(op, tuple([(a.dtype, a.weak) for a in avals]), dtypes.default_float())
     if found is None:
@@ -47,9 +50,9 @@ def _input_dtypes(op: Op, given: tuple[tuple[np.dtype, bool], ...], default: np.
         return ()
     unified = _unified(op, len(given))
     common = dtypes.result_type([given[k] for k in unified], op.name)
-    if common.kind not in _TAKES[op.accepts][0]:
+    if ("V" if dtypes.is_narrow(common) else common.kind) not in _TAKES[op.accepts][0]:
         return None
-    if op.accepts == "float" and common.kind != "f":
+    if op.accepts in ("float", "inexact") and common.kind not in "fc":
         common = default
     elif op.accepts == "bool":
         common = dtypes.bool_

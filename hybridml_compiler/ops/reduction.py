@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..sizes.dims import is_dim
 from . import movement
 from .creation import full
@@ -39,13 +39,16 @@ def _samples(*more: Case, values: Sequence[Case] = (), dtypes: str = "f8 f4 i8 i
 
 def accumulator(dtype: np.dtype) -> np.dtype:
     """dtype of a sum: floats keep theirs (sums run over a tree), integers and bool get 64 bits."""
-    if dtype.kind == "f":
+    if dtype.kind in "fc":
         return dtype
     return dtypes.uint64 if dtype.kind == "u" else dtypes.int64
 
 
 def _sum_dtype(x: Aval, dtype: Any) -> np.dtype:
-    return accumulator(x.dtype) if dtype is None else dtypes.canonical(dtype)
+    wanted = accumulator(x.dtype) if dtype is None else dtypes.canonical(dtype)
+    if x.dtype.kind == "c" and wanted.kind not in "cb":
+        raise DTypeError(f"a sum or product of {x} has no value in {wanted.name}; take its real part first")
+    return wanted
 
 
 def kept(g: Any, x_shape: Shape, axis: Any) -> Any:
@@ -122,7 +125,12 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
 
 
 def _sum_vjp(g: Any, x_shape: Shape, x_dtype: Any, axis: Any) -> Any:
-    return kept(g, x_shape, axis).astype(dtype=x_dtype).broadcast_to(shape=x_shape)
+    return _in_dtype(kept(g, x_shape, axis), x_dtype).broadcast_to(shape=x_shape)
+
+
+def _in_dtype(g: Any, dtype: Any) -> Any:
+    """A cotangent in the dtype of the input: of a real one the real part."""
+    return (g if dtype.kind == "c" else g.real).astype(dtype=dtype)
 
 
 def _others(x: Any, axes: Shape) -> Any:
@@ -152,7 +160,7 @@ def _others(x: Any, axes: Shape) -> Any:
 
 def _prod_vjp(g: Any, x: Any, x_dtype: Any, axis: Any) -> Any:
     axes = axes_tuple("prod", axis, tuple(x.shape))
-    return kept(g, tuple(x.shape), axes).astype(dtype=x_dtype) * _others(x, axes)
+    return _in_dtype(kept(g, tuple(x.shape), axes), x_dtype) * _others(x, axes)
 
 
 sum_ = _accumulation(
@@ -202,6 +210,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         vjp=(vjp,),
         samples=_samples(values=[([np.array([1.0, np.nan, 3.0])], {})]),
         error_samples=lambda: (*_bad_axes(name)(), fails(ShapeError, f"{name}: no elements", (2, 0), axis=1)),
+        accepts="ordered",
         combine=name,
         method=name,
         doc=f"The {name}imum over `axis`; nan if any element is nan. Equal extremes share the gradient evenly "
@@ -248,6 +257,7 @@ def _position(name: str, numpy_function: Any) -> Op:
             fails(ShapeError, f"{name}: axis 2 does not exist in f32[2,3]", (2, 3), axis=2),
             fails(ShapeError, f"{name}: no elements", (0,)),
         ),
+        accepts="ordered",
         combine=name,
         method=name,
         doc=f"int64 position of the {name[3:]}imum along `axis` (without one, in the flattened array): the first "
@@ -303,7 +313,7 @@ mean = Op(
     ),
     samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
-    accepts="float",
+    accepts="inexact",
     method="mean",
     doc="Arithmetic mean over `axis`: sum / count. Integers become the default float; an empty mean is nan.",
 )

@@ -56,6 +56,14 @@ def _float_samples(rng: np.random.Generator, domains: Sequence[Domain], edges: b
             yield Sample(tuple(columns), grad=False)
 
 
+def _complex_samples(rng: np.random.Generator, domains: Sequence[Domain]) -> Iterator[Sample]:
+    """The real parts of the domain, and imaginary parts that keep off the cuts along the axes."""
+    for dtype in ("c16", "c8"):
+        for shapes in ([(3, 4)] * 3, [(3, 1), (4,), ()]):
+            parts = [floats(rng, s, d) + 1j * floats(rng, s, (0.2, 0.9)) for s, d in zip(shapes, domains, strict=False)]
+            yield Sample(tuple(np.asarray(x, dtype) for x in parts), grad=dtype == "c16")
+
+
 def _int_samples(rng: np.random.Generator, n: int, names: Sequence[str]) -> Iterator[Sample]:
     for name in names:
         yield Sample(tuple(ints(rng, shape, name) for shape in [(3, 4), (4,), ()][:n]), grad=False)
@@ -68,17 +76,19 @@ def elementwise(n: int, domain: Domain | Sequence[Domain], accepts: Accepts, edg
     """Samples for `n` operands; `domain` (one for all, or one an operand) keeps gradient checks off kinks and poles."""
     domains: Sequence[Any] = domain if isinstance(domain[0], Sequence) else [domain] * n
     integer_names = {
-        "any": ("int64", "int32", "int8", "uint8", "bool"),
-        "numeric": ("int64", "int32", "int8", "uint8", "uint64"),
+        **dict.fromkeys(("any", "ordered"), ("int64", "int32", "int8", "uint8", "bool")),
+        **dict.fromkeys(("number", "numeric"), ("int64", "int32", "int8", "uint8", "uint64")),
         "integer": ("int64", "int32", "int8", "uint8", "uint32"),
         "integral": ("int64", "int8", "uint8", "uint32", "bool"),
         "bool": ("bool",),
-        "float": (),
+        **dict.fromkeys(("float", "inexact"), ()),
     }[accepts]
 
     def generate(rng: np.random.Generator) -> Iterator[Sample]:
-        if accepts in ("any", "numeric", "float"):
+        if accepts not in ("integer", "integral", "bool"):
             yield from _float_samples(rng, domains, edges)
+        if accepts in ("any", "number", "inexact"):
+            yield from _complex_samples(rng, domains)
         yield from _int_samples(rng, n, integer_names)
 
     return generate

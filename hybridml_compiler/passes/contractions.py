@@ -80,7 +80,7 @@ def _product(a: Node, b: Node) -> Node:
 
 def _widened_last(x: Node) -> Node:
     """x with a cast that products make themselves after the movements, so that what they have to copy is narrow."""
-    if x.op is None or x.op.kind != "movement" or len(x.inputs) != 1:
+    if x.op is None or x.kind != "movement" or len(x.inputs) != 1:
         return x
     below = _widened_last(x.inputs[0])
     if is_op(below, "astype") and dtypes.widens(below.inputs[0].dtype, below.dtype):

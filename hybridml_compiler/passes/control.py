@@ -132,7 +132,7 @@ def control_flow(graph: Graph) -> Graph:
 
 
 def _is_control(node: Node) -> bool:
-    return node.op is not None and node.op.kind == "control"
+    return node.kind == "control"
 
 
 def _rebuilt(graph: Graph, nodes: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node | None]) -> Graph:

@@ -80,14 +80,14 @@ def _roll(graph: Graph) -> Graph | None:
 
 
 def _work(nodes: Iterable[Node]) -> int:
-    """Nodes that are more than a view."""
-    return sum(node.op is not None and node.op.kind != "movement" for node in nodes)
+    """Operations that are more than a view."""
+    return sum(node.kind not in ("", "movement") for node in nodes)
 
 
 def _anchors(nodes: Sequence[Node]) -> list[list[Node]]:
     alike: dict[Any, list[Node]] = {}
     for node in nodes:
-        if node.op is not None and node.op.kind not in ("movement", "control"):
+        if node.op is not None and node.kind not in ("movement", "control"):
             alike.setdefault((node.op.name, node.text, node.aval, node.where), []).append(node)
     position = {node: k for k, node in enumerate(nodes)}
     many = [found for found in alike.values() if len(found) >= _FEWEST]

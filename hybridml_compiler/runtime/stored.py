@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hybridml_compiler.runtime import blas, cache, jit, threads
+from hybridml_compiler.runtime import blas, cache, jit, opaque, threads
 from hybridml_compiler.runtime.image import Image
 
 STEP = "step"  # the symbol of a program's entry
@@ -87,5 +87,6 @@ def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None
 _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
+    ((opaque.CALL,), opaque.symbols),
     (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),
 )

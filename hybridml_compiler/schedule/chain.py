@@ -31,10 +31,11 @@ from .epilogue import Fused
 from .group import Group
 from .library import Call, Target
 from .memory import Interval, plan_arena
+from .opaque import Opaque
 from .reach import may_overwrite, splits_evenly
 from .winograd import Backward, Forward
 
-Work = Kernel | Call | Weights | Pixels | Turn | Forward | Backward | Fused | Control
+Work = Kernel | Call | Weights | Pixels | Turn | Forward | Backward | Fused | Control | Opaque
 
 
 @dataclass(frozen=True)
@@ -275,13 +276,18 @@ def written_by(work: Work, operands: int) -> list[bool]:
     kernel = kernel_of(work)
     if isinstance(work, Control):
         return [False] * (operands - len(work.wanted) - 1) + [True] * (len(work.wanted) + 1)
+    if isinstance(work, Opaque):
+        return [False] * work.operands + [True] * work.results
     written = [True] if kernel is None else [buffer.role != "in" for buffer in kernel.operands]
     written[0] |= isinstance(work, Fused)
     return [False] * (operands - len(written)) + written
 
 
 def is_checked(work: Work) -> bool:
-    """Does it check indices? Then it takes the status word, as its last operand or behind those of a prologue."""
+    """May it fail, at an index or in NumPy? Then it takes the status word, as its last operand or behind those of a
+    prologue."""
+    if isinstance(work, Opaque):
+        return True
     if isinstance(work, Control):
         return any(plan.checked for plan in work.plans)
     return any(kernel.checked for kernel in nests_of(work))
@@ -289,7 +295,7 @@ def is_checked(work: Work) -> bool:
 
 def _batch_counts(work: Work, target: Target) -> set[int]:
     """Numbers of equal parts that a work can be run in."""
-    if isinstance(work, Control):
+    if isinstance(work, Control | Opaque):
         return set()
     call = work.call if isinstance(work, Fused) else work
     if is_checked(work) or (isinstance(call, Product) and call.computed):

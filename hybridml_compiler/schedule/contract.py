@@ -98,7 +98,7 @@ class Product:
 
 def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, Node, Node] | None:
     """The library call that computes a contraction, with the nodes in memory that it reads; None if BLAS cannot."""
-    if node.op is None or node.op.kind != "contraction" or node.aval.size == 0:
+    if node.kind != "contraction" or node.aval.size == 0:
         return None
     left, right = node.inputs
     k = left.shape[-1]

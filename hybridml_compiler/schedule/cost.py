@@ -112,7 +112,7 @@ def element_cost(node: Node) -> float:
     """Computing one element of a node from its operands; from none, it is a constant or a position, which is there."""
     if node.op is None or not node.inputs:
         return 0.0
-    return _COST.get(node.op.name, 0.0 if node.op.kind == "movement" else _SIMPLE)
+    return _COST.get(node.op.name, 0.0 if node.kind == "movement" else _SIMPLE)
 
 
 def memory_cost(nbytes: float, far: bool = False) -> float:

@@ -30,6 +30,9 @@ from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 from .turned import worth_turning
 
+# Kinds that are given arrays in memory and compute by themselves, one or more results in a run.
+_TAKE_MEMORY = {"control": "given to a loop or a branch", "opaque": "given to NumPy"}
+
 
 @dataclass
 class Fusion:
@@ -74,7 +77,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
     leaves: dict[Node, float] = {}  # bytes loaded for one element
     size: dict[Node, int] = {}
     for node in order:
-        inline_inputs = [i for i in node.inputs if i.op is not None and i.op.kind not in OWN_LOOP and i not in chosen]
+        inline_inputs = [i for i in node.inputs if i.op is not None and i.kind not in OWN_LOOP and i not in chosen]
         weight[node] = cost.element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
         leaves[node] = sum(
             leaves[i] / _elements_a_row(i, node) if i in inline_inputs else _bytes_an_element(i, node)
@@ -89,11 +92,11 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
     for node in reversed(order):
         if node.op is None:
             continue
-        if any(r.op is not None and r.op.kind == "control" for r in readers[node]):
-            chosen.setdefault(node, "given to a loop or a branch")
-        for reader in (r for r in readers[node] if r.op is not None and r.op.kind in LIBRARY):
-            assert reader.op is not None
-            library = LIBRARY[reader.op.kind]
+        for kind, given in _TAKE_MEMORY.items():
+            if any(r.kind == kind for r in readers[node]):
+                chosen.setdefault(node, given)
+        for reader in (r for r in readers[node] if r.kind in LIBRARY):
+            library = LIBRARY[reader.kind]
             base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
                 chosen.setdefault(base, library.reason)
@@ -139,11 +142,11 @@ def _bytes_an_element(operand: Node, node: Node) -> float:
 
 def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
     assert node.op is not None
-    if node.op.kind in OWN_LOOP:
-        return f"{node.op.kind}: a loop of its own"
+    if node.kind in OWN_LOOP:
+        return f"{node.kind}: {'NumPy computes it' if node.kind == 'opaque' else 'a loop of its own'}"
     if _is_view_of_memory(node):
         return None
-    if any(r.op is not None and r.op.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
+    if any(r.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
     grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
     if grows >= 2 and cost.is_expensive(node):
@@ -182,7 +185,7 @@ def _is_view_of_memory(node: Node) -> bool:
 
 
 def _has_own_memory(node: Node) -> bool:
-    return node.is_input or bool(node.is_constant and node.shape) or (node.op is not None and node.op.kind in OWN_LOOP)
+    return node.is_input or bool(node.is_constant and node.shape) or node.kind in OWN_LOOP
 
 
 # ---- 2. group
@@ -194,7 +197,7 @@ def _group(
     order: Sequence[Node], materialised: dict[Node, str], machine: Target, computed: Mapping[Node, str] = _NONE
 ) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
-    runs: dict[Any, Group] = {}  # of control operations, which are several nodes each
+    runs: dict[Any, Group] = {}  # of operations that are several nodes each
     owner: dict[Node, Group] = {}
     bit: dict[Group, int] = {}
     ancestors: dict[Group, int] = {}  # the groups that one needs, directly or not, as bits: 10,000 groups are 12 MB
@@ -203,10 +206,10 @@ def _group(
             continue
         reads, inlined = expression_of(node, materialised)
         needs = {owner[r] for r in reads if r in owner}
-        control = node.op is not None and node.op.kind == "control"
+        several = node.kind in _TAKE_MEMORY  # such an operation may be several nodes
         target = (
             runs.get(family(node))
-            if control
+            if several
             else _find_group(
                 node, reads, inlined, needs, groups, owner, lambda g, on: bool(ancestors[g] & bit[on]), machine
             )
@@ -218,13 +221,13 @@ def _group(
                 target.reasons.append(f"prologue: {computed[target.call[1]]}")
             bit[target], ancestors[target] = 1 << len(groups), 0
             groups.append(target)
-            if control:
+            if several:
                 runs[family(node)] = target
         else:
             target.roots.append(node)
             target.reads |= reads - set(target.roots)
             target.inlined |= inlined
-            where = "epilogue of" if target.call else "another result of the run" if control else "same index space"
+            where = "epilogue of" if target.call else "another result of the run" if several else "same index space"
             target.reasons.append(f"{node.op.name if node.op else ''}: {where} {list(node.shape)}")
         owner[node] = target
         above = 0
@@ -243,7 +246,7 @@ def _library_call(
 ) -> Matched | None:
     """The call that computes the node, if the machine can; None where a loop nest must."""
     assert node.op is not None
-    library = LIBRARY.get(node.op.kind)
+    library = LIBRARY.get(node.kind)
     if library is None:
         return None
     found = library.match(
@@ -268,8 +271,7 @@ def _find_group(
     machine: Target,
 ) -> Group | None:
     """The latest group that may take the node in: same index space, something in common, no cycle."""
-    assert node.op is not None
-    if node.op.kind in ("contraction", "convolution", "scan", "scatter", "random"):
+    if node.kind in ("contraction", "convolution", "scan", "scatter", "random"):
         return None
     for group in reversed(groups[-64:]):
         if group not in needs and reads.isdisjoint(group.reads) and inlined.isdisjoint(group.inlined):
@@ -297,14 +299,12 @@ def _find_group(
 
 def _is_epilogue(node: Node, inlined: set[Node], call: Call) -> bool:
     """Elementwise over the elements of the result, in a loop that cannot fail."""
-    assert node.op is not None
-    return node.op.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not _any_fails(inlined)
+    return node.kind in ("elementwise", "movement") and splits(node.shape, *call.result) and not _any_fails(inlined)
 
 
 def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
     """Elementwise on random bits, in a loop that cannot fail."""
-    assert node.op is not None
-    return group.kind == "random" and node.op.kind == "elementwise" and not _any_fails(inlined)
+    return group.kind == "random" and node.kind == "elementwise" and not _any_fails(inlined)
 
 
 def _share_data(node: Node, common: set[Node]) -> bool:
@@ -316,8 +316,7 @@ def _same_space(node: Node, group: Group) -> bool:
     """Same output space; a reduction also needs the space it reduces, a map may follow a reduction as its epilogue."""
     if node.shape != group.shape or (not node.shape and group.kind == "map"):
         return node.shape == group.shape
-    assert node.op is not None
-    if node.op.kind != "reduction":
+    if node.kind != "reduction":
         return True
     if group.kind != "reduction" or group.space is None:
         return False
@@ -340,7 +339,7 @@ def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: b
 
 def _slides(node: Node) -> bool:
     """Does each element combine elements of its own (fold_windows)? That loop has no place in a loop over a row."""
-    return node.op is not None and node.op.kind == "reduction" and not reduced_axes(node)
+    return node.kind == "reduction" and not reduced_axes(node)
 
 
 def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .library import Matched
 
 # Kinds that cannot be inlined into another loop.
-OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control")
+OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")
 Form = Literal["full", "row", "column"]
 
 
@@ -40,7 +40,7 @@ class Group:
     @property
     def kind(self) -> str:
         """map, or the kind of its root with a loop of its own: how the kernel is built."""
-        kinds = {n.op.kind for n in self.roots if n.op is not None}
+        kinds = {n.kind for n in self.roots if n.op is not None}
         return next((kind for kind in OWN_LOOP if kind in kinds), "map")
 
     @property
@@ -57,7 +57,7 @@ class Group:
 def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes that a reduction combines; empty for any other node, for one that slides (fold_windows), and for one
     that combines nothing: its result has the form of what it reads."""
-    if node.op is None or node.op.kind != "reduction" or "axis" not in node.params:
+    if node.kind != "reduction" or "axis" not in node.params:
         return ()
     axis, shape = node.params["axis"], node.inputs[0].shape
     axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -113,9 +113,9 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
     here, there = form_of(node.shape, space, axes), form_of(operand.shape, space, axes)
     if here is None or there is None:
         return False
-    if node.op.kind == "elementwise":
+    if node.kind == "elementwise":
         return there == here or (here, there) == ("full", "row")
-    if node.op.kind == "reduction":
+    if node.kind == "reduction":
         return there == "full" and reduced_axes(node) == axes
     if node.op.name == "reshape":
         return {here, there} <= {"row", "column"}
@@ -151,7 +151,7 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
     while stack:
         n, in_place = stack.pop()
         assert n.op is not None
-        elementwise, reshape = n.op.kind == "elementwise", n.op.name == "reshape"
+        elementwise, reshape = n.kind == "elementwise", n.op.name == "reshape"
         for operand in n.inputs:
             stays = in_place and (reshape or (elementwise and operand.shape == n.shape))
             if operand is read and not stays:

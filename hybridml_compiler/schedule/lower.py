@@ -388,7 +388,7 @@ def widens(node: Node) -> bool:
 
 def moved(node: Node, *, casts: bool = False) -> Node | None:
     """What a node moves elements of, or widens them if `casts`; None if it does something else."""
-    moves = node.op is not None and node.op.kind == "movement" and len(node.inputs) == 1
+    moves = node.kind == "movement" and len(node.inputs) == 1
     return node.inputs[0] if moves or (casts and widens(node)) else None
 
 

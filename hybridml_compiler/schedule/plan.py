@@ -30,6 +30,7 @@ from .fuse import Fusion, fuse
 from .group import Group
 from .library import Call, Target
 from .memory import Interval, plan_arena
+from .opaque import opaque_of
 from .prologue import lower_prologue
 from .rebase import rebase
 from .region import Joined, form_regions, region_of
@@ -186,7 +187,7 @@ class _Planner:
         # By the identity of the loop nests before.
         self.rebased: dict[Any, tuple[list[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes())}
-        given = {n for node in self.position if node.op and node.op.kind == "control" for n in node.inputs}
+        given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
 
     def in_memory(self, node: Node) -> bool:
@@ -257,6 +258,8 @@ class _Planner:
             return []
         if group.kind == "control":
             return [self._control(group)]
+        if group.kind == "opaque":
+            return [self._task(*opaque_of(_by_number(group)), group)]
         if group.call is not None:
             call, left, right = group.call
             before, operands = [], [left, right]
@@ -271,7 +274,7 @@ class _Planner:
         return [self._task(kernel, operands, group) for kernel, operands in kernels]
 
     def _control(self, group: Group) -> Task:
-        results = sorted(group.roots, key=lambda node: int(node.params["result"]))
+        results = _by_number(group)
         work = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
         memory = input_node(Aval((work.memory,), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(work, (*results[0].inputs, *results, memory), group)
@@ -394,6 +397,11 @@ class _Planner:
             }
             self.rebased[key] = nests, with_nests(work, [kernel for kernel, _ in made]), parts
         return self.rebased[key][1:]
+
+
+def _by_number(group: Group) -> list[Node]:
+    """The results of an operation, in order."""
+    return sorted(group.roots, key=lambda node: int(node.params.get("result") or 0))
 
 
 def _copy(source: Place, target: Place, node: Node) -> Launch:

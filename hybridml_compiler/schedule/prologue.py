@@ -112,7 +112,7 @@ def choose_prologues(
     far = sum(node.aval.hinted.nbytes for node in materialised) > cost.CACHE_BYTES
     kept, choice = dict(materialised), Choice({}, {})
     for node in order:
-        kind = node.op.kind if node.op is not None else ""
+        kind = node.kind if node.op is not None else ""
         if node not in kept or node in outputs or kind not in ("elementwise", "gather") or node not in readers:
             continue
         products = [_computing(group, node, materialised) for group in readers[node]]
@@ -176,5 +176,5 @@ def _needed(
 
 def _once(n: Node, node: Node) -> float:
     """Nanoseconds that computing it costs for each element of the node; gathered rows are loaded as any."""
-    rows = n.op is not None and n.op.kind == "gather" and n.shape[-1:] == n.inputs[0].shape[-1:]
+    rows = n.kind == "gather" and n.shape[-1:] == n.inputs[0].shape[-1:]
     return 0.0 if rows else cost.element_cost(n) * min(1.0, n.aval.hinted.size / max(node.aval.hinted.size, 1))

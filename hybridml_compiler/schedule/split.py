@@ -94,7 +94,7 @@ def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> boo
     assert root.op is not None
     if reduced_axes(root):
         return not root.op.combine.startswith("arg")
-    return root.shape != space[0] and root.op.kind != "reduction"
+    return root.shape != space[0] and root.kind != "reduction"
 
 
 def _cut(extents: Sequence[int], most: int, last: int, phases: int) -> Split | None:

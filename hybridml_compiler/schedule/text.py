@@ -16,6 +16,7 @@ from ..loops.text import print_kernel
 from .chain import Chain, Work, kernel_of, nests_of
 from .control import Control
 from .epilogue import Fused
+from .opaque import Opaque
 from .plan import Copy, Launch, Place, Plan
 from .region import Joined
 
@@ -71,6 +72,8 @@ def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
         for number, plan in enumerate(work.plans):
             lines += [f"  body {number}", *(f"  {line}".rstrip() for line in describe_plan(plan).splitlines())]
         return lines
+    if isinstance(work, Opaque):
+        return [f"  {', '.join(places)}", *(f"  {line}" for line in work.text.splitlines())]
     kernel = kernel_of(work)
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
     prologue = work.prologue if isinstance(work, Fused) else None

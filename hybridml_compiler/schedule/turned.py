@@ -26,7 +26,7 @@ def worth_turning(node: Node, readers: Iterable[Node]) -> bool:
 
 def packings(node: Node, reader: Node) -> int:
     """How often a product turns this operand."""
-    if reader.op is None or reader.op.kind != "contraction" or reader.inputs[1] is not node:
+    if reader.kind != "contraction" or reader.inputs[1] is not node:
         return 0
     found = product_of(reader, lambda n: moved(n) is None)
     if found is None:

@@ -65,7 +65,7 @@ def test_leaf_rules() -> None:
         x.add_(1)
         x[0] = 5
     assert x.tolist() == [5, 3] and x.is_leaf and x.requires_grad
-    with pytest.raises(hm.DTypeError, match="only float tensors have gradients, got int64"):
+    with pytest.raises(hm.DTypeError, match="only float and complex tensors have gradients, got int64"):
         hm.tensor([1], requires_grad=True)
     with pytest.raises(hm.GradientError, match="only leaves can be switched"):
         (x * 2).requires_grad_(False)
@@ -262,7 +262,7 @@ def test_transforms() -> None:
     assert y.tolist() == [1, 8] and tangent.tolist() == [3, 120]
     with pytest.raises(hm.GradientError, match="must return a scalar tensor"):
         hm.grad(lambda t: t)(x)
-    with pytest.raises(hm.DTypeError, match="only float tensors"):
+    with pytest.raises(hm.DTypeError, match="only float and complex tensors"):
         hm.grad(f)(hm.tensor([1]))
     assert hm.grad(lambda t: hm.tensor(1.0))(x).tolist() == [0, 0]
     with pytest.raises(hm.ArgumentError, match="takes a function and gives a function, got Tensor"):

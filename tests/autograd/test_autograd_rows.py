@@ -1,5 +1,5 @@
 """Every row of the operation table with a gradient: its rules against differences, order 1 and 2, by random
-projection."""
+projection. Of complex numbers: a step u changes a result of gradient w by the real part of conj(w) * u."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cases() -> Iterator[object]:
     for op in OPS.values():
         if op.differentiable:
             for k, sample in enumerate(op.samples(np.random.default_rng(0))):
-                if sample.grad and any(a.dtype == np.float64 and a.size for a in arrays_of(op, sample)):
+                if sample.grad and any(a.dtype.char in "dD" and a.size for a in arrays_of(op, sample)):
                     yield pytest.param(op, sample, id=f"{op.name}-{k}")
 
 
@@ -27,13 +27,23 @@ def arrays_of(op: Op, sample: Sample) -> list[np.ndarray]:
     return list(sample.args[0]) if op.variadic else [np.asarray(a) for a in sample.args]
 
 
-def call(op: Op, tensors: list[hm.Tensor], sample: Sample) -> hm.Tensor:
-    return op.fn(tensors, **sample.params) if op.variadic else op.fn(*tensors, **sample.params)
+def call(op: Op, tensors: list[hm.Tensor], sample: Sample) -> list[hm.Tensor]:
+    found = op.fn(tensors, **sample.params) if op.variadic else op.fn(*tensors, **sample.params)
+    return list(found) if op.results else [found]
+
+
+def random(rng: np.random.Generator, like: np.ndarray | hm.Tensor) -> np.ndarray:
+    found = rng.standard_normal(like.shape)
+    return found + 1j * rng.standard_normal(like.shape) if like.dtype.kind == "c" else found
+
+
+def change(w: np.ndarray, u: np.ndarray) -> float:
+    return float((w.conj() * u).real.sum())
 
 
 def check(function: object, points: list[np.ndarray], floats: list[int], rng: np.random.Generator, order: int) -> None:
     """<v, (f(x + hu) - f(x - hu)) / 2h> against <vjp(v), u>; then the same for the function x -> vjp(v)."""
-    directions = [rng.standard_normal(points[k].shape) for k in floats]
+    directions = [random(rng, points[k]) for k in floats]
 
     def value(shift: float) -> list[np.ndarray]:
         moved = list(points)
@@ -48,7 +58,7 @@ def check(function: object, points: list[np.ndarray], floats: list[int], rng: np
     if not outputs:
         return
     kept = [k for k, t in enumerate(function(inputs)) if t.requires_grad]
-    weights = [rng.standard_normal(t.shape) for t in outputs]
+    weights = [random(rng, t) for t in outputs]
     wanted = [inputs[k] for k in floats]
 
     def pulled(tensors: list[hm.Tensor]) -> list[hm.Tensor]:
@@ -61,9 +71,9 @@ def check(function: object, points: list[np.ndarray], floats: list[int], rng: np
     gradients = pulled(inputs)
     for g, t in zip(gradients, wanted, strict=True):
         assert g.shape == t.shape and g.dtype is t.dtype
-    analytic = sum(float((np.asarray(g.detach()) * u).sum()) for g, u in zip(gradients, directions, strict=True))
+    analytic = sum(change(np.asarray(g.detach()), u) for g, u in zip(gradients, directions, strict=True))
     high, low = value(STEP), value(-STEP)
-    numeric = sum(float(((high[j] - low[j]) / (2 * STEP) * w).sum()) for j, w in zip(kept, weights, strict=True))
+    numeric = sum(change(w, (high[j] - low[j]) / (2 * STEP)) for j, w in zip(kept, weights, strict=True))
     assert analytic == pytest.approx(numeric, rel=2e-5, abs=2e-6), f"order {order}"
     if order == 1:
         check(lambda ts: pulled([t if t.requires_grad or k not in floats else t.requires_grad_()
@@ -74,8 +84,8 @@ def check(function: object, points: list[np.ndarray], floats: list[int], rng: np
 def test_gradient(op: Op, sample: Sample) -> None:
     points = arrays_of(op, sample)
     rules = range(len(points)) if op.variadic else [k for k, rule in enumerate(op.vjp) if rule is not None]
-    floats = [k for k in rules if points[k].dtype.kind == "f"]
-    if op.name == "astype" and np.dtype(sample.params["dtype"]).kind != "f":
+    floats = [k for k in rules if points[k].dtype.kind in "fc"]
+    if op.name == "astype" and np.dtype(sample.params["dtype"]).kind not in "fc":
         return
-    wide = [p.astype(np.float64) if p.dtype.kind == "f" else p for p in points]
-    check(lambda ts: [call(op, ts, sample)], wide, floats, np.random.default_rng(1), 1)
+    wide = [p.astype({"f": "f8", "c": "c16"}.get(p.dtype.kind, p.dtype)) for p in points]
+    check(lambda ts: call(op, ts, sample), wide, floats, np.random.default_rng(1), 1)

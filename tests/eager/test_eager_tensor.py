@@ -114,7 +114,7 @@ def test_numpy_both_ways() -> None:
         hm.tensor([1.0], requires_grad=True).numpy()
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "float16", "datetime64[s]", "U3", "object"])
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "U3", "object"])
 def test_foreign_dtypes_are_refused(dtype: str) -> None:
     with pytest.raises(hm.DTypeError):
         hm.asarray(np.zeros(2, dtype))

@@ -58,12 +58,14 @@ def operands(op: Op, sample: Sample | ErrorSample) -> list[np.ndarray]:
     return list(sample.args[0] if op.variadic else sample.args)
 
 
-def infer(op: Op, inputs: list[Aval], params: Any) -> Aval:
+def infer(op: Op, inputs: list[Aval], params: Any) -> Any:
     return op.infer(inputs, **params) if op.variadic else op.infer(*inputs, **params)
 
 
-def run(op: Op, arrays: list[np.ndarray], params: Any) -> np.ndarray:
-    return np.asarray(op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params))
+def run(op: Op, arrays: list[np.ndarray], params: Any) -> Any:
+    """An array, or a list of them."""
+    found = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+    return list(map(np.asarray, found)) if op.results else np.asarray(found)
 
 
 def lowered(op: Op, arrays: list[np.ndarray], shape: tuple[int, ...], params: Any) -> np.ndarray:
@@ -96,10 +98,14 @@ def test_row(op: Op, sample: Sample) -> None:
     out = infer(op, inputs, params)
     assert infer(op, inputs, op.with_defaults(sample.params)) == out, "infer takes the user's form too"
     result = run(op, arrays, params)
-    assert (result.shape, result.dtype) == (out.shape, out.dtype)
-    np.testing.assert_array_equal(run(op, arrays, op.with_defaults(sample.params)), result)
+    again = run(op, arrays, op.with_defaults(sample.params))
+    for made, same, aval in zip(*((x if op.results else [x]) for x in (result, again, out)), strict=True):
+        assert (made.shape, made.dtype) == (aval.shape, aval.dtype)
+        np.testing.assert_array_equal(same, made)
     for a, b in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(a, b, err_msg="eager changed its input")
+    if op.kind == "opaque" or any(x.dtype.kind == "c" for x in (*inputs, out)):
+        return  # NumPy computes it everywhere
 
     by_definition = lowered(op, arrays, out.shape, params)
     assert by_definition.dtype == out.dtype
@@ -126,6 +132,8 @@ def test_float32_against_float64(op: Op, sample: Sample) -> None:
         return
     params = op.with_defaults(sample.params)
     narrow, exact = run(op, arrays, params), run(op, wide, params)
+    if op.results:
+        return  # of which some are unique but for signs; rooms of their own test those
     assert narrow.dtype == (np.float32 if exact.dtype == np.float64 else exact.dtype)
     np.testing.assert_allclose(narrow, exact, rtol=1e-5, atol=1e-5 * max(1, sum(a.size for a in arrays)) / 10)
 

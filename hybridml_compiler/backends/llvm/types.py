@@ -36,17 +36,17 @@ def memory_type(dtype: np.dtype, lanes: int = 1) -> Any:
 
 
 def _element(dtype: np.dtype) -> Any:
-    """bfloat16 is its bits: it is only loaded, chosen and stored."""
-    return _REGISTER[dtypes.uint16 if dtype.kind == "V" else dtype]
+    """bfloat16 and float16 are their bits: they are only loaded, chosen and stored."""
+    return _REGISTER[dtypes.uint16 if dtypes.is_narrow(dtype) else dtype]
 
 
 def literal(value: Any, dtype: np.dtype) -> str:
     """LLVM text of a number; floats by their bits, which no decimal rounding can change."""
-    if dtype.kind == "f":
+    if dtype.kind == "f" and dtype is not dtypes.float16:
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.asarray(value, dtype))))[0]:016X}"
     if dtype.kind == "b":
         return "true" if value else "false"
-    if dtype.kind == "V":
+    if dtypes.is_narrow(dtype):
         return str(int(np.asarray(value, dtype).view(np.uint16)))
     return str(int(value))
 

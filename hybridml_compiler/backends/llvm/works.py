@@ -14,6 +14,7 @@ from ...schedule.contract import Product
 from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...schedule.opaque import Opaque
 from ...schedule.plan import Copy
 from ...schedule.region import Joined, Region
 from ...schedule.winograd import Backward, Forward
@@ -35,6 +36,7 @@ from .convolution import (
     range_of_operand,
 )
 from .kernel import emit_kernel
+from .opaque import emit_opaque
 from .product import (
     emit_product,
     own_blocking,
@@ -127,6 +129,9 @@ KINDS: dict[type, Kind] = {
         nanoseconds=lambda chain: sum(kind_of(stage.work).nanoseconds(stage.work) for stage in chain.stages),
         calls_blas=lambda chain: any(kind_of(stage.work).calls_blas(stage.work) for stage in chain.stages),
         parts=lambda chain: [stage.work for stage in chain.stages],
+    ),
+    Opaque: Kind(
+        emit=emit_opaque, source=lambda opaque: opaque.text, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0
     ),
     Region: Kind(
         emit=emit_region,

@@ -1,0 +1,54 @@
+"""What NumPy computes, as a launch: a graph of one operation, which the interpreter runs at its place in the step.
+
+The launch holds the graph as text, so that its code can be kept on disk and run by any process. Operands are the arrays
+that the graph takes, then those of its results; numbers that the program knows are in the text.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..aval import Aval
+from ..graph.ir import Graph, Node, apply, input_node
+from ..graph.text import print_graph
+
+
+@dataclass(frozen=True)
+class Opaque:
+    text: str  # of the graph
+    operands: int
+    results: int
+
+    @cached_property
+    def name(self) -> str:
+        """Of the operation."""
+        return self.text.partition("graph ")[2].partition("(")[0]
+
+    def __str__(self) -> str:
+        return f"NumPy's {self.name}"
+
+
+def opaque_of(results: Sequence[Node]) -> tuple[Opaque, tuple[Node, ...]]:
+    """The launch that computes these results of one operation, and the nodes that it takes and makes.
+
+    Sizes that come with the call are fixed here, which is a guard of the program.
+    """
+    first = results[0]
+    assert first.op is not None
+    taken = tuple(dict.fromkeys(n for n in first.inputs if not _is_number(n)))
+    inputs = {node: input_node(_fixed(node.aval)) for node in taken}
+    operands = [inputs.get(node, node) for node in first.inputs]
+    made = [apply(first.op, operands, node.params) for node in results]
+    graph = Graph(tuple(inputs.values()), tuple(made), first.op.name)
+    return Opaque(print_graph(graph), len(taken), len(results)), (*taken, *results)
+
+
+def _is_number(node: Node) -> bool:
+    return node.is_constant and not node.shape
+
+
+def _fixed(aval: Aval) -> Aval:
+    return Aval(tuple(map(operator.index, aval.shape)), aval.dtype, aval.weak)
