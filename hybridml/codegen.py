@@ -39,7 +39,8 @@ def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
-        "_op": op, "_several": several, "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
+        "_op": op, "_several": several,
+        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_frame": sys._getframe, "_users": users, "_outer": outer,

@@ -29,8 +29,8 @@ _BY_SHORT = {name: dtype for dtype, name in _SHORT.items()}
 ALL: tuple[np.dtype, ...] = tuple(d for d in _SHORT if d is not float16)  # that rows compute in
 _CANONICAL: dict[Any, np.dtype] = {d: d for d in _SHORT}
 
-# bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute in
-# float32 and round what they make (the front end puts the casts round them, see `hybridml.dispatch`), products read
+# bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute
+# in float32 and round what they make (the front end puts the casts round them, see `hybridml.dispatch`), products read
 # bfloat16 as it lies. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind of
 # such a type is "V".
 _BFLOAT16 = "bfloat16"
@@ -158,8 +158,8 @@ def of_scalar(value: bool | int | float | complex) -> np.dtype:
 
 
 def result_type(items: Sequence[tuple[np.dtype, bool]], what: str = "result_type") -> np.dtype:
-    """Common dtype of `(dtype, weak)` pairs: the highest kind decides; weak scalars only bring their kind. Complex is as
-    wide as the widest float beside it.
+    """Common dtype of `(dtype, weak)` pairs: the highest kind decides; weak scalars only bring their kind. Complex is
+    as wide as the widest float beside it.
 
     >>> result_type([(int64, False), (float32, False)]).name
     'float32'

@@ -31,8 +31,9 @@ from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
-from .graph.text import print_graph
+from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
+from .runtime import opaque
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
@@ -146,6 +147,16 @@ def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured:
         name, library.address(STEP), inputs, outputs, plan.fresh, donate, plan.arena_bytes,
         lambda arrays: failure(graph, arrays), stats, stages, (library,), shapes,
     )  # fmt: skip
+
+
+def _read(text: str) -> Any:
+    """A graph that NumPy computes in the middle of a program, see runtime/opaque.py."""
+    graph = parse_graph(text)
+    taken, made = ([(node.aval.shape, node.dtype) for node in nodes] for nodes in (graph.inputs, graph.outputs))
+    return taken, made, lambda arrays: interpret(graph, arrays)
+
+
+opaque.set_reader(_read)
 
 
 class Stages:

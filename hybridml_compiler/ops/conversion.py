@@ -1,5 +1,5 @@
-"""Conversion of a scalar between dtypes, over the scalar builder; bfloat16 and float16 by their bits, so that no backend
-knows them.
+"""Conversion of a scalar between dtypes, over the scalar builder; bfloat16 and float16 by their bits, so that no
+backend knows them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _from_half(s: Any, x: Scalar) -> Scalar:
 
 
 def _to_half(s: Any, x: Scalar, target: np.dtype) -> Scalar:
-    """Rounded to the nearest, ties to even; a subnormal result by adding 0.5, whose last place is that of the result."""
+    """Rounded to the nearest, ties to even; a subnormal one by adding 0.5, whose last place is that of the result."""
 
     def number(value: int) -> Scalar:
         return s.const(value, dtypes.uint32)

@@ -30,7 +30,8 @@ _TAKES = {
 def input_dtypes(op: Op, avals: Sequence[Aval]) -> tuple[np.dtype, ...]:
     """One dtype an input: the common one for `unify` inputs, the input's own for the rest.
 
-    "float" and "inexact" rows get the default float for integers and bool, "bool" rows get bool (any non-zero value is true).
+    "float" and "inexact" rows get the default float for integers and bool, "bool" rows get bool (any non-zero
+    value is true).
     """
     found = _input_dtypes(op, tuple([(a.dtype, a.weak) for a in avals]), dtypes.default_float())
     if found is None:

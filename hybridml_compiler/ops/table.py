@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     analytic,
     comparison,
+    complex,
     contraction,
     control,
     convolution,
@@ -19,13 +20,14 @@ from . import (
     random,
     reduction,
     scatter,
+    sorting,
     windows,
 )
 from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(floats, convolution, gather, scatter, creation, random),
+    *(complex, floats, convolution, gather, scatter, sorting, creation, random),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

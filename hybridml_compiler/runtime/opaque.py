@@ -16,7 +16,17 @@ CALL = "hml_numpy"  # i64 hml_numpy(ptr text, ptr buffers): 0, or 1 where NumPy 
 MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
+_Kind = tuple[tuple[int, ...], np.dtype]
+# Text of a graph -> shapes and dtypes of what it takes and makes, and its meaning. Set by `pipeline`: this room knows
+# no graphs.
+Reader = Callable[[str], tuple[list[_Kind], list[_Kind], Callable[[list[np.ndarray]], list[np.ndarray]]]]
 _runs: dict[bytes, _Run] = {}
+_readers: list[Reader] = []
+
+
+def set_reader(reader: Reader) -> None:
+    """What reads the text of a graph from now on."""
+    _readers[:] = [reader]
 
 
 def _call(text: bytes, buffers: Any) -> int:
@@ -33,16 +43,12 @@ def _call(text: bytes, buffers: Any) -> int:
 
 
 def _parse(text: bytes) -> _Run:
-    from ..graph.interpret import interpret
-    from ..graph.text import parse_graph
-
-    graph = parse_graph(text.decode())
-    makers = [_array(node.aval.shape, node.dtype) for node in (*graph.inputs, *graph.outputs)]
-    count = len(graph.inputs)
+    taken, made, compute = _readers[0](text.decode())
+    makers, count = [_array(shape, dtype) for shape, dtype in (*taken, *made)], len(taken)
 
     def run(buffers: Any) -> None:
         arrays = [make(buffers[k]) for k, make in enumerate(makers)]
-        for target, result in zip(arrays[count:], interpret(graph, arrays[:count]), strict=True):
+        for target, result in zip(arrays[count:], compute(arrays[:count]), strict=True):
             target[...] = result
 
     return run
