@@ -17,7 +17,7 @@ from ..creation import arange, asarray, zeros
 from ..manipulation import broadcast_shapes, moveaxis, stack
 from ..tensor import Tensor, wrap
 from .generator import Generator, bits, open_unit, shape_of, unit, words
-from .sampling import Parameter, drawn, until_accepted
+from .sampling import Parameter, anything, drawn, sampler, until_accepted
 
 _LAST = -1e308
 _MOST_RANKED = 4096  # a traced permutation compares all pairs: 16M comparisons
@@ -27,7 +27,7 @@ def _u64(n: int) -> Tensor:
     return asarray(np.array(n, np.uint64))
 
 
-@drawn
+@sampler()
 def randint(
     low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
@@ -126,7 +126,7 @@ def shuffle(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Ten
     return permutation(asarray(x), axis=axis, generator=generator)
 
 
-@drawn
+@sampler(logits=anything)
 def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generator: Generator | None = None) -> Tensor:
     """Positions along `axis`, each with probability softmax(logits) (int64), by the largest of logits + Gumbel numbers.
 
@@ -154,7 +154,7 @@ def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generat
         return ops.argmax(ops.astype(rows, compute) - ops.log(-ops.log(noise)), axis=-1)
 
 
-@drawn
+@sampler(probs=anything)
 def multinomial(
     probs: Parameter, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:

@@ -16,6 +16,7 @@ from .approximations import log_factorial
 from .generator import Generator, shape_of, unit
 from .sampling import Counts, Domain, Parameter, not_negative, probability, sampler, until_accepted
 
+_AT_ONCE = 4  # steps of the inversion a pass over memory
 # Mean from which numbers are drawn by rejection (as the methods ask for, 10), below by adding probabilities up.
 _LARGE_MEAN = 10.0
 _share = Domain("a probability above 0", lambda v: 0 < v <= 1)
@@ -40,10 +41,12 @@ def _adds_up(u: Tensor, first: Tensor, ratio: Any, most: Any) -> Tensor:
 
     def step(carry: Any) -> Any:
         k, p, total = carry
-        on = (u >= total) & (k < most)
-        k = ops.where(on, k + 1, k)
-        p = ops.where(on, p * ratio(k), p)
-        return k, p, ops.where(on, total + p, total)
+        for _ in range(_AT_ONCE):
+            on = (u >= total) & (k < most)
+            k = ops.where(on, k + 1, k)
+            p = ops.where(on, p * ratio(k), p)
+            total = ops.where(on, total + p, total)
+        return k, p, total
 
     k: Tensor = while_loop(going, step, (zeros_like(u), first, first))[0]
     return k
@@ -67,10 +70,15 @@ def poisson(
     d = Counts("poisson", shape, dtype, generator, lam)
     with no_grad():
         mean = ops.broadcast_to(d.tensors()[0], d.shape)
+        if isinstance(lam, int | float):  # one of the methods is enough
+            return ops.astype(_ptrs(d, mean) if lam >= _LARGE_MEAN else _poisson_inversion(d, mean), d.result)
         large = mean >= _LARGE_MEAN
-        low = ops.where(large, 0.0, mean)
-        few = _adds_up(d.unit(), ops.exp(-low), lambda k: low / k, 200.0)
+        few = _poisson_inversion(d, ops.where(large, 0.0, mean))
         return _numbers(d, ops.where(large, _ptrs(d, ops.where(large, mean, _LARGE_MEAN)), few), mean >= 0)
+
+
+def _poisson_inversion(d: Counts, mean: Tensor) -> Tensor:
+    return _adds_up(d.unit(), ops.exp(-mean), lambda k: mean / k, 200.0)
 
 
 def _ptrs(d: Counts, mean: Tensor) -> Tensor:
@@ -105,15 +113,20 @@ def binomial(
         valid = (count >= 0) & (share >= 0) & (share <= 1)
         count = ops.where(valid, ops.floor(count), 0.0)
         rare = ops.where(valid, ops.minimum(share, 1 - share), 0.0)
-        large = count * rare >= _LARGE_MEAN
-        low = ops.where(large, 0.0, rare)
-        odds = low / (1 - low)
-        few = _adds_up(
-            d.unit(), ops.exp(ops.log1p(-low) * count), lambda k: odds * (count - k + 1) / k, ops.minimum(count, 1000.0)
-        )
-        many = _btrs(d, ops.where(large, count, 40.0), ops.where(large, rare, 0.5))
-        k = ops.where(large, many, few)
+        if isinstance(n, int | float) and isinstance(p, int | float):  # one of the methods is enough
+            method = _btrs if n * min(p, 1 - p) >= _LARGE_MEAN else _binomial_inversion
+            k = method(d, count, rare)
+        else:
+            large = count * rare >= _LARGE_MEAN
+            few = _binomial_inversion(d, count, ops.where(large, 0.0, rare))
+            k = ops.where(large, _btrs(d, ops.where(large, count, 40.0), ops.where(large, rare, 0.5)), few)
         return _numbers(d, ops.where(share > 0.5, count - k, k), valid)
+
+
+def _binomial_inversion(d: Counts, n: Tensor, p: Tensor) -> Tensor:
+    odds = p / (1 - p)
+    none = ops.exp(ops.log1p(-p) * n)
+    return _adds_up(d.unit(), none, lambda k: odds * (n - k + 1) / k, ops.minimum(n, 1000.0))
 
 
 def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:

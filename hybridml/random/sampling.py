@@ -92,7 +92,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
                     domains[key].check(name, key, value)
                     if type(value) is Tensor or type(value) is np.ndarray:
                         largest = max(largest, math.prod(value.shape))
-                elif key == "shape" and value is not None:
+                elif key in ("shape", "num_samples") and value is not None:
                     largest = max(largest, math.prod(shape_of(value)))
             if largest < LARGE or current_interpreter() is not None:
                 return fn(*args, **kwargs)
