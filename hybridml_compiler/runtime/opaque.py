@@ -7,7 +7,7 @@ call only says that there was one, and what runs the program finds out which (se
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
 _Kind = tuple[tuple[int, ...], np.dtype]
-# Text of a graph -> shapes and dtypes of what it takes and makes, and its meaning. Set by `pipeline`: this room knows
-# no graphs.
-Reader = Callable[[str], tuple[list[_Kind], list[_Kind], Callable[[list[np.ndarray]], list[np.ndarray]]]]
+Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # what a graph takes, where its results go
+# Text of a graph -> shapes and dtypes of what it takes and makes, and what computes it. Set by `pipeline`: this room
+# knows no graphs.
+Reader = Callable[[str], tuple[list[_Kind], list[_Kind], Compute]]
 _runs: dict[bytes, _Run] = {}
 _readers: list[Reader] = []
 
@@ -48,8 +49,7 @@ def _parse(text: bytes) -> _Run:
 
     def run(buffers: Any) -> None:
         arrays = [make(buffers[k]) for k, make in enumerate(makers)]
-        for target, result in zip(arrays[count:], compute(arrays[:count]), strict=True):
-            target[...] = result
+        compute(arrays[:count], arrays[count:])
 
     return run
 
