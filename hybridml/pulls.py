@@ -23,8 +23,7 @@ _ndarray = np.ndarray
 def compile_function(op: Op, name: str, lines: list[str], env: dict[str, Any]) -> Callable[..., Any]:
     source = "\n".join(lines) + "\n"
     exec(compile(source, f"<dispatch {op.name}>", "exec"), env)
-    fn: Any = env[name]
-    fn.source = source
+    fn: Callable[..., Any] = env[name]
     return fn
 
 
