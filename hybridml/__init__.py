@@ -40,7 +40,9 @@ from . import (
     products,
     random,
     selecting,
+    sorting,
     transforms,
+    uniques,
 )
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .control_flow import cond, fori_loop, map, scan, while_loop
@@ -109,7 +111,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (cumulative, einstein, products):
+    for module in (cumulative, einstein, products, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 

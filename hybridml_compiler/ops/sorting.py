@@ -174,7 +174,8 @@ def _chosen(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
         level = rows == bound
         room = k - (more - np.count_nonzero(level, -1))
         inside &= ~level | (np.cumsum(level, -1) <= room[..., None])
-    return (np.flatnonzero(inside) % n).reshape(*rows.shape[:-1], k)
+    places: np.ndarray = np.flatnonzero(inside) % n
+    return places.reshape(*rows.shape[:-1], k)
 
 
 argtopk = Op(
