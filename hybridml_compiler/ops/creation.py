@@ -31,7 +31,7 @@ def number(name: str, what: str, value: Any) -> Number:
     return found
 
 
-def number_dtype(dtype: Any, *values: Number) -> np.dtype:
+def number_dtype(dtype: Any, *values: Number | complex) -> np.dtype:
     """The dtype asked for, else that of the highest kind among the numbers."""
     if dtype is not None:
         return dtypes.canonical(dtype)
@@ -42,8 +42,11 @@ def number_dtype(dtype: Any, *values: Number) -> np.dtype:
 
 
 def _full_canon(shape: Any, value: Any, dtype: Any) -> dict[str, Any]:
-    fill = number("full", "value", value)
+    is_complex = isinstance(value, complex | np.complexfloating)
+    fill: Any = complex(value) if is_complex else number("full", "value", value)
     wanted = number_dtype(dtype, fill)
+    if is_complex and wanted.kind != "c":
+        raise ArgumentError(f"full: {wanted.name} cannot hold {value}; use a complex dtype or its real part")
     if is_dim(fill):  # a size as a number
         return {"shape": shape_tuple("full", shape), "value": fill, "dtype": wanted}
     if wanted.kind in "iu" and not (math.isfinite(fill) and np.iinfo(wanted).min <= fill <= np.iinfo(wanted).max):
@@ -78,9 +81,12 @@ full = Op(
         ((), {"shape": 3, "value": 7, "dtype": "uint8"}),
         ((), {"shape": (2, 0), "value": float("nan"), "dtype": "float64"}),
         ((), {"shape": (2,), "value": float("-inf"), "dtype": "float32"}),
+        ((), {"shape": (2,), "value": 1 - 2j}),
+        ((), {"shape": (2,), "value": 0.0, "dtype": "complex128"}),
         dtypes="f8",
     ),
     error_samples=lambda: (
+        fails(ArgumentError, "full: float32 cannot hold 1j", shape=(2,), value=1j, dtype="float32"),
         fails(ShapeError, "full: a size cannot be negative", shape=(2, -1), value=0.0),
         fails(ArgumentError, "full: value must be a number", shape=(2,), value="0"),
         fails(ArgumentError, "full: uint8 cannot hold -1", shape=(2,), value=-1, dtype="uint8"),
