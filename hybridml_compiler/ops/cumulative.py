@@ -16,7 +16,7 @@ from .elementwise import where
 from .gather import scatter_along_axis_add
 from .indexing import Index, Load, Scalar
 from .op import Op, Rule
-from .reduction import _sum_dtype
+from .reduction import _in_dtype, _sum_dtype
 from .samples import Case, cases, fails
 from .shapes import Shape, axis_index
 
@@ -75,7 +75,7 @@ def _accumulated(name: str, ufunc: Any, combine: str, rule: Rule, more: tuple[Ca
         eager=eager,
         lower=lower,
         vjp=(rule,),
-        samples=cases(*_CASES, *more, domain=(-1.5, 1.5), dtypes="f8 f4 i4 u1 ?"),
+        samples=cases(*_CASES, *more, domain=(-1.5, 1.5), dtypes="f8 f4 i4 u1 ? c8"),
         error_samples=_errors(name),
         combine=combine,
         method=name,
@@ -110,13 +110,13 @@ def _product_rule(g: Any, x: Any, out: Any, x_dtype: Any, axis: int, reverse: bo
     That sum is a recurrence from the end: s_i = g_i + x_(i+1) s_(i+1).
     """
     if x.shape[axis] == 0:
-        return g.astype(dtype=x_dtype)
+        return _in_dtype(g, x_dtype)
     turned = reverse
     if turned:
         g, x, out = (t.flip(axis=axis) for t in (g, x, out))
     back = x.astype(dtype=g.dtype).flip(axis=axis)
     sums = linear_recurrence(_later(back, 1, axis, 0), g.flip(axis=axis), axis).flip(axis=axis)
-    found = (sums * _later(out, 1, axis, 1)).astype(dtype=x_dtype)
+    found = _in_dtype(sums * _later(out, 1, axis, 1), x_dtype)
     return found.flip(axis=axis) if turned else found
 
 
@@ -124,8 +124,8 @@ cumulative_sum = _accumulated(
     "cumulative_sum",
     np.add,
     "add",
-    lambda g, x_dtype, axis, reverse: g.cumulative_sum(axis=axis, reverse=not reverse).astype(dtype=x_dtype),
-    (),
+    lambda g, x_dtype, axis, reverse: _in_dtype(g.cumulative_sum(axis=axis, reverse=not reverse), x_dtype),
+    (([(3,)], {"dtype": "complex128"}),),
     "Running sum along `axis` in order (from the end with `reverse`), dtypes as `sum`.",
 )
 cumulative_prod = _accumulated(
@@ -137,6 +137,7 @@ cumulative_prod = _accumulated(
         ([np.array([[2.0, 0.0, 3.0, -1.0, 0.5], [0.0, 2.0, 0.0, 0.0, 4.0]])], {"axis": 1}),
         ([np.array([0.0, 3.0, 0.0, 2.0])], {"reverse": True}),
         ([(1, 3)], {"axis": 0}),
+        ([np.array([1 + 2j, 0.5, 0, 1 - 1j])], {}),
     ),
     "Running product along `axis` in order (from the end with `reverse`), dtypes as `sum`. Its gradient multiplies the "
     "other elements and never divides, so zeros have the true one.",
@@ -181,6 +182,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
             dtypes="f8 f4 i4 u1 ?",
         ),
         error_samples=_errors(f"cumulative_{name}"),
+        accepts="ordered",
         combine=name,
         method=f"cumulative_{name}",
         doc=f"Running {name}imum along `axis` (from the end with `reverse`); nan from the first nan on. The gradient "
