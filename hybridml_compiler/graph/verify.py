@@ -111,12 +111,12 @@ def _constant_faults(node: Node) -> Iterator[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """True for what the text can hold: a bool, int, float, string, None, dtype, body, or a tuple of those."""
+    """True for what the text can hold: a bool, number, string, None, dtype, body, or a tuple of those."""
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return (
         value is None
-        or type(value) in (bool, int, float, str, Dim, Body)
+        or type(value) in (bool, int, float, complex, str, Dim, Body)
         or (isinstance(value, np.dtype) and _known(value))
     )
 

@@ -332,7 +332,7 @@ def _pad_canon(x: Aval, widths: Any, value: Any) -> dict[str, Any]:
 
 
 def _fill(name: str, x: Aval, value: Any) -> Number:
-    fill = number(name, "value", value)
+    fill: Any = value if x.dtype.kind == "c" and isinstance(value, complex) else number(name, "value", value)
     if x.dtype.kind in "iu" and not (math.isfinite(fill) and np.iinfo(x.dtype).min <= fill <= np.iinfo(x.dtype).max):
         raise DTypeError(f"{name}: {x} cannot hold the value {fill}; convert x with astype or use a value in its range")
     found: Number = x.dtype.type(fill).item()
@@ -388,6 +388,7 @@ pad = Op(
         ([(3, 4)], {"widths": ((0, 0), (0, 0))}),
         ([()], {"widths": ()}),
         values=[([(2, 0)], {"widths": ((0, 0), (1, 1)), "value": float("-inf")})],
+        dtypes="f8 f4 c16",
     ),
     error_samples=lambda: (
         fails(ArgumentError, "pad: widths cannot be negative", (3,), widths=((-1, 0),)),

@@ -14,6 +14,7 @@ from . import (
     diagonal,
     elementwise,
     floats,
+    fourier,
     gather,
     movement,
     pooling,
@@ -27,7 +28,7 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(complex, floats, convolution, gather, scatter, sorting, creation, random),
+    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

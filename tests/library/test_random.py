@@ -161,7 +161,7 @@ A, B, P = hm.tensor([[0.05], [0.5], [3.0], [50.0]]), hm.tensor([0.2, 0.7, 2.0]),
 DRAWS: dict[str, Callable[[random.Generator], hm.Tensor]] = {
     "uniform": lambda g: g.uniform(low=A, high=B),
     "normal": lambda g: g.normal(None, A, B),
-    "standard_normal": lambda g: g.standard_normal((3, 3), dtype="bfloat16"),
+    "standard_normal": lambda g: g.standard_normal((3, 3), dtype="float16"),
     "truncated_normal": lambda g: g.truncated_normal(A, A + B, shape=(5, 4, 3)),
     "lognormal": lambda g: g.lognormal(A * 0.1, B),
     "exponential": lambda g: g.exponential(A, (4, 7)),
