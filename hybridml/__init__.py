@@ -56,7 +56,7 @@ from .tree import tree_leaves, tree_map
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "fft", "functional", "io", "nn", "optim")
+_MODULES = ("data", "fft", "functional", "io", "linalg", "nn", "optim")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.audits",
@@ -77,14 +77,14 @@ _FUNCTIONS = {
 }
 
 if TYPE_CHECKING:
-    from . import data, fft, functional, nn, optim
+    from . import data, fft, functional, linalg, nn, optim
 
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
     "bfloat16", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
-    "grad", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "jvp", "load", "manual_seed",
+    "grad", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "jvp", "linalg", "load", "manual_seed",
     "map", "memory_timeline", "methods", "nn", "no_grad", "optim", "profile", "random", "save", "scan",
     "set_grad_enabled", "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map",
     "use_deterministic", "value_and_grad", "vjp", "while_loop",

@@ -12,6 +12,8 @@ import sys
 from functools import cache, lru_cache
 from types import FrameType
 
+import numpy as np
+
 _PACKAGES = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
     for name in ("hybridml", "hybridml_compiler")
@@ -74,6 +76,10 @@ class OutOfBoundsError(HybridmlError, IndexError):
 
 class ArgumentError(HybridmlError, ValueError):
     """An argument (not a shape) whose value the operation does not take."""
+
+
+class LinAlgError(HybridmlError, np.linalg.LinAlgError):
+    """A matrix that has not what was asked for: an inverse, a Cholesky factor, eigenvalues that are found."""
 
 
 class GradientError(HybridmlError, RuntimeError):

@@ -13,15 +13,18 @@ from . import (
     cumulative,
     diagonal,
     elementwise,
+    factorizations,
     floats,
     fourier,
     gather,
+    linalg,
     movement,
     pooling,
     random,
     reduction,
     scatter,
     sorting,
+    systems,
     windows,
 )
 from .op import Op
@@ -29,6 +32,7 @@ from .op import Op
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
+    *(systems, factorizations, linalg),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

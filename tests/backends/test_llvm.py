@@ -20,7 +20,8 @@ _REORDERED = ("reduction", "contraction", "convolution", "scan")
 def graph_for(op: Op, sample: Sample) -> tuple[Graph, list[np.ndarray]]:
     arrays = [np.asarray(a) for a in (sample.args[0] if op.variadic else sample.args)]
     nodes = graph_of(arrays)
-    return Graph(tuple(nodes), (apply(op, nodes, sample.params),), op.name), arrays
+    results = [{"result": k} for k in range(len(op.results))] or [{}]
+    return Graph(tuple(nodes), tuple(apply(op, nodes, {**sample.params, **r}) for r in results), op.name), arrays
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -1,0 +1,143 @@
+"""Norms of vectors and matrices, and the condition number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.shapes import axes_tuple, axis_index
+from hybridml_compiler.ops.table import OPS
+
+from ..tensor import Tensor
+from .factorizations import svdvals
+from .operands import described, floating, matrices
+from .systems import inv
+
+Order = float | Literal["fro", "nuc"] | None
+_where, _abs, _sqrt, _square, _pow, _equal = (
+    OPS[name].fn for name in ("where", "abs", "sqrt", "square", "pow", "equal")
+)
+
+
+def _squares(x: Tensor) -> Tensor:
+    """The squares of moduli."""
+    if x.dtype.kind != "c":
+        squares: Tensor = _square(x)
+        return squares
+    return _squares(OPS["real"].fn(x)) + _squares(OPS["imag"].fn(x))
+
+
+def _root(total: Tensor, order: float) -> Tensor:
+    """total^(1 / order); where the norm is 0 its gradient is 0, one of those that it has there."""
+    zero = _equal(total, 0)
+    inside = _where(zero, 1.0, total)
+    return _where(zero, total, _sqrt(inside) if order == 2 else _pow(inside, 1.0 / order))
+
+
+def vector_norm(
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
+) -> Tensor:
+    """The norm of x as one vector (``axis=None``), or of the vectors along one axis or several: real.
+
+    `ord`: 2, 1, any p for the p-th root of the sum of p-th powers of moduli, inf and -inf for the largest and the
+    smallest modulus, 0 for the number of elements that are not 0. Raises ShapeError for an axis that does not exist.
+    The gradient of the norm of zeros is 0.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.vector_norm(hm.asarray([3.0, 4.0])).item()
+    5.0
+    """
+    x = floating(x)
+    axes = axes_tuple("vector_norm", axis, described(x))
+    keep = bool(keepdims)
+    if ord == 2:
+        return _root(_squares(x).sum(axis=axes, keepdims=keep), 2)
+    if ord == 0:
+        return OPS["not_equal"].fn(x, 0).astype(dtypes.real_of(x.dtype)).sum(axis=axes, keepdims=keep)
+    moduli: Tensor = _abs(x)
+    if ord == math.inf:
+        return moduli.max(axis=axes, keepdims=keep)
+    if ord == -math.inf:
+        return moduli.min(axis=axes, keepdims=keep)
+    if ord == 1:
+        return moduli.sum(axis=axes, keepdims=keep)
+    if not isinstance(ord, int | float):
+        raise ArgumentError(f"vector_norm: ord is a number, got {ord!r}")
+    return _root(_pow(moduli, float(ord)).sum(axis=axes, keepdims=keep), float(ord))
+
+
+def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Order = "fro") -> Tensor:
+    """The norm (...) of matrices (..., m, n): real.
+
+    `ord`: "fro" the root of the sum of squares, "nuc" the sum of singular values, 2 and -2 the largest and the smallest
+    one, 1 and -1 the largest and the smallest sum of moduli of a column, inf and -inf of a row. ArgumentError for
+    others.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.matrix_norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]]), ord=1).item()
+    7.0
+    """
+    x = floating(matrices("matrix_norm", x))
+    found = _of_matrices(x, ord)
+    return found[..., None, None] if keepdims else found
+
+
+def _of_matrices(x: Tensor, ord: Order) -> Tensor:
+    if ord in ("fro", None):
+        return vector_norm(x, axis=(-2, -1))
+    if ord in ("nuc", 2, -2):
+        values = svdvals(x)
+        return values.sum(axis=-1) if ord == "nuc" else values.max(axis=-1) if ord == 2 else values.min(axis=-1)
+    if ord in (1, -1, math.inf, -math.inf):
+        sums = _abs(x).sum(axis=-2 if ord in (1, -1) else -1)
+        found: Tensor = sums.max(axis=-1) if ord in (1, math.inf) else sums.min(axis=-1)
+        return found
+    raise ArgumentError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
+
+
+def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `norm`: of vectors along one axis, of matrices in two, or of all of x.
+
+    Without `axis`, x with one axis is a vector and x with two a matrix; without `ord` too, x of any shape is one
+    vector. Orders as `vector_norm` and `matrix_norm`.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]])).item(), hm.linalg.norm(hm.ones((2, 4)), axis=1).tolist()
+    (5.0, [2.0, 2.0])
+    """
+    x = floating(x)
+    if axis is None and ord is None:
+        return vector_norm(x, keepdims=keepdims)
+    if axis is None and x.ndim not in (1, 2):
+        raise ShapeError(f"norm: {described(x)} is neither a vector nor a matrix; name one axis or two")
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(axis_index("norm", k, described(x)) for k in axes)
+    if len(axes) == 1:
+        if isinstance(ord, str):
+            raise ArgumentError(f"norm: {ord!r} is a norm of matrices; name two axes")
+        return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(axes) != 2 or axes[0] == axes[1]:
+        raise ShapeError(f"norm: a vector has one axis and a matrix two different ones, got axis={axis}")
+    rest = [k for k in range(x.ndim) if k not in axes]
+    found = _of_matrices(x.permute_dims(axes=(*rest, *axes)), ord)
+    return found.reshape(tuple(1 if k in axes else n for k, n in enumerate(x.shape))) if keepdims else found
+
+
+def cond(x: Tensor, /, p: Order = None) -> Tensor:
+    """The condition number (...) of matrices: the norm times that of the inverse, by singular values for p = 2 (None).
+
+    -2 is the inverse of that of 2. Singular matrices have inf, with other orders LinAlgError.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.cond(hm.asarray([[4.0, 0.0], [0.0, 2.0]])).item()
+    2.0
+    """
+    x = floating(matrices("cond", x))
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        first, last = values[..., 0], values[..., -1]
+        return last / first if p == -2 else first / last
+    return _of_matrices(x, p) * _of_matrices(inv(x), p)

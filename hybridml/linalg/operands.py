@@ -1,0 +1,57 @@
+"""What the functions of `hybridml.linalg` share: operands, and their checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..manipulation import _tensor
+from ..tensor import Tensor
+
+
+def tensor(x: Any) -> Tensor:
+    return _tensor(x)
+
+
+def floating(x: Any) -> Tensor:
+    """The tensor, with integers in the default float."""
+    x = _tensor(x)
+    return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.default_float())
+
+
+def matrices(name: str, x: Any) -> Tensor:
+    """A tensor of two axes or more."""
+    x = _tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: needs a matrix or a batch of them, got {described(x)}; reshape it")
+    return x
+
+
+def described(x: Tensor) -> Aval:
+    return Aval(x.shape, x.dtype)
+
+
+def conj(x: Tensor) -> Tensor:
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def adjoint(x: Tensor) -> Tensor:
+    return conj(x).mT
+
+
+def precision(x: Tensor) -> float:
+    """The distance from 1 to the next number of the dtype, times the larger side of a matrix."""
+    real = dtypes.real_of(x.dtype)
+    epsilon = 2.0**-7 if real.kind == "V" else float(np.finfo(real).eps)
+    return max(x.shape[-2:], default=0) * epsilon
+
+
+def one_of(name: str, what: str, value: Any, known: tuple[Any, ...]) -> Any:
+    if value not in known:
+        raise ArgumentError(f"{name}: {what} is one of {', '.join(map(repr, known))}, got {value!r}")
+    return value

@@ -1,0 +1,388 @@
+"""Factorisations: Cholesky, QR, singular values, eigenvalues. LAPACK computes them, through NumPy.
+
+Rules are in the usual convention (`conjugated`). Sources: Giles, An extended collection of matrix derivative results,
+2008; Seeger et al., Auto-differentiating linear algebra, 2017; Walter and Lehmann, Algorithmic differentiation of
+linear algebra functions, 2010 (QR). Vectors are defined up to a sign or phase, and those of equal values up to a
+rotation: a loss that depends on which ones LAPACK has chosen has no gradient, and terms that vanish for all other
+losses are zeros.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..aval import Aval
+from ..errors import ArgumentError, ShapeError
+from . import movement
+from .complex import real
+from .contraction import matmul
+from .matrices import (
+    Array,
+    adjoint,
+    column,
+    conj,
+    conjugated,
+    diagonal_of,
+    diagonalizable,
+    endless,
+    finite,
+    general,
+    half_real,
+    inverse_or_zero,
+    matrices,
+    on,
+    positive,
+    row,
+    samples,
+    square,
+    symmetric,
+)
+from .op import Op
+from .samples import fails
+from .systems import solve, solve_triangular
+
+# ---------------------------------------------------------------- Cholesky
+
+
+def _symmetrised(x: Array) -> Array:
+    found: Array = (x + x.conj().mT) * x.real.dtype.type(0.5)
+    return found
+
+
+def _not_positive(x: Array) -> str:
+    least = np.linalg.eigvalsh(_symmetrised(x))[0]
+    return f"is not positive definite: its smallest eigenvalue is {least:.3g}; add a multiple of the identity"
+
+
+def _half(x: Any) -> Any:
+    """The lower triangle, with half of the diagonal."""
+    return x.tril(k=-1) + on(diagonal_of(x)) * 0.5
+
+
+@conjugated
+def _cholesky_rule(g: Any, out: Any) -> Any:
+    lower = adjoint(out)
+    inner = _solve_upper(lower, _half(matmul(lower, g)))
+    return half_real(adjoint(_solve_upper(lower, adjoint(inner))))
+
+
+def _solve_upper(x: Any, y: Any) -> Any:
+    return solve_triangular(x, y, upper=True)
+
+
+cholesky = Op(
+    "cholesky",
+    "opaque",
+    inputs=("x",),
+    infer=lambda x: Aval((*square("cholesky", x)[0], *x.shape[-2:]), x.dtype),
+    eager=finite(
+        "cholesky",
+        lambda x: np.linalg.cholesky(_symmetrised(x)),
+        lambda x: np.linalg.cholesky(_symmetrised(x)),
+        _not_positive,
+    ),
+    vjp=(_cholesky_rule,),
+    samples=samples(*(([(positive, shape)], {}) for shape in [(3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2)])),
+    error_samples=lambda: (
+        fails(ShapeError, "cholesky: needs square matrices, got f32[2,3]", (2, 3)),
+        fails(
+            np.linalg.LinAlgError,
+            "cholesky: matrix 1 of f64[2,1,1] is not positive definite: its smallest eigenvalue is -2",
+            np.array([[[1.0]], [[-2.0]]]),
+        ),
+        fails(np.linalg.LinAlgError, "cholesky: f64[1,1] holds nan or infinity", np.array([[np.nan]])),
+    ),
+    accepts="inexact",
+    doc="The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix. It must be "
+    "positive definite.",
+)
+
+# ---------------------------------------------------------------- QR
+
+
+def _infer_qr(x: Aval, mode: str) -> tuple[Aval, Aval]:
+    batch, rows, columns = matrices("qr", x)
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(f"qr: mode is 'reduced' or 'complete', got {mode!r}")
+    inner = rows if mode == "complete" or rows < columns else columns
+    return Aval((*batch, rows, inner), x.dtype), Aval((*batch, inner, columns), x.dtype)
+
+
+@conjugated
+def _qr_rule(g: Any, x: Any, out: Any) -> Any:
+    (q, r), (by_q, by_r), (rows, columns) = out, g, x.shape[-2:]
+    if rows < columns:  # r = [r1 r2] with r2 = q^H x2: what is left is square
+        more = None if by_r is None else by_r[..., rows:]
+        by_r = None if by_r is None else by_r[..., :rows]
+        if more is not None:
+            pulled = matmul(x[..., rows:], adjoint(more))
+            by_q = pulled if by_q is None else by_q + pulled
+        first = _tall(q, r[..., :rows], by_q, by_r)
+        return movement.concat([first, x[..., rows:] * 0 if more is None else matmul(q, more)], axis=-1)
+    if q.shape[-1] == columns:
+        return _tall(q, r, by_q, by_r)
+    # The other columns of q turn with the first ones alone: dq2 = -q1 r^-H dx^H q2.
+    q, rest, r = q[..., :columns], q[..., columns:], r[..., :columns, :]
+    by_rest = None if by_q is None else by_q[..., columns:]
+    found = _tall(q, r, None if by_q is None else by_q[..., :columns], None if by_r is None else by_r[..., :columns, :])
+    return found if by_rest is None else found - _over(matmul(rest, matmul(adjoint(by_rest), q)), r)
+
+
+def _tall(q: Any, r: Any, by_q: Any, by_r: Any) -> Any:
+    inner = None if by_r is None else matmul(by_r, adjoint(r))
+    if by_q is not None:
+        inner = -matmul(adjoint(q), by_q) if inner is None else inner - matmul(adjoint(q), by_q)
+    half = adjoint(_half(adjoint(inner)))
+    found = matmul(q, half + adjoint(half))
+    return _over(found if by_q is None else found + by_q, r)
+
+
+def _over(x: Any, r: Any) -> Any:
+    """x r^-H."""
+    return adjoint(_solve_upper(r, adjoint(x)))
+
+
+qr = Op(
+    "qr",
+    "opaque",
+    inputs=("x",),
+    params={"mode": "reduced"},
+    results=("Q", "R"),
+    infer=_infer_qr,
+    eager=finite("qr", lambda x, mode: np.linalg.qr(x, mode), lambda x: np.linalg.qr(x), endless),
+    vjp=(_qr_rule,),
+    samples=lambda rng: itertools.chain(
+        samples(
+            *(([(general, shape)], {}) for shape in [(3, 3), (2, 4, 2), (2, 3), (1, 1), (0, 2), (2, 0), (0, 2, 2)]),
+            ([(general, (2, 3))], {"mode": "complete"}),
+        )(rng),
+        samples(([(general, (3, 2))], {"mode": "complete"}), phases=False)(rng),
+    ),
+    error_samples=lambda: (
+        fails(ShapeError, "qr: needs a matrix or a batch of them, got f32[2]", (2,)),
+        fails(ArgumentError, "qr: mode is 'reduced' or 'complete', got 'full'", (2, 2), mode="full"),
+    ),
+    accepts="inexact",
+    doc="Orthonormal columns Q and upper triangular R with Q R = x; with mode 'complete' Q is square.",
+)
+
+# ---------------------------------------------------------------- singular values
+
+
+def _infer_svd(x: Aval, full_matrices: bool) -> tuple[Aval, Aval, Aval]:
+    batch, rows, columns = matrices("svd", x)
+    inner = rows if rows < columns else columns
+    left, right = (rows, columns) if full_matrices else (inner, inner)
+    real = dtypes.real_of(x.dtype)
+    return Aval((*batch, rows, left), x.dtype), Aval((*batch, inner), real), Aval((*batch, right, columns), x.dtype)
+
+
+def _skew(x: Any) -> Any:
+    return x - adjoint(x)
+
+
+@conjugated
+def _svd_rule(g: Any, out: Any) -> Any:
+    (u, s, v), (by_u, by_s, by_v), k = out, g, out[1].shape[-1]
+    scale = inverse_or_zero(s)
+    apart = inverse_or_zero((row(s) - column(s)) * (row(s) + column(s)))
+    u1, v1, inner = u[..., :k], v[..., :k, :], None if by_s is None else on(by_s)
+    terms = []
+    if by_u is not None:
+        turn = _skew(matmul(adjoint(u1), by_u[..., :k]))
+        more = turn * apart * row(s)
+        if u.dtype.kind == "c":  # phases: what u turns by, v turns by too
+            more = more + on(diagonal_of(turn) * scale * 0.5)
+        inner = more if inner is None else inner + more
+        beside = by_u[..., :k] * row(scale)
+        terms.append(matmul(beside - matmul(u1, matmul(adjoint(u1), beside)), v1))
+        if u.shape[-1] > k:  # columns for no singular value turn with the others alone
+            u2 = u[..., k:]
+            terms.append(-matmul(matmul(u2, matmul(adjoint(by_u[..., k:]), u1) * row(scale)), v1))
+    if by_v is not None:
+        turn = _skew(matmul(v1, adjoint(by_v[..., :k, :])))
+        more = turn * apart * column(s)
+        inner = more if inner is None else inner + more
+        beside = by_v[..., :k, :] * column(scale)
+        terms.append(matmul(u1, beside - matmul(matmul(beside, adjoint(v1)), v1)))
+        if v.shape[-2] > k:
+            v2 = v[..., k:, :]
+            terms.append(-matmul(u1, matmul(matmul(v1, adjoint(by_v[..., k:, :])) * column(scale), v2)))
+    total = matmul(matmul(u1, inner), v1)
+    for term in terms:
+        total = total + term
+    return total
+
+
+_SHAPES = ((3, 3), (2, 4, 2), (2, 3), (1, 1), (0, 2), (2, 0), (0, 2, 2))
+
+svd = Op(
+    "svd",
+    "opaque",
+    inputs=("x",),
+    params={"full_matrices": True},
+    canon=lambda x, full_matrices: {"full_matrices": bool(full_matrices)},
+    results=("U", "S", "Vh"),
+    infer=_infer_svd,
+    eager=finite("svd", np.linalg.svd, np.linalg.svd, endless),
+    vjp=(_svd_rule,),
+    samples=samples(
+        *(([(general, shape)], {"full_matrices": False}) for shape in _SHAPES),
+        *(([(general, shape)], {}) for shape in [(3, 2), (2, 3)]),
+        phases=False,
+    ),
+    error_samples=lambda: (
+        fails(ShapeError, "svd: needs a matrix or a batch of them, got f32[2]", (2,)),
+        fails(np.linalg.LinAlgError, "svd: f64[1,1] holds nan or infinity", np.array([[np.nan]])),
+    ),
+    accepts="inexact",
+    doc="Orthonormal U and Vh and falling S with (U * S) Vh = x, of the first columns of U and rows of Vh; the others, "
+    "with `full_matrices`, make both square.",
+)
+
+
+@conjugated
+def _svdvals_rule(g: Any, x: Any) -> Any:
+    u, _, v = svd(x, full_matrices=False)
+    return matmul(u * row(g), v)
+
+
+svdvals = Op(
+    "svdvals",
+    "opaque",
+    inputs=("x",),
+    infer=lambda x: _infer_svd(Aval(matrices("svdvals", x)[0] + x.shape[-2:], x.dtype), False)[1],
+    eager=finite("svdvals", np.linalg.svdvals, np.linalg.svdvals, endless),
+    vjp=(_svdvals_rule,),
+    samples=samples(*(([(general, shape)], {}) for shape in _SHAPES)),
+    error_samples=lambda: (fails(ShapeError, "svdvals: needs a matrix or a batch of them, got f32[2]", (2,)),),
+    accepts="inexact",
+    doc="The singular values of matrices, falling.",
+)
+
+# ---------------------------------------------------------------- eigenvalues
+
+
+def _values(name: str, x: Aval, dtype: np.dtype) -> Aval:
+    batch, n = square(name, x)
+    return Aval((*batch, n), dtype)
+
+
+@conjugated
+def _eigh_rule(g: Any, out: Any) -> Any:
+    (w, v), (by_w, by_v) = out, g
+    inner = None if by_w is None else on(by_w)
+    if by_v is not None:
+        turn = matmul(adjoint(v), by_v) * inverse_or_zero(row(w) - column(w))
+        inner = turn if inner is None else inner + turn
+    return half_real(matmul(matmul(v, inner), adjoint(v)))
+
+
+_SQUARE = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+
+eigh = Op(
+    "eigh",
+    "opaque",
+    inputs=("x",),
+    results=("eigenvalues", "eigenvectors"),
+    infer=lambda x: (_values("eigh", x, dtypes.real_of(x.dtype)), Aval(x.shape, x.dtype)),
+    eager=finite("eigh", lambda x: np.linalg.eigh(_symmetrised(x)), np.linalg.eigh, endless),
+    vjp=(_eigh_rule,),
+    samples=samples(*(([(symmetric, shape)], {}) for shape in _SQUARE), phases=False),
+    error_samples=lambda: (
+        fails(ShapeError, "eigh: needs square matrices, got f32[2,3]", (2, 3)),
+        fails(np.linalg.LinAlgError, "eigh: f64[1,1] holds nan or infinity", np.array([[np.inf]])),
+    ),
+    accepts="inexact",
+    doc="Rising eigenvalues and orthonormal eigenvectors (columns) of (x + x^H) / 2, which is x for a Hermitian "
+    "matrix.",
+)
+
+
+@conjugated
+def _eigvalsh_rule(g: Any, x: Any) -> Any:
+    _, v = eigh(x)
+    return matmul(v * row(g), adjoint(v))
+
+
+eigvalsh = Op(
+    "eigvalsh",
+    "opaque",
+    inputs=("x",),
+    infer=lambda x: _values("eigvalsh", x, dtypes.real_of(x.dtype)),
+    eager=finite("eigvalsh", lambda x: np.linalg.eigvalsh(_symmetrised(x)), np.linalg.eigvalsh, endless),
+    vjp=(_eigvalsh_rule,),
+    samples=samples(*(([(symmetric, shape)], {}) for shape in _SQUARE)),
+    error_samples=lambda: (fails(ShapeError, "eigvalsh: needs square matrices, got f32[2,3]", (2, 3)),),
+    accepts="inexact",
+    doc="The rising eigenvalues of (x + x^H) / 2, which is x for a Hermitian matrix.",
+)
+
+
+def _eig(x: Array) -> tuple[Array, Array]:
+    w, v = np.linalg.eig(x)
+    dtype = dtypes.complex_of(x.dtype)
+    return w.astype(dtype), v.astype(dtype)
+
+
+@conjugated
+def _eig_rule(g: Any, out: Any, x_dtype: Any) -> Any:
+    """Of vectors of norm 1 (Boeddeker et al., On the computation of complex-valued gradients, 2017)."""
+    (w, v), (by_w, by_v) = out, g
+    inner = None if by_w is None else on(by_w)
+    if by_v is not None:
+        pulled = matmul(adjoint(v), by_v)
+        along = diagonal_of(pulled)
+        turn = (pulled - matmul(adjoint(v), v) * row(real(along))) * conj(inverse_or_zero(row(w) - column(w)))
+        inner = turn if inner is None else inner + turn
+    return _between(v, inner, x_dtype)
+
+
+def _between(v: Any, inner: Any, x_dtype: Any) -> Any:
+    """v^-H inner v^H, of which a real matrix has the real part."""
+    found = solve(adjoint(v), matmul(inner, adjoint(v)))
+    return found if x_dtype.kind == "c" else real(found)
+
+
+eig = Op(
+    "eig",
+    "opaque",
+    inputs=("x",),
+    results=("eigenvalues", "eigenvectors"),
+    infer=lambda x: (_values("eig", x, dtypes.complex_of(x.dtype)), Aval(x.shape, dtypes.complex_of(x.dtype))),
+    eager=finite("eig", _eig, np.linalg.eig, endless),
+    vjp=(_eig_rule,),
+    samples=samples(*(([(diagonalizable, shape)], {}) for shape in _SQUARE), phases=False),
+    error_samples=lambda: (
+        fails(ShapeError, "eig: needs square matrices, got f32[2,3]", (2, 3)),
+        fails(np.linalg.LinAlgError, "eig: f64[1,1] holds nan or infinity", np.array([[np.inf]])),
+    ),
+    accepts="inexact",
+    doc="Eigenvalues, in no order, and eigenvectors (columns of norm 1) of square matrices; always complex.",
+)
+
+
+@conjugated
+def _eigvals_rule(g: Any, x: Any, x_dtype: Any) -> Any:
+    _, v = eig(x)
+    return _between(v, on(g), x_dtype)
+
+
+eigvals = Op(
+    "eigvals",
+    "opaque",
+    inputs=("x",),
+    infer=lambda x: _values("eigvals", x, dtypes.complex_of(x.dtype)),
+    eager=finite("eigvals", lambda x: np.linalg.eigvals(x).astype(dtypes.complex_of(x.dtype)), np.linalg.eig, endless),
+    vjp=(_eigvals_rule,),
+    samples=samples(*(([(diagonalizable, shape)], {}) for shape in _SQUARE)),
+    error_samples=lambda: (fails(ShapeError, "eigvals: needs square matrices, got f32[2,3]", (2, 3)),),
+    accepts="inexact",
+    doc="The eigenvalues of square matrices, in no order; always complex.",
+)
+
+ROWS = (cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals)
