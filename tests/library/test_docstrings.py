@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 
 PACKAGES = ("functional", "nn", "optim", "data", "random")
-MODULES = ["io", *PACKAGES] + [
+MODULES = ["fft", "io", *PACKAGES] + [
     f"{package}.{module.name}"
     for package in PACKAGES
     for module in pkgutil.iter_modules(importlib.import_module(f"hybridml.{package}").__path__)
