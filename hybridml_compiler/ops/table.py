@@ -32,6 +32,7 @@ from .op import Op
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
+    *(special, zeta, incomplete),
     *(systems, factorizations, linalg),
 )
 

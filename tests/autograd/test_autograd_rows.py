@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml_compiler.errors import GradientError
+from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.table import OPS
 
@@ -83,9 +85,28 @@ def check(function: object, points: list[np.ndarray], floats: list[int], rng: np
 @pytest.mark.parametrize(("op", "sample"), list(cases()))
 def test_gradient(op: Op, sample: Sample) -> None:
     points = arrays_of(op, sample)
-    rules = range(len(points)) if op.variadic else [k for k, rule in enumerate(op.vjp) if rule is not None]
+    rules = range(len(points)) if op.variadic else [k for k, rule in enumerate(op.vjp) if not is_without(rule)]
     floats = [k for k in rules if points[k].dtype.kind in "fc"]
     if op.name == "astype" and np.dtype(sample.params["dtype"]).kind not in "fc":
         return
     wide = [p.astype({"f": "f8", "c": "c16"}.get(p.dtype.kind, p.dtype)) for p in points]
     check(lambda ts: call(op, ts, sample), wide, floats, np.random.default_rng(1), 1)
+
+
+def is_without(rule: object) -> bool:
+    return rule is None or isinstance(rule, Refused)
+
+
+def refusals() -> Iterator[object]:
+    for op in OPS.values():
+        for k, rule in enumerate(op.vjp):
+            if isinstance(rule, Refused):
+                yield pytest.param(op, k, id=f"{op.name}-{k}")
+
+
+@pytest.mark.parametrize(("op", "k"), list(refusals()))
+def test_refused_gradient(op: Op, k: int) -> None:
+    inputs = [hm.asarray(a) for a in next(iter(op.samples(np.random.default_rng(0)))).args]
+    inputs[k].requires_grad_()
+    with pytest.raises(GradientError, match=f"^{op.name}: no derivative with respect to"):
+        op.fn(*inputs).sum().backward()
