@@ -17,6 +17,7 @@ from . import (
     floats,
     fourier,
     gather,
+    incomplete,
     linalg,
     movement,
     pooling,
@@ -24,16 +25,18 @@ from . import (
     reduction,
     scatter,
     sorting,
+    special,
     systems,
     windows,
+    zeta,
 )
 from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
-    *(special, zeta, incomplete),
     *(systems, factorizations, linalg),
+    *(special, zeta, incomplete),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
