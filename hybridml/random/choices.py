@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError, TraceError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 
 from .. import ops
-from ..context import current_interpreter, no_grad
-from ..creation import arange, asarray, zeros
-from ..manipulation import broadcast_shapes, moveaxis, stack
-from ..tensor import Tensor, wrap
+from ..context import no_grad
+from ..creation import asarray, zeros
+from ..manipulation import broadcast_shapes, moveaxis
+from ..tensor import Tensor
 from .generator import Generator, bits, open_unit, shape_of, unit, words
 from .sampling import Parameter, anything, drawn, sampler, until_accepted
 
 _LAST = -1e308
-_MOST_RANKED = 4096  # a traced permutation compares all pairs: 16M comparisons
 
 
 def _u64(n: int) -> Tensor:
@@ -86,19 +85,6 @@ def integers(
     return randint(low, high + 1 if endpoint else high, shape, dtype=dtype, generator=generator)
 
 
-def _order(keys: Tensor) -> Tensor:
-    """Positions by growing uint64 keys (int64)."""
-    n = keys.shape[0]
-    if current_interpreter() is None:
-        return wrap(np.argsort(keys._array, kind="stable"))
-    if n > _MOST_RANKED:
-        raise TraceError(f"permutation: {n} numbers inside a traced function (at most {_MOST_RANKED}); draw it outside")
-    position, mine, others = arange(n), keys[:, None], keys[None, :]
-    tied = ops.equal(others, mine) & (position[None, :] < position[:, None])
-    earlier = ops.less(others, mine) | tied
-    return ops.scatter_add(zeros((n,), dtype=dtypes.int64), earlier.sum(1), position, axis=0)
-
-
 @drawn
 def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """0..x-1 in random order (int64) of a number x; the slices of a tensor along `axis` in random order, a copy.
@@ -110,8 +96,8 @@ def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) ->
     if isinstance(x, Tensor | np.ndarray | list) and asarray(x).ndim:
         t = asarray(x)
         k = axis_index("permutation", axis, t.shape)
-        return ops.take(t, _order(words((t.shape[k],), generator)), axis=k)
-    return _order(words(shape_of(x.item() if isinstance(x, Tensor) else x), generator))
+        return ops.take(t, ops.argsort(words((t.shape[k],), generator)), axis=k)
+    return ops.argsort(words(shape_of(x.item() if isinstance(x, Tensor) else x), generator))
 
 
 @drawn
@@ -190,13 +176,7 @@ def _with(p: Tensor, count: int, generator: Generator | None) -> Tensor:
 def _without(p: Tensor, count: int, generator: Generator | None) -> Tensor:
     noise = ops.log(-ops.log(open_unit(p.shape, dtypes.float64, generator)))
     keys = ops.maximum(ops.log(p) - noise, _LAST)  # what is impossible comes last, in its order
-    if current_interpreter() is None:
-        return wrap(np.argsort(-keys._array, axis=-1, kind="stable")[..., :count])
-    classes, found = arange(p.shape[-1]), []
-    for _ in range(count):
-        found.append(ops.argmax(keys, axis=-1))
-        keys = ops.where(classes == found[-1][..., None], -math.inf, keys)
-    return stack(found, axis=-1)
+    return ops.argsort(keys, axis=-1, descending=True)[..., :count]
 
 
 @drawn
