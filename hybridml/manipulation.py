@@ -15,7 +15,7 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
-from .tensor import Tensor
+from .tensor import Device, Tensor
 
 _reshape, _permute, _concat, _broadcast, _slice = (
     OPS[name] for name in ("reshape", "permute_dims", "concat", "broadcast_to", "slice")
@@ -286,6 +286,8 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """x in another data type; x itself when it has that type and `copy` is False."""
+    if device is not None:
+        Device(device)
     x = _tensor(x)
     wanted = dtypes.canonical(dtype)
     return x if not copy and x.dtype is wanted else OPS["astype"].fn(x, wanted)

@@ -109,7 +109,7 @@ def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Ten
     return OPS["sum"].fn(_condition(_tensor(x)), axis, keepdims, dtypes.int64)
 
 
-def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING) -> Any:
+def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     """Elements of `x` where `condition` holds, else of `y`; all three broadcast. Without x and y: `nonzero(condition)`.
 
     The operand that is not chosen gets a gradient of zero.

@@ -1,0 +1,20 @@
+"""What tests of programs written with hybridml use: the namespace through `@trace`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def traced_namespace() -> Any:
+    """The public namespace with every function, method and operator run through `@trace`, as a module.
+
+    Its arrays are wrappers with the interface of the array API standard; `array.tensor` is the tensor.
+
+    >>> import hybridml.testing
+    >>> xp = hybridml.testing.traced_namespace()
+    >>> (xp.asarray([1.0, 2.0]) + 1).tensor.tolist()
+    [2.0, 3.0]
+    """
+    from . import traced
+
+    return traced
