@@ -39,6 +39,8 @@ from . import (
     ops,
     products,
     random,
+    scattering,
+    segments,
     selecting,
     sorting,
     transforms,
@@ -111,7 +113,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (cumulative, einstein, products, sorting, uniques):
+    for module in (cumulative, einstein, products, scattering, segments, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 
