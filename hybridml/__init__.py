@@ -23,6 +23,7 @@ from hybridml_compiler.errors import (
 )
 
 from . import (
+    assembly,
     autograd,
     context,
     control_flow,
@@ -30,19 +31,25 @@ from . import (
     cumulative,
     dispatch,
     einstein,
+    elementwise,
     indexing,
     inspection,
-    interop,
     manipulation,
     methods,
+    missing,
     namespace,
+    numerical,
+    numpy_protocol,
     ops,
+    polynomials,
     products,
     random,
     scattering,
     segments,
     selecting,
+    sets,
     sorting,
+    statistics,
     transforms,
     uniques,
 )
@@ -86,9 +93,9 @@ __all__ = [
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
     "bfloat16", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
-    "grad", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "jvp", "linalg", "load", "manual_seed",
-    "map", "memory_timeline", "methods", "nn", "no_grad", "optim", "profile", "random", "save", "scan",
-    "set_grad_enabled", "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map",
+    "grad", "indexing", "io", "is_deterministic", "is_grad_enabled", "jvp", "linalg", "load", "manual_seed",
+    "map", "memory_timeline", "methods", "nn", "no_grad", "numpy_protocol", "optim", "profile", "random", "save",
+    "scan", "set_grad_enabled", "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map",
     "use_deterministic", "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
@@ -112,6 +119,8 @@ def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, selecting):
+        names.update({name: getattr(module, name) for name in module.__all__})
+    for module in (assembly, elementwise, missing, numerical, polynomials, sets, statistics):
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (cumulative, einstein, products, scattering, segments, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})

@@ -256,7 +256,9 @@ class Outcome:
             return outputs[r.index].item()
         if r.kind == "size":
             return evaluate(r.value, sizes)
-        return reals[r.index] if r.kind == "input" else r.value
+        if r.kind == "input":  # an array that the program has made a tensor of is one in eager code, too
+            return _tensor(reals[r.index]) if self.inputs[r.index].kind == "array" else reals[r.index]
+        return r.value
 
     def _time(self, start: float) -> None:
         self.calls += 1

@@ -1,0 +1,214 @@
+"""Elementwise functions that are compositions of rows: `fmax`, `fmod`, `modf`, `cbrt`, `isclose`, ..."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.ops.table import OPS
+
+from . import ops
+from .manipulation import _tensor
+from .tensor import Tensor
+
+_where, _isnan, _copysign, _abs, _trunc = (OPS[name] for name in ("where", "isnan", "copysign", "abs", "trunc"))
+
+
+def _floating(x: Any) -> Tensor:
+    """The tensor, with integers in the default float."""
+    x = _tensor(x)
+    return x if x.dtype.kind in "fcV" else x.astype(dtypes.default_float())
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, bool | int | float)
+
+
+def fabs(x: Tensor, /) -> Tensor:
+    """|x| as a float."""
+    return _abs(_floating(x))
+
+
+def cbrt(x: Tensor, /) -> Tensor:
+    """Cube root, of negative numbers too. A power of 1/3 and one step of Newton's method, where x is finite.
+
+    >>> import hybridml as hm
+    >>> hm.cbrt(hm.tensor([27.0, -8.0])).tolist()
+    [3.0, -2.0]
+    """
+    x = _floating(x)
+    size = _abs(x)
+    usual = (size > 0) & (size < math.inf)
+    safe = _where(usual, size, 1.0)
+    y = ops.pow(safe, 1 / 3)
+    y = y - (y - safe / (y * y)) / 3
+    return _copysign(_where(usual, y, size), x)
+
+
+def deg2rad(x: Tensor, /) -> Tensor:
+    """Degrees to radians."""
+    return _floating(x) * (math.pi / 180)
+
+
+def rad2deg(x: Tensor, /) -> Tensor:
+    """Radians to degrees."""
+    return _floating(x) * (180 / math.pi)
+
+
+def fmax(x: Tensor, y: Tensor, /) -> Tensor:
+    """The greater of x and y; where one of them is NaN, the other.
+
+    >>> import hybridml as hm
+    >>> hm.fmax(hm.tensor([1.0, hm.nan]), 0.5).tolist()
+    [1.0, 0.5]
+    """
+    return _either("maximum", x, y)
+
+
+def fmin(x: Tensor, y: Tensor, /) -> Tensor:
+    """The lesser of x and y; where one of them is NaN, the other.
+
+    >>> import hybridml as hm
+    >>> hm.fmin(hm.tensor([1.0, hm.nan]), 2.5).tolist()
+    [1.0, 2.5]
+    """
+    return _either("minimum", x, y)
+
+
+def _either(name: str, x: Any, y: Any) -> Tensor:
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        x = _tensor(x)
+    found = getattr(ops, name)(x, y)
+    if found.dtype.kind not in "fV":
+        return found
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Tensor):
+            found = _where(_isnan(one), other, found)
+        elif one != one:
+            found = other
+    return _tensor(found)
+
+
+def fmod(x: Tensor, y: Tensor, /) -> Tensor:
+    """What is left of x after division by y, with the sign of x (that of `remainder` has the sign of y).
+
+    >>> import hybridml as hm
+    >>> hm.fmod(hm.tensor([-7.0, 7.0]), 3.0).tolist()
+    [-1.0, 1.0]
+    """
+    x = _tensor(x)
+    rest = ops.remainder(_abs(x), abs(y) if _is_number(y) else _abs(y))
+    if rest.dtype.kind in "fV":
+        return _copysign(rest, x)
+    return _where(x < 0, -rest, rest) if rest.dtype.kind == "i" else rest
+
+
+def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
+    """The part behind the point and the whole part, both with the sign of x.
+
+    >>> import hybridml as hm
+    >>> [t.item() for t in hm.modf(hm.tensor(-1.5))]
+    [-0.5, -1.0]
+    """
+    x = _floating(x)
+    whole = _trunc(x)
+    rest = _where(ops.isinf(x), 0.0, x - whole)
+    return _copysign(rest, x), whole
+
+
+def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
+    """`(x // y, x % y)`."""
+    return ops.floor_divide(x, y), ops.remainder(x, y)
+
+
+def logaddexp2(x: Tensor, y: Tensor, /) -> Tensor:
+    """log2(2**x + 2**y), which never overflows.
+
+    >>> import hybridml as hm
+    >>> hm.logaddexp2(hm.tensor(1000.0), 1000.0).item()
+    1001.0
+    """
+    x, y = _floating(x), y if _is_number(y) else _floating(y)
+    most = ops.maximum(x, y)
+    apart = ops.minimum(x, y) - most
+    same = _isnan(apart) & ops.equal(x, y)  # two equal infinities
+    grown = most + ops.log1p(ops.exp2(_where(same, 0.0, apart))) * (1 / math.log(2))
+    return _where(same, most, grown)
+
+
+def bitwise_count(x: Tensor, /) -> Tensor:
+    """How many bits of |x| are set, as uint8. Source: Hacker's Delight, 5-1 (sums of neighbours, in parallel).
+
+    >>> import hybridml as hm
+    >>> hm.bitwise_count(hm.tensor([0, 7, -1])).tolist()
+    [0, 3, 1]
+    """
+    x = _tensor(x)
+    if x.dtype.kind not in "iu":
+        raise DTypeError(f"bitwise_count: needs integers, got {x.dtype.name}")
+    n = (_abs(x) if x.dtype.kind == "i" else x).astype(dtypes.uint64)
+    for width, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F),
+                        (8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF)):  # fmt: skip
+        n = (n & mask) + ((n >> width) & mask)
+    return n.astype(dtypes.uint8)
+
+
+def spacing(x: Tensor, /) -> Tensor:
+    """Distance of x to the next number away from zero, with the sign of x."""
+    x = _floating(x)
+    return ops.nextafter(x, _copysign(ops.full(shape=(), value=math.inf, dtype=x.dtype), x)) - x
+
+
+def isposinf(x: Tensor, /) -> Tensor:
+    """Where x is +infinity."""
+    return ops.equal(x, math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
+
+
+def isneginf(x: Tensor, /) -> Tensor:
+    """Where x is -infinity."""
+    return ops.equal(x, -math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
+
+
+def isclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Where |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.isclose(hm.tensor([1.0, 2.0]), hm.tensor([1.0, 2.1])).tolist()
+    [True, False]
+    """
+    x, y = _floating(x), _floating(y)
+    near = (_abs(x - y) <= atol + rtol * _abs(y)) & ops.isfinite(y)
+    found = near | ops.equal(x, y)
+    return found | (_isnan(x) & _isnan(y)) if equal_nan else found
+
+
+def allclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether `isclose` holds everywhere, as a tensor of one bool.
+
+    >>> import hybridml as hm
+    >>> bool(hm.allclose(hm.tensor([1.0, 2.0]), hm.tensor([1.0, 2.0000001])))
+    True
+    """
+    return ops.all(isclose(x, y, rtol, atol, equal_nan))
+
+
+def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
+    """Whether shapes and all elements are the same, as a tensor of one bool.
+
+    >>> import hybridml as hm
+    >>> bool(hm.array_equal(hm.tensor([1, 2]), hm.tensor([1, 2])))
+    True
+    """
+    x, y = _tensor(x), _tensor(y)
+    if x.shape != y.shape:
+        return ops.full(shape=(), value=False, dtype=dtypes.bool_)
+    found = ops.equal(x, y)
+    return ops.all(found | (_isnan(x) & _isnan(y)) if equal_nan else found)
+
+
+__all__ = [
+    "allclose", "array_equal", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "fmax", "fmin", "fmod", "isclose",
+    "isneginf", "isposinf", "logaddexp2", "modf", "rad2deg", "spacing",
+]  # fmt: skip

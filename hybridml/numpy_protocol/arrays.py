@@ -1,0 +1,421 @@
+"""Making tensors (`like=`), asking for shapes and dtypes, and changing shapes, with NumPy's parameters."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..aliasing import layout
+from ..context import current_interpreter
+from ..manipulation import _axis, _tensor
+from ..tensor import Tensor
+from .table import implements, same
+
+# -- made from nothing: `np.ones(3, like=t)`
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(operator.index(n) for n in shape)
+
+
+@implements(np.ones)
+def ones(shape: Any, dtype: Any = None) -> Any:
+    return hm.ones(_shape(shape), dtype=dtype)
+
+
+@implements(np.zeros, np.empty)
+def zeros(shape: Any, dtype: Any = None) -> Any:
+    return hm.zeros(_shape(shape), dtype=dtype)
+
+
+@implements(np.full)
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    value = fill_value if isinstance(fill_value, bool | int | float | complex) else _tensor(fill_value)
+    return hm.full(_shape(shape), value, dtype=dtype)
+
+
+def _like(name: str, a: Any, dtype: Any, shape: Any, *value: Any) -> Any:
+    x = _tensor(a)
+    return getattr(hm, name)(
+        x.shape if shape is None else _shape(shape), *value, dtype=x.dtype if dtype is None else dtype
+    )
+
+
+@implements(np.ones_like)
+def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    return _like("ones", a, dtype, shape)
+
+
+@implements(np.zeros_like)
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    return _like("zeros", a, dtype, shape)
+
+
+@implements(np.empty_like)
+def empty_like(prototype: Any, /, dtype: Any = None, shape: Any = None) -> Any:
+    return _like("zeros", prototype, dtype, shape)
+
+
+@implements(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    return _like("full", a, dtype, shape, fill_value)
+
+
+@implements(np.eye)
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    return hm.eye(N, M, k=k, dtype=dtype)
+
+
+@implements(np.identity)
+def identity(n: int, dtype: Any = None) -> Any:
+    return hm.eye(n, dtype=dtype)
+
+
+@implements(np.tri)
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    return hm.tri(N, M, k=k, dtype=dtype)
+
+
+@implements(np.arange)
+def arange(start_or_stop: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Any:
+    return hm.arange(start_or_stop, stop, step, dtype=dtype)
+
+
+@implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
+def array(a: Any, dtype: Any = None, *, copy: Any = None, ndmin: int = 0, ndmax: int = 0) -> Any:
+    x = hm.asarray(a, dtype=dtype, copy=copy)
+    return hm.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x
+
+
+@implements(np.require)
+def require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    return hm.asarray(a, dtype=dtype)
+
+
+@implements(np.copy)
+def copy(a: Any) -> Any:
+    return _tensor(a).clone()
+
+
+@implements(np.fromfunction)
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    lines = [hm.arange(n, dtype=dtype) for n in shape]
+    return function(*hm.meshgrid(*lines, indexing="ij"), **kwargs)
+
+
+def _read(function: Any) -> Any:
+    def read(*args: Any, **kwargs: Any) -> Tensor:
+        return hm.asarray(function(*args, **kwargs))
+
+    read.__name__ = function.__name__
+
+    return read
+
+
+for _function in (np.frombuffer, np.fromfile, np.fromiter, np.fromstring, np.loadtxt, np.genfromtxt):
+    implements(_function)(_read(_function))
+
+
+# -- sequences between two ends, which may be tensors
+
+
+@implements(np.linspace)
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Between two tensors, elementwise, along a new axis."""
+    start, stop = _real(start), _real(stop)
+    n = num - 1 if endpoint else num
+    apart = stop - start
+    steps = hm.reshape(hm.arange(num, dtype=apart.dtype), (num,) + (1,) * apart.ndim)
+    step = apart / n if n > 0 else apart * hm.nan
+    out = start + (steps * step if n > 0 else steps)
+    if endpoint and num > 1:
+        out = hm.concat([out[:-1], hm.expand_dims(hm.broadcast_to(stop, out.shape[1:]), axis=0)], axis=0)
+    out = hm.moveaxis(out, 0, axis)
+    if dtype is not None:
+        out = hm.astype(hm.floor(out) if np.dtype(dtype).kind in "iu" else out, dtype)
+    return (out, step) if retstep else out
+
+
+def _real(x: Any) -> Tensor:
+    x = _tensor(x)
+    return x if x.dtype.kind in "fcV" else hm.astype(x, hm.get_default_dtype())
+
+
+@implements(np.logspace)
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    powers = linspace(start, stop, num, endpoint, axis=axis)
+    if not isinstance(base, int | float):
+        base = hm.expand_dims(_real(base), axis=axis) if _tensor(base).ndim else _real(base)
+    out = hm.pow(hm.full((), float(base), dtype=powers.dtype) if isinstance(base, int | float) else base, powers)
+    return out if dtype is None else hm.astype(out, dtype)
+
+
+@implements(np.geomspace)
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    start, stop = _real(start), _real(stop)
+    signs = hm.sign(start)
+    powers = linspace(hm.log10(start * signs), hm.log10(stop * signs), num, endpoint, axis=0)
+    out = hm.pow(hm.full((), 10.0, dtype=powers.dtype), powers)
+    if num > 0:
+        out = hm.concat([hm.expand_dims(hm.broadcast_to(start * signs, out.shape[1:]), axis=0), out[1:]], axis=0)
+    if endpoint and num > 1:
+        out = hm.concat([out[:-1], hm.expand_dims(hm.broadcast_to(stop * signs, out.shape[1:]), axis=0)], axis=0)
+    out = hm.moveaxis(signs * out, 0, axis)
+    return out if dtype is None else hm.astype(out, dtype)
+
+
+# -- what it is
+
+
+@implements(np.shape)
+def shape(a: Any) -> tuple[int, ...]:
+    return _tensor(a).shape
+
+
+@implements(np.ndim)
+def ndim(a: Any) -> int:
+    return _tensor(a).ndim
+
+
+@implements(np.size)
+def size(a: Any, axis: Any = None) -> int:
+    x = _tensor(a)
+    if axis is None:
+        return x.size
+    return int(np.prod([x.shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))]))
+
+
+@implements(np.can_cast)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    source, target = (x.dtype if isinstance(x, Tensor) else x for x in (from_, to))
+    return np.can_cast(source, target, casting)
+
+
+@implements(np.common_type)
+def common_type(*arrays: Any) -> type:
+    return np.common_type(*(np.empty(0, _tensor(x).dtype) for x in arrays))
+
+
+@implements(np.min_scalar_type)
+def min_scalar_type(a: Any, /) -> np.dtype:
+    x = _tensor(a)
+    return np.min_scalar_type(x.item()) if x.ndim == 0 else x.dtype
+
+
+def _memory(x: Any) -> np.ndarray:
+    if not isinstance(x, Tensor):
+        return np.asarray(x)
+    return x._array if current_interpreter() is None else layout(x)
+
+
+@implements(np.may_share_memory)
+def may_share_memory(a: Any, b: Any, /) -> bool:
+    return np.may_share_memory(_memory(a), _memory(b))
+
+
+@implements(np.shares_memory)
+def shares_memory(a: Any, b: Any, /) -> bool:
+    return np.shares_memory(_memory(a), _memory(b))
+
+
+@implements(np.iscomplexobj)
+def iscomplexobj(x: Any) -> bool:
+    return _tensor(x).dtype.kind == "c"
+
+
+@implements(np.isrealobj)
+def isrealobj(x: Any) -> bool:
+    return _tensor(x).dtype.kind != "c"
+
+
+# -- parts of complex numbers
+
+
+@implements(np.real)
+def real(val: Any) -> Any:
+    x = _tensor(val)
+    return hm.real(x) if x.dtype.kind == "c" else x
+
+
+@implements(np.imag)
+def imag(val: Any) -> Any:
+    x = _tensor(val)
+    return hm.imag(x) if x.dtype.kind == "c" else hm.zeros_like(x)
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    x = _tensor(z)
+    out = hm.atan2(hm.imag(x), hm.real(x)) if x.dtype.kind == "c" else hm.atan2(hm.zeros_like(_real(x)), _real(x))
+    return hm.rad2deg(out) if deg else out
+
+
+@implements(np.iscomplex)
+def iscomplex(x: Any) -> Any:
+    return hm.not_equal(imag(x), 0)
+
+
+@implements(np.isreal)
+def isreal(x: Any) -> Any:
+    return hm.equal(imag(x), 0)
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    x = _tensor(a)
+    if x.dtype.kind != "c":
+        return x
+    most = tol * float(np.finfo(x.dtype).eps) if tol > 1 else tol
+    return hm.real(x) if bool(hm.all(hm.abs(hm.imag(x)) < most)) else x
+
+
+# -- the same elements in another shape
+
+
+def _turned(x: Tensor) -> Tensor:
+    return hm.permute_dims(x, tuple(range(x.ndim))[::-1])
+
+
+@implements(np.reshape)
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    x = _tensor(a)
+    wanted = _shape(shape)
+    out = _turned(hm.reshape(_turned(x), wanted[::-1])) if order == "F" else hm.reshape(x, wanted)
+    return out.clone() if copy else out
+
+
+@implements(np.ravel)
+def ravel(a: Any, order: str = "C") -> Any:
+    return hm.ravel(_turned(_tensor(a)) if order == "F" else _tensor(a))
+
+
+@implements(np.transpose)
+def transpose(a: Any, axes: Any = None) -> Any:
+    x = _tensor(a)
+    return _turned(x) if axes is None else hm.permute_dims(x, tuple(_axis("np.transpose", k, x.ndim, x) for k in axes))
+
+
+@implements(np.moveaxis)
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return hm.moveaxis(_tensor(a), source, destination)
+
+
+@implements(np.rollaxis)
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    x = _tensor(a)
+    axis = _axis("np.rollaxis", axis, x.ndim, x)
+    start = start + x.ndim if start < 0 else start
+    if not 0 <= start <= x.ndim:
+        raise ShapeError(f"np.rollaxis: start {start} is not one of 0..{x.ndim}")
+    return hm.moveaxis(x, axis, start - 1 if axis < start else start)
+
+
+@implements(np.swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return hm.swapaxes(_tensor(a), axis1, axis2)
+
+
+@implements(np.expand_dims)
+def expand_dims(a: Any, axis: Any) -> Any:
+    return hm.expand_dims(_tensor(a), axis=axis)
+
+
+@implements(np.squeeze)
+def squeeze(a: Any, axis: Any = None) -> Any:
+    return hm.squeeze(_tensor(a), axis=axis)
+
+
+@implements(np.broadcast_to)
+def broadcast_to(array: Any, shape: Any) -> Any:
+    return hm.broadcast_to(_tensor(array), _shape(shape))
+
+
+@implements(np.broadcast_arrays)
+def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
+    return tuple(hm.broadcast_arrays(*(_tensor(x) for x in args)))
+
+
+@implements(np.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
+    lines = [hm.ravel(_tensor(x)) for x in xi]
+    if not sparse:
+        return tuple(hm.meshgrid(*lines, indexing=indexing))
+    places = list(range(len(lines)))
+    if indexing == "xy" and len(lines) > 1:
+        places[:2] = [1, 0]
+    return tuple(
+        hm.reshape(x, tuple(x.size if k == at else 1 for k in range(len(lines))))
+        for x, at in zip(lines, places, strict=True)
+    )
+
+
+@implements(np.flip)
+def flip(m: Any, axis: Any = None) -> Any:
+    return hm.flip(_tensor(m), axis=axis)
+
+
+@implements(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    x = _tensor(a)
+    if isinstance(axis, tuple) and isinstance(shift, tuple) and len(shift) == 1:
+        shift = shift * len(axis)
+    if isinstance(axis, int) and isinstance(shift, tuple):  # one axis, rolled several times
+        shift = sum(shift)
+    return hm.roll(x, shift, axis=axis)
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, writeable: bool = False) -> Any:
+    x, window = _tensor(x), _shape(window_shape)
+    if axis is None and len(window) != x.ndim:
+        raise ShapeError(f"np.lib.stride_tricks.sliding_window_view: {len(window)} sizes for {x.ndim} axes; give axis=")
+    if writeable:
+        raise ArgumentError("np.lib.stride_tricks.sliding_window_view: writeable=True is not supported on tensors")
+    axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    return hm.windows(x, size=window, axes=axes)
+
+
+@implements(np.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    return hm.astype(_tensor(x), dtype, copy=copy)
+
+
+@implements(np.fliplr)
+def fliplr(m: Any) -> Any:
+    return hm.fliplr(m)
+
+
+def _indices_of(name: str) -> Any:
+    def indices(arr: Any, k: int = 0) -> tuple[Tensor, ...]:
+        shape: Sequence[int] = _tensor(arr).shape
+        if len(shape) != 2:
+            raise ShapeError(f"np.{name}: needs a matrix, got shape {tuple(shape)}")
+        return tuple(hm.asarray(a) for a in getattr(np, name.removesuffix("_from"))(shape[0], k=k, m=shape[1]))
+
+    return indices
+
+
+for _name in ("tril_indices_from", "triu_indices_from"):
+    implements(getattr(np, _name))(_indices_of(_name))
+
+
+@implements(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> tuple[Tensor, ...]:
+    x = _tensor(arr)
+    if x.ndim < 2 or len(set(x.shape)) != 1:
+        raise ShapeError(f"np.diag_indices_from: needs at least 2 axes of one length, got shape {x.shape}")
+    return (hm.arange(x.shape[0], dtype=hm.int64),) * x.ndim
+
+
+same(np, "result_type tril triu flipud rot90 diag diagflat diagonal vander matrix_transpose unstack")
+same(np, "atleast_1d atleast_2d atleast_3d")

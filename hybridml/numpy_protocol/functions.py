@@ -1,0 +1,27 @@
+"""`__array_function__`: the rows of all subjects, and what a NumPy function without one says."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from hybridml_compiler.errors import DTypeError
+
+from .table import name_of, refusal, target_of
+from .table import run as call
+
+# What fills the table.
+SUBJECTS = (
+    "arrays", "assembling", "linear_algebra", "polynomials", "reductions", "refused", "selecting", "statistics",
+    "writing",
+)  # fmt: skip
+for _subject in SUBJECTS:
+    import_module(f"{__package__}.{_subject}")
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What runs in the place of a NumPy function; DTypeError if nothing does."""
+    target = target_of(func)
+    if target is None:
+        raise DTypeError(f"{name_of(func)}: {refusal(func)}")
+    return call(func, target, args, kwargs)

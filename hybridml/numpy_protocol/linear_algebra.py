@@ -1,0 +1,185 @@
+"""Products, `np.linalg`, `np.fft` and the roots and logarithms of `np.emath`, with NumPy's parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..manipulation import _tensor
+from ..tensor import Tensor
+from .table import implements, same
+
+# -- products
+
+
+@implements(np.tensordot, np.linalg.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    if isinstance(axes, tuple | list):
+        axes = tuple((k,) if isinstance(k, int) else tuple(k) for k in axes)
+    return hm.tensordot(_tensor(a), _tensor(b), axes=axes)
+
+
+@implements(np.outer, np.linalg.outer)
+def outer(a: Any, b: Any) -> Any:
+    return hm.outer(hm.ravel(_tensor(a)), hm.ravel(_tensor(b)))
+
+
+@implements(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = hm.moveaxis(_tensor(a), axisa, -1), hm.moveaxis(_tensor(b), axisb, -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ShapeError(f"np.cross: vectors must have 3 elements, got shapes {a.shape} and {b.shape}")
+    return hm.moveaxis(hm.cross(a, b), -1, axisc)
+
+
+@implements(np.einsum)
+def einsum(*operands: Any, optimize: Any = False, dtype: Any = None, **kwargs: Any) -> Any:
+    """`optimize=False` is the same sum in the order that hybridml finds cheap."""
+    given = [hm.astype(x, dtype, copy=False) if dtype is not None and isinstance(x, Tensor) else x for x in operands]
+    return hm.einsum(*given, optimize=optimize or True)
+
+
+@implements(np.einsum_path)
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    """Which operands to multiply in which order: a question about shapes alone, which NumPy answers."""
+    return np.einsum_path(*(_shaped(x) for x in operands), optimize=optimize)
+
+
+def _shaped(x: Any) -> Any:
+    return np.broadcast_to(np.float64(0), x.shape) if isinstance(x, Tensor) else x
+
+
+@implements(np.trace)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return hm.sum(hm.diagonal(_tensor(a), offset=offset, axis1=axis1, axis2=axis2), axis=-1, dtype=dtype)
+
+
+same(np, "kron dot inner vdot")
+same(np.linalg, "cross matmul matrix_transpose vecdot", "linalg.")
+
+
+# -- np.linalg
+
+
+@implements(np.linalg.eigh)
+def eigh(a: Any, UPLO: Any = "L") -> Any:
+    return hm.linalg.eigh(_tensor(a), UPLO=UPLO.upper())
+
+
+@implements(np.linalg.eigvalsh)
+def eigvalsh(a: Any, UPLO: Any = "L") -> Any:
+    return hm.linalg.eigvalsh(_tensor(a), UPLO=UPLO.upper())
+
+
+@implements(np.linalg.svd)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    x = _tensor(a)
+    return hm.linalg.svd(x, full_matrices=full_matrices) if compute_uv else hm.linalg.svdvals(x)
+
+
+@implements(np.linalg.qr)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(f"np.linalg.qr: mode must be 'reduced', 'complete' or 'r' for tensors, got {mode!r}")
+    found = hm.linalg.qr(_tensor(a), mode="complete" if mode == "complete" else "reduced")
+    return found.R if mode == "r" else found
+
+
+@implements(np.linalg.pinv)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    return hm.linalg.pinv(_tensor(a), rtol=rcond if rtol is None else rtol)
+
+
+@implements(np.linalg.matrix_rank)
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    x = _tensor(A)
+    if x.ndim < 2:
+        return hm.astype(hm.any(hm.not_equal(x, 0)), hm.int64)
+    if tol is not None:
+        return hm.count_nonzero(hm.linalg.svdvals(x) > hm.expand_dims(_tensor(tol), axis=-1), axis=-1)
+    return hm.linalg.matrix_rank(x, rtol=rtol)
+
+
+same(np.linalg, "cholesky cond det diagonal eig eigvals inv lstsq matrix_norm matrix_power multi_dot norm", "linalg.")
+same(np.linalg, "slogdet solve svdvals tensorinv tensorsolve trace vector_norm", "linalg.")
+
+# -- np.fft
+
+same(
+    np.fft,
+    "fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft fftshift ifftshift",
+    "fft.",
+)
+
+# -- np.emath: real where the result is, else complex
+
+
+def _complex_if(x: Any, wanted: Any) -> Tensor:
+    """x, complex where `wanted` holds of an element: a value, which a traced program asks for."""
+    x = _tensor(x)
+    if x.dtype.kind not in "fc":
+        x = hm.astype(x, hm.get_default_dtype())
+    if x.dtype.kind == "c" or not bool(hm.any(wanted(x))):
+        return x
+    return hm.astype(x, hm.complex64 if x.dtype == np.float32 else hm.complex128)
+
+
+def _negative(x: Any) -> Any:
+    return x < 0
+
+
+def _beyond_one(x: Any) -> Any:
+    return hm.abs(x) > 1
+
+
+@implements(np.emath.sqrt)
+def sqrt(x: Any) -> Any:
+    return hm.sqrt(_complex_if(x, _negative))
+
+
+@implements(np.emath.log)
+def log(x: Any) -> Any:
+    return hm.log(_complex_if(x, _negative))
+
+
+@implements(np.emath.log2)
+def log2(x: Any) -> Any:
+    return hm.log2(_complex_if(x, _negative))
+
+
+@implements(np.emath.log10)
+def log10(x: Any) -> Any:
+    return hm.log10(_complex_if(x, _negative))
+
+
+@implements(np.emath.logn)
+def logn(n: Any, x: Any) -> Any:
+    number = isinstance(n, int | float) and n > 0
+    return log(x) / (math.log(n) if number else log(n))
+
+
+@implements(np.emath.power)
+def power(x: Any, p: Any) -> Any:
+    return hm.pow(_complex_if(x, _negative), p)
+
+
+@implements(np.emath.arccos)
+def arccos(x: Any) -> Any:
+    return hm.acos(_complex_if(x, _beyond_one))
+
+
+@implements(np.emath.arcsin)
+def arcsin(x: Any) -> Any:
+    return hm.asin(_complex_if(x, _beyond_one))
+
+
+@implements(np.emath.arctanh)
+def arctanh(x: Any) -> Any:
+    return hm.atanh(_complex_if(x, _beyond_one))

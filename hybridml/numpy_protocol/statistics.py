@@ -1,0 +1,56 @@
+"""Averages, quantiles, covariances and histograms, with NumPy's parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError
+
+from ..manipulation import _tensor
+from .table import implements, same
+
+
+def _quantile(name: str) -> Any:
+    def quantile(
+        a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False, *, weights: Any = None
+    ) -> Any:
+        if weights is not None:
+            raise ArgumentError(f"np.{name}: weights= is not supported on tensors; np.average takes weights")
+        return getattr(hm, name)(_tensor(a), q, axis=axis, method=method, keepdims=keepdims)
+
+    return quantile
+
+
+for _name in ("quantile", "nanquantile", "percentile", "nanpercentile"):
+    implements(getattr(np, _name))(_quantile(_name))
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if x is None or dtype is None else hm.astype(_tensor(x), dtype, copy=False)
+
+
+@implements(np.cov)
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+    aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    less = (0 if bias else 1) if ddof is None else ddof
+    return hm.cov(
+        _cast(m, dtype), _cast(y, dtype), rowvar=rowvar, correction=less, fweights=fweights, aweights=aweights
+    )
+
+
+@implements(np.corrcoef)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    return hm.corrcoef(_cast(x, dtype), _cast(y, dtype), rowvar=rowvar)
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    return hm.bincount(_tensor(x), weights=None if weights is None else _tensor(weights), minlength=minlength)
+
+
+same(np, "average histogram histogram2d histogram_bin_edges histogramdd median nanmedian")

@@ -1,0 +1,151 @@
+"""Code written for NumPy runs on tensors: ufuncs and their methods, `out=`, arrays beside tensors, clear refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+
+X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+
+
+def standardised(x: Any) -> Any:
+    """A program that knows nothing of tensors."""
+    centred = x - np.mean(x, axis=0)
+    spread = np.sqrt(np.var(x, axis=0) + 1e-6)
+    return np.where(np.abs(centred) > 0.1, centred / spread, np.zeros_like(x))
+
+
+def test_a_program_for_arrays_differentiates_and_traces() -> None:
+    expected = standardised(X)
+    for run in (standardised, hm.trace(standardised)):
+        np.testing.assert_allclose(run(hm.tensor(X)).numpy(), expected, rtol=1e-12)
+        grad = hm.grad(lambda t, run=run: (run(t) ** 3).sum())(hm.tensor(X)).numpy()
+        step = np.zeros_like(X)
+        step[1, 2] = 1e-6
+        slope = ((standardised(X + step) ** 3).sum() - (standardised(X - step) ** 3).sum()) / 2e-6
+        assert grad[1, 2] == pytest.approx(slope, rel=1e-4)
+
+
+METHODS: list[Callable[[Any], Any]] = [
+    lambda x: np.add.reduce(x),
+    lambda x: np.add.reduce(x, axis=None, initial=2.0),
+    lambda x: np.multiply.reduce(x, axis=1, keepdims=True),
+    lambda x: np.subtract.reduce(x, axis=1),
+    lambda x: np.maximum.reduce(x, axis=(0, 1)),
+    lambda x: np.minimum.reduce(x, where=X > 0, initial=9.0),
+    lambda x: np.hypot.reduce(x, axis=1, keepdims=True),
+    lambda x: np.logical_and.reduce(x > 0, axis=1),
+    lambda x: np.logical_xor.reduce(x > 0, axis=0),
+    lambda x: np.add.reduce(x[:0]),
+    lambda x: np.add.accumulate(x, axis=1),
+    lambda x: np.multiply.accumulate(x),
+    lambda x: np.maximum.accumulate(x, axis=1),
+    lambda x: np.subtract.accumulate(x, axis=1),
+    lambda x: np.subtract.outer(x, x[0]),
+    lambda x: np.add.reduceat(x, [0, 2, 1], axis=1),
+    lambda x: np.add(x, 1.0, where=X > 0, out=x * 0),
+    lambda x: np.multiply(x, [1.0, 2.0, 3.0]),
+    lambda x: np.add(x, 1, dtype=np.float32),
+    lambda x: np.float64(2.0) * x,
+    lambda x: X + x,
+    lambda x: X @ x.T,
+]
+
+
+@pytest.mark.parametrize("program", METHODS)
+def test_methods_and_parameters_of_ufuncs(program: Callable[[Any], Any]) -> None:
+    expected = program(X.copy())
+    for run in (program, hm.trace(program)):
+        found = run(hm.tensor(X))
+        assert isinstance(found, hm.Tensor) and found.shape == np.shape(expected)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6 if found.dtype == np.float32 else 1e-12)
+
+
+def updated(x: Any) -> Any:
+    y = x * 1.0
+    np.add(y, 2.0, out=y)
+    np.add(y, y, y)
+    np.add.at(y, ([0, 0], [1, 1]), 10.0)
+    np.negative.at(y, (1, 0))
+    np.sum(x, axis=0, out=y[0])
+    return y
+
+
+def test_out_is_an_update_in_place_with_its_history() -> None:
+    expected = updated(X)
+    for run in (updated, hm.trace(updated)):
+        np.testing.assert_allclose(run(hm.tensor(X)).numpy(), expected)
+        grad = hm.grad(lambda t, run=run: run(t).sum())(hm.tensor(X))
+        np.testing.assert_allclose(grad.numpy(), [[1, 1, 1], [-1, 3, 3]])
+
+
+def test_out_keeps_the_tensor_and_is_seen_by_the_versions() -> None:
+    x = hm.tensor(X, requires_grad=True)
+    y = x * 1.0
+    z = y * y
+    assert np.add(y, 1.0, out=y) is y
+    with pytest.raises(hm.GradientError, match="overwritten in place"):
+        z.sum().backward()
+    with pytest.raises(hm.GradientError, match="leaf"):
+        np.add(x, 1.0, out=x)
+    with pytest.raises(hm.DTypeError, match="does not fit"):
+        np.add(X, 0.5, out=hm.tensor([[1, 2, 3], [4, 5, 6]]))
+
+
+def test_out_may_be_an_array_where_no_gradient_is_lost() -> None:
+    out = np.zeros(3)
+    assert np.sum(hm.tensor(X), axis=0, out=out) is out
+    np.testing.assert_allclose(out, X.sum(axis=0))
+    array = X.copy()
+    array += hm.tensor(X)
+    np.testing.assert_allclose(array, 2 * X)
+    with pytest.raises(hm.GradientError, match="out= is an array"):
+        np.add(hm.tensor(X, requires_grad=True), 1.0, out=array)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: np.strings.str_len(t), "np.str_len: works on strings"),
+        (lambda t: np.isnat(t), "np.isnat: works on dates"),
+        (lambda t: np.is_busday(t), "np.is_busday: works on dates"),
+        (lambda t: np.lib.recfunctions.drop_fields(t, "a"), "keep a dict of tensors"),
+        (lambda t: np.average(t, weights=t[0]), "weights of shape"),
+        (lambda t: np.quantile(t, 0.5, weights=t), "weights= is not supported"),
+        (lambda t: np.sort(t, order="a"), "order= names fields"),
+        (lambda t: np.max(t, where=X > 0), "where= needs initial="),
+        (lambda t: np.copyto(np.zeros(3), t), "writes into ndarray"),
+        (lambda t: np.power.at(t, 0, 2.0), "not supported on tensors"),
+        (lambda t: np.matmul(t, t.T, axes=[(0, 1), (0, 1), (0, 1)]), "move the axes"),
+        (lambda t: np.add(t, t, signature="dd->d"), "signature= is not supported"),
+    ],
+)
+def test_what_is_not_there_says_what_to_use(call: Callable[[Any], Any], message: str) -> None:
+    import numpy.lib.recfunctions
+
+    assert numpy.lib.recfunctions
+    with pytest.raises(hm.HybridmlError, match=message):
+        call(hm.tensor(X))
+
+
+def test_a_wrong_call_gets_numpys_error() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        np.sum(hm.tensor(X), axes=0)  # type: ignore[call-overload]
+
+
+def test_other_types_have_their_turn() -> None:
+    class Other:
+        def __array_ufunc__(self, *args: Any, **kwargs: Any) -> str:
+            return "ufunc of Other"
+
+        def __array_function__(self, *args: Any, **kwargs: Any) -> str:
+            return "function of Other"
+
+    t = hm.tensor(X)
+    assert np.add(t, Other()) == "ufunc of Other"
+    assert np.concatenate([t, Other()]) == "function of Other"
