@@ -32,6 +32,7 @@ from . import (
     dispatch,
     einstein,
     elementwise,
+    grid,
     indexing,
     inspection,
     manipulation,
@@ -44,6 +45,7 @@ from . import (
     polynomials,
     products,
     random,
+    reducing,
     scattering,
     segments,
     selecting,
@@ -122,7 +124,7 @@ def _public() -> dict[str, Any]:
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (assembly, elementwise, missing, numerical, polynomials, sets, statistics):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (cumulative, einstein, products, scattering, segments, sorting, uniques):
+    for module in (cumulative, einstein, grid, products, reducing, scattering, segments, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})
     return names
 

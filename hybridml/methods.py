@@ -174,12 +174,6 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @method
-def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`value` where mask holds, else self."""
-    return OPS["where"].fn(mask, value, self)
-
-
-@method
 def split(self: Tensor, split_size_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces along an axis, see `hm.split`."""
     return manipulation.split(self, split_size_or_sections, axis=axis)
