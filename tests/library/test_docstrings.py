@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 
-PACKAGES = ("functional", "nn", "optim", "data", "random")
+PACKAGES = ("functional", "linalg", "nn", "optim", "data", "random")
 MODULES = ["fft", "io", *PACKAGES] + [
     f"{package}.{module.name}"
     for package in PACKAGES
