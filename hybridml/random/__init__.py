@@ -11,7 +11,6 @@ continuous.py      smooth functions of uniform and normal numbers
 gammas.py          gamma, beta, Dirichlet, chi-squared, Student's t
 counts.py          Bernoulli, Poisson, binomial, geometric
 choices.py         integers, categories, permutations
-approximations.py  functions of float64 that these need
 """
 
 from .choices import categorical, choice, integers, multinomial, permutation, randint, randperm, shuffle
@@ -22,6 +21,7 @@ from .continuous import (
     laplace,
     logistic,
     lognormal,
+    multivariate_normal,
     normal,
     pareto,
     rand,
@@ -38,8 +38,8 @@ from .generator import Generator, bits, default_generator, manual_seed
 
 __all__ = [
     "Generator", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chi2", "choice",
-    "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace", "logistic",
-    "lognormal", "manual_seed", "multinomial", "normal", "pareto", "permutation", "poisson", "rand", "randint",
-    "randn", "randperm", "rayleigh", "shuffle", "standard_normal", "student_t", "truncated_normal", "uniform",
-    "weibull",
+    "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace",
+    "logistic", "lognormal", "manual_seed", "multinomial", "multivariate_normal", "normal", "pareto", "permutation",
+    "poisson", "rand", "randint", "randn", "randperm", "rayleigh", "shuffle", "standard_normal", "student_t",
+    "truncated_normal", "uniform", "weibull",
 ]  # fmt: skip

@@ -7,10 +7,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
 from .. import ops
+from ..creation import asarray
 from ..tensor import Tensor
-from .approximations import ndtr, ndtri
-from .generator import Generator
+from .generator import Generator, shape_of
 from .sampling import Draw, Parameter, anything, drawn, not_negative, positive, sampler
 
 
@@ -96,7 +98,7 @@ def truncated_normal(
     """Normal of `mean` and `std`, given that it is in [low, high], by its inverse distribution function.
 
     Intervals of the upper tail are mirrored, where the distribution function has the digits. float32 is computed in
-    float64, which reaches 37 standard deviations.
+    float64, which reaches 37 standard deviations; beyond, all numbers are the end that is nearer to the mean.
 
     >>> import hybridml as hm
     >>> x = hm.random.truncated_normal(3.0, 4.0, shape=(100,))
@@ -108,9 +110,9 @@ def truncated_normal(
     a, b = (ops.astype((end - mean) / std, "float64") for end in (low, high))
     mirrored = a > 0
     a, b = ops.where(mirrored, -b, a), ops.where(mirrored, -a, b)
-    below = ndtr(a)
+    below = ops.ndtr(a)
     u = ops.astype(d.open_unit(), "float64")
-    z = ndtri(below + u * (ndtr(b) - below))
+    z = ops.ndtri(ops.maximum(below + u * (ops.ndtr(b) - below), 1e-300))
     z = ops.astype(ops.where(mirrored, -z, z), d.dtype)
     return d.give(ops.clip(z * std + mean, low, high))
 
@@ -225,3 +227,36 @@ def pareto(a: Parameter, shape: Any = None, *, dtype: Any = None, generator: Gen
     """Pareto's second distribution (Lomax), as NumPy: (1 + x) ** -a is the probability above x. Add 1 for the first."""
     d = Draw("pareto", shape, dtype, generator, a)
     return d.give(ops.expm1(-ops.log(d.open_unit()) / d.params[0]))
+
+
+@sampler(mean=anything)
+def multivariate_normal(
+    mean: Parameter,
+    cov: Parameter | None = None,
+    shape: Any = (),
+    *,
+    scale_tril: Parameter | None = None,
+    dtype: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal vectors of `mean` (..., k) and covariance `cov` (..., k, k), or its Cholesky factor `scale_tril`; gives
+    `shape` + (..., k).
+
+    LinAlgError for a covariance that is not positive definite. Styles may differ by rounding, as matrix products do.
+
+    >>> import hybridml as hm
+    >>> hm.random.multivariate_normal(hm.zeros(2), hm.eye(2), (5,)).shape
+    (5, 2)
+    """
+    if (cov is None) == (scale_tril is None):
+        raise ArgumentError("multivariate_normal: takes the covariance, or its Cholesky factor as scale_tril")
+    d = Draw("multivariate_normal", None, dtype, generator, asarray(mean)[..., None], cov, scale_tril)
+    mean, cov, factor = d.params
+    if len(d.shape) < 2 or d.shape[-1] != d.shape[-2]:
+        raise ShapeError(
+            f"multivariate_normal: needs a mean of k numbers and matrices of k by k, got shapes {mean.shape[:-1]} and "
+            f"{(factor if cov is None else cov).shape}"
+        )
+    factor = ops.cholesky(cov) if factor is None else factor
+    d.shape = (*shape_of(shape), *d.shape[:-1], 1)
+    return d.give((mean + ops.matmul(factor, d.normal()))[..., 0])

@@ -12,7 +12,6 @@ from ..context import no_grad
 from ..control_flow import while_loop
 from ..creation import asarray, zeros_like
 from ..tensor import Tensor
-from .approximations import log_factorial
 from .generator import Generator, shape_of, unit
 from .sampling import Counts, Domain, Parameter, not_negative, probability, sampler, until_accepted
 
@@ -93,7 +92,7 @@ def _ptrs(d: Counts, mean: Tensor) -> Tensor:
         room = 0.5 - ops.abs(u)
         k = ops.floor((2 * a / room + b) * u + mean + 0.43)
         below = ops.log(v) + height - ops.log(a / (room * room) + b)
-        exact = below <= k * log_mean - mean - log_factorial(ops.maximum(k, 0.0))
+        exact = below <= k * log_mean - mean - ops.lgamma(ops.maximum(k, 0.0) + 1)
         possible = (k >= 0) & ((room >= 0.013) | (v <= room))
         return k, ((room >= 0.07) & (v <= inner)) | (possible & exact)
 
@@ -138,7 +137,7 @@ def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:
     height = (5.1 / b + 2.83) * spread
     odds = ops.log(p / (1 - p))
     mode = ops.floor((n + 1) * p)
-    top = log_factorial(mode) + log_factorial(n - mode)
+    top = ops.lgamma(mode + 1) + ops.lgamma(n - mode + 1)
 
     def propose() -> tuple[Tensor, Tensor]:
         u, v = d.unit() - 0.5, 1 - d.unit()
@@ -147,7 +146,7 @@ def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:
         inside = (k >= 0) & (k <= n)
         at = ops.clip(k, 0.0, n)
         below = ops.log(v * height / (a / (room * room) + b))
-        exact = below <= top - log_factorial(at) - log_factorial(n - at) + (at - mode) * odds
+        exact = below <= top - ops.lgamma(at + 1) - ops.lgamma(n - at + 1) + (at - mode) * odds
         return k, ((room >= 0.07) & (v <= inner)) | (inside & exact)
 
     return until_accepted(propose, d.shape, d.dtype)

@@ -18,7 +18,6 @@ from ..autograd import Function
 from ..control_flow import while_loop
 from ..creation import ones_like, zeros, zeros_like
 from ..tensor import Tensor
-from .approximations import digamma
 from .generator import Generator, open_unit, shape_of, unit
 from .sampling import Draw, Parameter, anything, not_negative, positive, sampler, until_accepted
 
@@ -105,7 +104,7 @@ def _slope(alpha: Tensor, log_x: Tensor) -> Tensor:
 
     one, zero = ones_like(a), zeros_like(a)
     _, _, _, total, total_slope = while_loop(going, step, (zeros((), dtype=a.dtype), one, zero, one, zero))
-    series = -(total * (ops.where(few, log_x, 0.0) - digamma(a + 1)) + total_slope) / a
+    series = -(total * (ops.where(few, log_x, 0.0) - ops.digamma(a + 1)) + total_slope) / a
     root = ops.exp((log_x - ops.log(alpha)) / 3)
     inverse = 1 / (alpha * 9)
     cubes = 1 / alpha + (3 / root) * (inverse / alpha - (root - 1 + inverse) / (alpha * 2))
