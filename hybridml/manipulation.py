@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -256,34 +255,6 @@ def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bo
     return OPS["sqrt"].fn(OPS["var"].fn(_tensor(x), axis, correction, keepdims))
 
 
-def outer(x: Tensor, y: Tensor, /) -> Tensor:
-    """x_i * y_j of two vectors."""
-    return OPS["multiply"].fn(expand_dims(x, 1), expand_dims(y, 0))
-
-
-def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Sum of products along an axis, in the promoted dtype (integers wrap)."""
-    products = OPS["multiply"].fn(x, y)
-    return OPS["sum"].fn(products, axis, dtype=products.dtype)
-
-
-def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """Sum of products over pairs of axes: the last `axes` of x with the first of y, or two listed sequences."""
-    if isinstance(axes, int):
-        left, right = list(range(x.ndim - axes, x.ndim)), list(range(axes))
-    else:
-        left = [_axis("tensordot", a, x.ndim, x) for a in axes[0]]
-        right = [_axis("tensordot", a, y.ndim, y) for a in axes[1]]
-    if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
-        raise ShapeError(f"tensordot: axes {left} of shape {x.shape} and {right} of shape {y.shape} differ in size")
-    keep_x = [k for k in range(x.ndim) if k not in left]
-    keep_y = [k for k in range(y.ndim) if k not in right]
-    inner = math.prod(x.shape[a] for a in left)
-    a = _reshape.fn(_permute.fn(x, (*keep_x, *left)), (x.size // inner if inner else 0, inner))
-    b = _reshape.fn(_permute.fn(y, (*right, *keep_y)), (inner, y.size // inner if inner else 0))
-    return _reshape.fn(OPS["matmul"].fn(a, b), (*(x.shape[k] for k in keep_x), *(y.shape[k] for k in keep_y)))
-
-
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """x in another data type; x itself when it has that type and `copy` is False."""
     if device is not None:
@@ -304,6 +275,6 @@ cat = concatenate = concat
 
 __all__ = [
     "astype", "broadcast_arrays", "broadcast_shapes", "cat", "chunk", "clip", "concat", "concatenate", "expand_dims",
-    "matrix_transpose", "moveaxis", "outer", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std",
-    "swapaxes", "tensordot", "tile", "unstack", "vecdot",
+    "matrix_transpose", "moveaxis", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std",
+    "swapaxes", "tile", "unstack",
 ]  # fmt: skip

@@ -162,6 +162,7 @@ def test_errors() -> None:
         (lambda: hm.scatter(x, 1, i, 1.0, reduce="min"), hm.ArgumentError, "reduce is 'add'"),
         (lambda: hm.scatter_reduce(x, 1, i, x, "min"), hm.ArgumentError, "reduce is one of"),
         (lambda: hm.index_add(x, 0, hm.tensor([0, 1, 1]), x), hm.ShapeError, "must have shape"),
+        (lambda: hm.masked_fill(i, i > 0, 0.5), hm.DTypeError, r"masked_fill: 0\.5 does not fit"),
         (lambda: hm.masked_scatter(x, x > 0, hm.ones(2)), hm.OutOfBoundsError, "out of range"),
     ):
         with pytest.raises(error, match=match):
