@@ -42,6 +42,7 @@ from . import (
     numerical,
     numpy_protocol,
     ops,
+    padding,
     polynomials,
     products,
     random,
@@ -120,7 +121,7 @@ def __dir__() -> list[str]:
 def _public() -> dict[str, Any]:
     """Rows first, then the functions that give some of them their public signature."""
     names: dict[str, Any] = dict(ops.names)
-    for module in (creation, inspection, manipulation, namespace, selecting):
+    for module in (creation, inspection, manipulation, namespace, padding, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (assembly, elementwise, missing, numerical, polynomials, sets, statistics):
         names.update({name: getattr(module, name) for name in module.__all__})

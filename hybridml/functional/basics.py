@@ -1,11 +1,11 @@
-"""Linear maps, table look-ups and dropout."""
+"""Linear maps and table look-ups."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, DTypeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..autograd import Function
 from ..tensor import Tensor
@@ -30,6 +30,27 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
     """What a product of bfloat16 stands for. Compiled, it reads them as they lie (see the compiler's narrow.py)."""
     return hm.matmul(x.astype(hm.float32), y.astype(hm.float32)).astype(hm.bfloat16)
+
+
+@compiled
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input1 @ weight[k] @ input2 + bias[k]`` for each k: (..., i), (..., j), weight (o, i, j), bias (o,) ->
+    (..., o).
+
+    >>> bilinear(hm.ones((5, 2)), hm.ones((5, 3)), hm.ones((4, 2, 3))).shape
+    (5, 4)
+    """
+    if weight.ndim != 3 or (input1.shape[-1:], input2.shape[-1:]) != (weight.shape[1:2], weight.shape[2:3]):
+        raise ShapeError(
+            f"bilinear: weight must be (out, {input1.shape[-1:]}, {input2.shape[-1:]}) of the inputs' last axes, got "
+            f"{weight.shape}"
+        )
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must be equal but for the last axis")
+    out, first, second = weight.shape
+    rows = hm.matmul(input1, hm.permute_dims(weight, (1, 0, 2)).reshape((first, out * second)))
+    product = (rows.reshape((*input1.shape[:-1], out, second)) * input2[..., None, :]).sum(axis=-1)
+    return product if bias is None else product + bias
 
 
 class _Linear(Function):
@@ -90,19 +111,57 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return hm.astype(tensor[..., None] == hm.arange(num_classes, dtype=tensor.dtype), hm.int64)
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero each element with probability `p` and scale the rest by ``1 / (1 - p)`` (Srivastava et al. 2014).
+@compiled
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The mean, sum or maximum of rows of `weight` (count, width) for each bag of integers -> (bags, width).
 
-    Draws from the default generator: the same mask eagerly and traced after the same `hm.manual_seed`.
+    `input` (bags, length), or (n,) with `offsets` (bags,), where each bag starts; with `include_last_offset` the last
+    offset is where the last one ends. `per_sample_weights`, shaped as input, weights a sum. Rows equal to `padding_idx`
+    count in no bag, and an empty bag is 0. An index outside of the table raises an IndexError.
 
-    >>> dropout(hm.ones((2, 2)), 0.5, training=False).tolist()
-    [[1.0, 1.0], [1.0, 1.0]]
+    >>> table = hm.asarray([[1.0], [2.0], [6.0]])
+    >>> embedding_bag(hm.asarray([0, 1, 2]), table, hm.asarray([0, 1])).tolist()
+    [[1.0], [4.0]]
     """
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"dropout: p is a probability, 0 <= p <= 1, got {p}")
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return input * 0
-    keep = hm.random.bernoulli(1 - p, input.shape)
-    return hm.where(keep, input * (1 / (1 - p)), 0)
+    what = "embedding_bag"
+    if mode not in ("mean", "sum", "max"):
+        raise ArgumentError(f"{what}: mode must be 'mean', 'sum' or 'max', got {mode!r}")
+    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
+        raise ArgumentError(f"{what}: per_sample_weights are for mode 'sum', with the shape of input {input.shape}")
+    if input.ndim not in (1, 2) or (offsets is None) != (input.ndim == 2):
+        raise ShapeError(f"{what}: input must be (bags, length), or (n,) with offsets, got shape {input.shape}")
+    rows = embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[..., None]
+    counts = hm.ones(input.shape, dtype=hm.bool)
+    if padding_idx is not None:
+        counts = hm.not_equal(input, padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])
+    if offsets is not None:
+        bags = int(offsets.shape[0]) - include_last_offset
+        # Bag 1 starts where the first offset stands: what comes before it, or counts in none, goes to bag 0.
+        marks = hm.scatter_add(hm.zeros((input.shape[0] + 1,), dtype=hm.int64), offsets, hm.ones_like(offsets), axis=0)
+        bag = hm.where(counts, hm.cumulative_sum(marks, axis=0)[:-1], 0)
+        shape = (offsets.shape[0] + 1, weight.shape[1])
+        number = hm.scatter_add(hm.zeros(shape[:1], dtype=weight.dtype), bag, hm.astype(counts, weight.dtype), axis=0)
+        if mode == "max":
+            found = hm.scatter_max(hm.full(shape, -hm.inf, dtype=weight.dtype), bag, rows, axis=0)
+        else:
+            found = hm.scatter_add(hm.zeros(shape, dtype=weight.dtype), bag, rows, axis=0)
+        found, number = found[1 : bags + 1], number[1 : bags + 1, None]
+    else:
+        number = hm.astype(counts, weight.dtype).sum(axis=1)[:, None]
+        empty = -hm.inf if mode == "max" else 0
+        rows = hm.where(counts[..., None], rows, empty)
+        found = rows.max(axis=1) if mode == "max" else rows.sum(axis=1)
+    if mode == "max":
+        return hm.where(number > 0, found, 0)
+    return found if mode == "sum" else found / hm.maximum(number, 1)

@@ -1,25 +1,26 @@
-"""Convolutions in PyTorch's channels-first layout.
+"""Convolutions over one, two and three axes, in PyTorch's channels-first layout.
 
-The operation itself has its channels last, which is the order that vectors want; the layout pass takes the permutations
-out of a traced network, all but those of its inputs and outputs.
+The operation itself has two axes and its channels last, which is the order that vectors want; the layout pass takes the
+permutations out of a traced network, all but those of its inputs and outputs. A sequence is an image of one row. In a
+volume the taps along its depth are channels: `windows` of the input put them there, and the kernel's depth lies beside
+its channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import index
-from typing import Literal
+from collections.abc import Sequence
+from typing import TypeVar
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.convolution import transposed
 
 from ..tensor import Tensor
+from .arguments import Padding, Pair, batched, fits, numbers, padded, positive
 from .compiled import compiled
 
-Pair = int | Sequence[int]
-Padding = Pair | Literal["same", "valid"]
-_LAYOUTS = {1: "(n, c, l) or (c, l)", 2: "(n, c, h, w) or (c, h, w)"}
+T = TypeVar("T")
+_KERNELS = {1: "k", 2: "kh, kw", 3: "kd, kh, kw"}
 
 
 @compiled
@@ -39,15 +40,7 @@ def conv1d(
     >>> conv1d(hm.ones((1, 3, 8)), hm.ones((4, 3, 3)), padding=1).shape
     (1, 4, 8)
     """
-    x, single = batched("conv1d", input, 1)
-    size = _kernel("conv1d", x, weight, groups, 1)
-    steps, dilations = numbers("conv1d", "stride", stride, 1), numbers("conv1d", "dilation", dilation, 1)
-    around = _around("conv1d", padding, size, steps, dilations)
-    fits("conv1d", x, size, around, dilations)
-    flat = _convolved(
-        x[:, :, None], weight[:, :, None], (1, *steps), ((0, 0), around[0]), (1, *dilations), groups
-    )  # an image of one row
-    return _finished(flat[:, :, 0], bias, single)
+    return _convolved("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 @compiled
@@ -68,12 +61,49 @@ def conv2d(
     >>> conv2d(hm.ones((1, 3, 8, 8)), hm.ones((4, 3, 3, 3)), padding=1).shape
     (1, 4, 8, 8)
     """
-    x, single = batched("conv2d", input, 2)
-    size = _kernel("conv2d", x, weight, groups, 2)
-    steps, dilations = numbers("conv2d", "stride", stride, 2), numbers("conv2d", "dilation", dilation, 2)
-    around = _around("conv2d", padding, size, steps, dilations)
-    fits("conv2d", x, size, around, dilations)
-    return _finished(_convolved(x, weight, steps, around, dilations, groups), bias, single)
+    return _convolved("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@compiled
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation: input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,) ->
+    (n, o, d', h', w').
+
+    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`.
+
+    >>> conv3d(hm.ones((1, 3, 4, 8, 8)), hm.ones((4, 3, 2, 3, 3)), padding=(0, 1, 1)).shape
+    (1, 4, 3, 8, 8)
+    """
+    return _convolved("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@compiled
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    output_padding: Pair = 0,
+    groups: int = 1,
+    dilation: Pair = 1,
+) -> Tensor:
+    """The transpose of `conv1d`: input (n, c, l) or (c, l), weight (c, o / groups, k), bias (o,) -> (n, o, l'); sizes
+    as in `conv_transpose2d`.
+
+    >>> conv_transpose1d(hm.ones((1, 4, 8)), hm.ones((4, 3, 2)), stride=2).shape
+    (1, 3, 16)
+    """
+    what = "conv_transpose1d"
+    return _transposed(what, 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @compiled
@@ -94,63 +124,220 @@ def conv_transpose2d(
     (1, 3, 16, 16)
     """
     what = "conv_transpose2d"
-    x, single = batched(what, input, 2)
-    if weight.ndim != 4 or groups < 1 or weight.shape[0] != x.shape[1] or x.shape[1] % groups:
+    return _transposed(what, 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@compiled
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    output_padding: Pair = 0,
+    groups: int = 1,
+    dilation: Pair = 1,
+) -> Tensor:
+    """The transpose of `conv3d`: input (n, c, d, h, w) or (c, d, h, w), weight (c, o / groups, kd, kh, kw), bias (o,)
+    -> (n, o, d', h', w'); sizes as in `conv_transpose2d`.
+
+    >>> conv_transpose3d(hm.ones((1, 4, 3, 8, 8)), hm.ones((4, 3, 2, 2, 2)), stride=2).shape
+    (1, 3, 6, 16, 16)
+    """
+    what = "conv_transpose3d"
+    return _transposed(what, 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@compiled
+def unfold(input: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1) -> Tensor:
+    """Windows as columns (im2col): (n, c, h, w) or (c, h, w) -> (n, c * kh * kw, windows), windows row by row.
+
+    >>> unfold(hm.ones((1, 3, 4, 5)), (2, 3)).shape
+    (1, 18, 9)
+    """
+    x, single = batched("unfold", input, 2)
+    size, dilations, around, steps = _window("unfold", kernel_size, dilation, padding, stride)
+    fits("unfold", x, size, around, dilations)
+    columns = hm.windows(padded(x, around), size=size, stride=steps, dilation=dilations)
+    n, channels, rows, per_row, *_ = columns.shape
+    result = hm.permute_dims(columns, (0, 1, 4, 5, 2, 3)).reshape((n, channels * size[0] * size[1], rows * per_row))
+    return result[0] if single else result
+
+
+@compiled
+def fold(
+    input: Tensor, output_size: Pair, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1
+) -> Tensor:
+    """The transpose of `unfold`: columns (n, c * kh * kw, windows) or without n, added at their places in (n, c,
+    *output_size).
+
+    >>> fold(hm.ones((1, 4, 9)), (4, 4), 2)[0, 0, 1].tolist()
+    [2.0, 4.0, 4.0, 2.0]
+    """
+    if input.ndim not in (2, 3):
+        raise ShapeError(f"fold: input must be (n, c * kh * kw, windows) or without n, got shape {input.shape}")
+    x = input[None] if input.ndim == 2 else input
+    size, dilations, around, steps = _window("fold", kernel_size, dilation, padding, stride)
+    out = positive("fold", "output_size", output_size, 2)
+    whole_size = tuple(n + low + high for n, (low, high) in zip(out, around, strict=True))
+    counts = tuple(
+        (n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(whole_size, size, dilations, steps, strict=True)
+    )
+    area = size[0] * size[1]
+    if x.shape[1] % area or min(counts) < 1 or x.shape[2] != counts[0] * counts[1]:
         raise ShapeError(
-            f"{what}: weight must be (in, out / groups, kh, kw) with the input's {x.shape[1]} channels, a multiple of "
-            f"groups={groups}, got shape {weight.shape}"
+            f"fold: input {input.shape} does not hold the windows {size} of an image {out}: it needs a multiple of "
+            f"{area} rows and {max(counts[0], 0)} x {max(counts[1], 0)} columns"
+        )
+    stacked = x.reshape((x.shape[0], x.shape[1] // area, *size, *counts))
+    whole = hm.fold_windows(
+        hm.permute_dims(stacked, (0, 1, 4, 5, 2, 3)), shape=whole_size, stride=steps, dilation=dilations
+    )
+    (top, _), (left, _) = around
+    result = whole[:, :, top : top + out[0], left : left + out[1]]
+    return result[0] if input.ndim == 2 else result
+
+
+def _window(
+    what: str, kernel_size: Pair, dilation: Pair, padding: Pair, stride: Pair
+) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]], tuple[int, ...]]:
+    size, dilations = positive(what, "kernel_size", kernel_size, 2), positive(what, "dilation", dilation, 2)
+    return size, dilations, _around(what, padding, size, (), ()), positive(what, "stride", stride, 2)
+
+
+# ---------------------------------------------------------------- any number of axes
+
+
+def _convolved(
+    what: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Pair,
+    padding: Padding,
+    dilation: Pair,
+    groups: int,
+) -> Tensor:
+    x, single = batched(what, input, dims)
+    size = _kernel(what, x, weight, groups, dims)
+    steps, dilations = positive(what, "stride", stride, dims), positive(what, "dilation", dilation, dims)
+    around = _around(what, padding, size, steps, dilations)
+    fits(what, x, size, around, dilations)
+    out, per_group = weight.shape[:2]
+    kernels = weight.reshape((groups, out // groups, per_group, *size))
+    depth = 1
+    if dims == 3:
+        x = padded(x, (around[0], (0, 0), (0, 0)))
+    images = _last(x, groups)
+    if dims == 3:
+        images = hm.windows(images, size=size[:1], stride=steps[:1], dilation=dilations[:1], axes=(1,))
+        depth = images.shape[1]
+        images = images.reshape((images.shape[0] * depth, *images.shape[2:5], per_group * size[0]))
+    flat = hm.convolution(
+        images, _plane(kernels, dims), stride=_two(steps, 1), padding=_two(around, (0, 0)), dilation=_two(dilations, 1)
+    )
+    return _finished(_first(flat, dims, depth), bias, single)
+
+
+def _transposed(
+    what: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Pair,
+    padding: Pair,
+    output_padding: Pair,
+    groups: int,
+    dilation: Pair,
+) -> Tensor:
+    x, single = batched(what, input, dims)
+    if weight.ndim != dims + 2 or groups < 1 or weight.shape[0] != x.shape[1] or x.shape[1] % groups:
+        raise ShapeError(
+            f"{what}: weight must be (in, out / groups, {_KERNELS[dims]}) with the input's {x.shape[1]} channels, a "
+            f"multiple of groups={groups}, got shape {weight.shape}"
         )
     channels, per_group, *kernel = weight.shape
-    steps, dilations = numbers(what, "stride", stride, 2), numbers(what, "dilation", dilation, 2)
-    around, more = numbers(what, "padding", padding, 2), numbers(what, "output_padding", output_padding, 2)
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-        for n, s, p, d, k, extra in zip(x.shape[2:], steps, around, dilations, kernel, more, strict=True)
-    )
+    steps, dilations = positive(what, "stride", stride, dims), positive(what, "dilation", dilation, dims)
+    around, more = numbers(what, "padding", padding, dims), numbers(what, "output_padding", output_padding, dims)
+    size = transposed_size(x.shape[2:], kernel, steps, around, dilations, more)
     if min(size) < 1 or any(not 0 <= e < max(s, d) for e, s, d in zip(more, steps, dilations, strict=True)):
         raise ArgumentError(
             f"{what}: padding={around} and output_padding={more} would give an output of {size}; pad less, and keep "
             f"output_padding below the stride {steps} or the dilation {dilations}"
         )
     kernels = weight.reshape((groups, channels // groups, per_group, *kernel))
+    images = _last(x, groups)
+    if dims == 3:
+        images = images.reshape((-1, *images.shape[2:]))
     result = transposed(
-        _last(x, groups),
-        hm.permute_dims(kernels, (3, 4, 0, 2, 1)),
-        size=size,
-        stride=steps,
-        padding=tuple((p, p) for p in around),
-        dilation=dilations,
+        images,
+        _plane(kernels, dims),
+        size=_two(size, 1),
+        stride=_two(steps, 1),
+        padding=_two([(p, p) for p in around], (0, 0)),
+        dilation=_two(dilations, 1),
     )
-    return _finished(_first(result), bias, single)
+    if dims == 3:
+        result = _folded_depth(result, x.shape[2], kernel[0], steps[0], dilations[0], around[0], size[0])
+    return _finished(_first(result, dims, size[0]), bias, single)
 
 
-def _convolved(
-    x: Tensor,
-    weight: Tensor,
+def transposed_size(
+    shape: Sequence[int],
+    kernel: Sequence[int],
     stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
+    padding: Sequence[int],
     dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
-    out, per_group, *size = weight.shape
-    kernels = hm.permute_dims(weight.reshape((groups, out // groups, per_group, *size)), (3, 4, 0, 2, 1))
-    return _first(
-        hm.convolution(
-            _last(x, groups), kernels, stride=tuple(stride), padding=tuple(padding), dilation=tuple(dilation)
-        )
-    )
+    output_padding: Sequence[int],
+) -> tuple[int, ...]:
+    """The spatial sizes that a transposed convolution gives."""
+    columns = zip(shape, kernel, stride, padding, dilation, output_padding, strict=True)
+    return tuple((n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in columns)
+
+
+def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, padding: int, size: int) -> Tensor:
+    """(n * count, h, w, groups, c * taps) -> (n * size, h, w, groups, c): the taps along the depth at their places."""
+    *plane, wide = x.shape[1:]
+    stacked = x.reshape((-1, count, *plane, wide // taps, taps))
+    span = (count - 1) * stride + dilation * (taps - 1) + 1
+    whole = hm.fold_windows(stacked, shape=(span,), stride=(stride,), dilation=(dilation,), axes=(1,))
+    if padding + size > span:
+        whole = hm.pad(whole, ((0, 0), (0, padding + size - span), *((0, 0),) * 4))
+    return whole[:, padding : padding + size].reshape((-1, *plane, wide // taps))
+
+
+def _plane(kernels: Tensor, dims: int) -> Tensor:
+    """(groups, o, c, ...) with one to three axes -> (kh, kw, groups, c, o), where a depth lies among the channels."""
+    if dims == 1:
+        kernels = kernels[:, :, :, None]
+    if dims == 3:
+        groups, out, channels, depth, *size = kernels.shape
+        kernels = kernels.reshape((groups, out, channels * depth, *size))
+    return hm.permute_dims(kernels, (3, 4, 0, 2, 1))
+
+
+def _two(values: Sequence[T], missing: T) -> tuple[T, ...]:
+    """The values of the last two axes; a sequence has one row."""
+    return (missing, *values) if len(values) == 1 else tuple(values[-2:])
 
 
 def _last(x: Tensor, groups: int) -> Tensor:
-    """(n, c, h, w) -> (n, h, w, groups, c / groups)."""
+    """(n, c, ..., w) -> (n, ..., w, groups, c / groups), with a row for a sequence."""
     n, channels, *size = x.shape
-    return hm.permute_dims(x, (0, 2, 3, 1)).reshape((n, *size, groups, channels // groups))
+    rows = (1, *size) if len(size) == 1 else size
+    return hm.permute_dims(x, (0, *range(2, x.ndim), 1)).reshape((n, *rows, groups, channels // groups))
 
 
-def _first(x: Tensor) -> Tensor:
-    """(n, h, w, groups, c) -> (n, groups * c, h, w)."""
-    n, height, width, groups, channels = x.shape
-    return hm.permute_dims(x.reshape((n, height, width, groups * channels)), (0, 3, 1, 2))
+def _first(x: Tensor, dims: int, depth: int) -> Tensor:
+    """(n, h, w, groups, c) -> (n, groups * c, h, w); without the row of a sequence, with the depth of a volume."""
+    *size, groups, channels = x.shape
+    if dims == 1:
+        size = [size[0], size[2]]
+    elif dims == 3:
+        size = [size[0] // depth, depth, *size[1:]]
+    return hm.permute_dims(x.reshape((*size, groups * channels)), (0, dims + 1, *range(1, dims + 1)))
 
 
 def _finished(result: Tensor, bias: Tensor | None, single: bool) -> Tensor:
@@ -162,31 +349,9 @@ def _finished(result: Tensor, bias: Tensor | None, single: bool) -> Tensor:
 # ---------------------------------------------------------------- arguments
 
 
-def numbers(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
-    """`n` integers; one number stands for all."""
-    try:
-        found = tuple(map(index, value if isinstance(value, Iterable) else (value,) * n))
-    except TypeError:
-        found = ()
-    if len(found) != n:
-        several = "a pair of integers" if n == 2 else f"{n} of them"
-        raise ArgumentError(f"{what}: {name} must be an integer or {several}, got {value!r}")
-    return found
-
-
-def batched(what: str, input: Tensor, dims: int) -> tuple[Tensor, bool]:
-    """(the input with its batch axis, was there none?)."""
-    if input.ndim == dims + 2:
-        return input, False
-    if input.ndim == dims + 1:
-        return input[None], True
-    raise ShapeError(f"{what}: input must be {_LAYOUTS[dims]}, got shape {input.shape}")
-
-
 def _kernel(what: str, x: Tensor, weight: Tensor, groups: int, dims: int) -> list[int]:
     if weight.ndim != dims + 2:
-        form = "(out, in / groups, kh, kw)" if dims == 2 else "(out, in / groups, k)"
-        raise ShapeError(f"{what}: weight must be {form}, got shape {weight.shape}")
+        raise ShapeError(f"{what}: weight must be (out, in / groups, {_KERNELS[dims]}), got shape {weight.shape}")
     out, per_group, *size = weight.shape
     if groups < 1 or out % groups or x.shape[1] != per_group * groups:
         raise ShapeError(
@@ -196,26 +361,25 @@ def _kernel(what: str, x: Tensor, weight: Tensor, groups: int, dims: int) -> lis
     return size
 
 
+def same_padding(size: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
+    """What keeps an axis as long as it was; an odd element goes behind."""
+    totals = (d * (k - 1) for k, d in zip(size, dilation, strict=True))
+    return [(n // 2, n - n // 2) for n in totals]
+
+
 def _around(
     what: str, padding: Padding, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Zeros before and after, an axis each."""
-    if isinstance(padding, str):
+    if isinstance(padding, str) and stride:
         if padding == "valid":
             return [(0, 0)] * len(size)
         if padding != "same":
             raise ArgumentError(f"{what}: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
         if set(stride) != {1}:
             raise ArgumentError(f"{what}: padding='same' needs stride 1, got stride={tuple(stride)}")
-        total = [d * (k - 1) for k, d in zip(size, dilation, strict=True)]
-        return [(n // 2, n - n // 2) for n in total]
-    return [(n, n) for n in numbers(what, "padding", padding, len(size))]
-
-
-def fits(what: str, x: Tensor, size: Sequence[int], around: Sequence[tuple[int, int]], dilation: Sequence[int]) -> None:
-    padded = tuple(n + low + high for n, (low, high) in zip(x.shape[2:], around, strict=True))
-    if any(n < d * (k - 1) + 1 for n, k, d in zip(padded, size, dilation, strict=True)):
-        raise ShapeError(
-            f"{what}: the window {tuple(size)} with dilation {tuple(dilation)} is larger than the padded input "
-            f"{padded}; pad more or take a smaller window"
-        )
+        return same_padding(size, dilation)
+    around = numbers(what, "padding", padding, len(size))  # type: ignore[arg-type]
+    if min(around) < 0:
+        raise ArgumentError(f"{what}: padding must not be negative, got {around}")
+    return [(n, n) for n in around]

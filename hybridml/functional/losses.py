@@ -128,7 +128,7 @@ def binary_cross_entropy(
     >>> round(binary_cross_entropy(hm.asarray([0.5]), hm.asarray([1.0])).item(), 4)
     0.6931
     """
-    _same_shape("binary_cross_entropy", input, target)
+    same_shape("binary_cross_entropy", input, target)
     loss = -(target * _clamped_log(input) + (1 - target) * _clamped_log(1 - input))
     return reduce(loss if weight is None else loss * weight, reduction)
 
@@ -146,7 +146,7 @@ def binary_cross_entropy_with_logits(
     >>> round(binary_cross_entropy_with_logits(hm.asarray([0.0]), hm.asarray([1.0])).item(), 4)
     0.6931
     """
-    _same_shape("binary_cross_entropy_with_logits", input, target)
+    same_shape("binary_cross_entropy_with_logits", input, target)
     negative = input < 0
     softplus_minus = hm.log1p(hm.exp(hm.where(negative, input, -input))) - hm.where(negative, input, 0)
     if pos_weight is not None:
@@ -163,7 +163,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     >>> kl_div(hm.asarray([0.0, -1.0]), hm.asarray([0.0, 0.0])).item()
     0.0
     """
-    _same_shape("kl_div", input, target)
+    same_shape("kl_div", input, target)
     if log_target:
         loss = hm.exp(target) * (target - input)
     else:
@@ -215,10 +215,11 @@ def _clamped_log(p: Tensor) -> Tensor:
 
 
 def _difference(what: str, input: Tensor, target: Tensor) -> Tensor:
-    _same_shape(what, input, target)
+    same_shape(what, input, target)
     return input - target
 
 
-def _same_shape(what: str, input: Tensor, target: Tensor) -> None:
+def same_shape(what: str, input: Tensor, target: Tensor) -> None:
+    """Raise a ShapeError unless both have one shape."""
     if input.shape != target.shape:
         raise ShapeError(f"{what}: input {input.shape} and target {target.shape} must have one shape; reshape one")

@@ -1,7 +1,8 @@
-"""Normalisation: batch, layer, group and root mean square."""
+"""Normalisation: batch, layer, group, instance, root mean square and local response."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import hybridml as hm
@@ -116,12 +117,70 @@ def group_norm(
     centred = grouped - grouped.mean(axis=-1, keepdims=True)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
     result = (centred * hm.rsqrt(variance + eps)).reshape(input.shape)
-    per_channel = (input.shape[1], *(1,) * (input.ndim - 2))
-    return _affine(
-        result,
-        None if weight is None else weight.reshape(per_channel),
-        None if bias is None else bias.reshape(per_channel),
-    )
+    return _affine(result, *_per_channel(input, weight, bias))
+
+
+@compiled
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each element of (n, c, ...) over its own positions (Ulyanov et al. 2016).
+
+    Running statistics (c,), if given, move in place towards the mean over the batch; they count instead of the input's
+    own with ``use_input_stats=False``.
+
+    >>> instance_norm(hm.asarray([[[0.0, 2.0], [5.0, 7.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0]]]
+    """
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("instance_norm: running_mean and running_var are needed unless use_input_stats=True")
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if input.ndim < 3:
+        raise ShapeError(f"instance_norm: input must be (n, c, ...) with positions, got shape {input.shape}")
+    count = math.prod(input.shape[2:])
+    if count <= 1:
+        raise ShapeError(f"instance_norm: needs more than one value a channel, got shape {input.shape}")
+    axes = tuple(range(2, input.ndim))
+    mean = input.mean(axis=axes, keepdims=True)
+    centred = input - mean
+    variance = (centred * centred).mean(axis=axes, keepdims=True)
+    with hm.no_grad():
+        if running_mean is not None:
+            _move(running_mean, mean.mean(axis=0).reshape((-1,)), momentum)
+        if running_var is not None:
+            _move(running_var, variance.mean(axis=0).reshape((-1,)) * (count / (count - 1)), momentum)
+    return _affine(centred * hm.rsqrt(variance + eps), *_per_channel(input, weight, bias))
+
+
+@compiled
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """``input / (k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels of (n, c, ...)
+    (Krizhevsky et al. 2012); channels that do not exist count as zeros.
+
+    >>> local_response_norm(hm.asarray([[[2.0], [2.0]]]), 2, alpha=1.0, beta=1.0, k=2.0).tolist()
+    [[[0.5], [0.3333333432674408]]]
+    """
+    if input.ndim < 3 or size < 1:
+        raise ShapeError(
+            f"local_response_norm: input must be (n, c, ...) with positions and size 1 or more, got {input.shape} and "
+            f"{size}"
+        )
+    around = ((0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (input.ndim - 2))
+    squares = hm.windows(hm.pad(input * input, around), size=(size,), axes=(1,)).mean(axis=-1)
+    return input / (squares * alpha + k) ** beta
+
+
+def _per_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    shape = (x.shape[1], *(1,) * (x.ndim - 2))
+    return None if weight is None else weight.reshape(shape), None if bias is None else bias.reshape(shape)
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -1,153 +1,269 @@
-"""Activations and dropout as modules: each holds the arguments of its function."""
+"""Activations as modules: each holds the arguments of its function."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from hybridml_compiler.errors import ArgumentError
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import functional as F
 from ..tensor import Tensor
+from .held import Held
 from .module import Module
+from .parameter import Parameter
 
 
-class ReLU(Module):
+class _Inplace(Held):
+    """`inplace` is taken for compatibility and has no effect."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+
+
+class ReLU(_Inplace):
     """`functional.relu`. `inplace` is taken for compatibility and has no effect."""
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input)
+    function = staticmethod(F.relu)
 
 
-class ReLU6(Module):
+class ReLU6(_Inplace):
     """`functional.relu6`. `inplace` is taken for compatibility and has no effect."""
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu6(input)
+    function = staticmethod(F.relu6)
 
 
-class LeakyReLU(Module):
-    """`functional.leaky_relu`. `inplace` is taken for compatibility and has no effect."""
-
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope = negative_slope
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.leaky_relu(input, self.negative_slope)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}"
-
-
-class ELU(Module):
-    """`functional.elu`. `inplace` is taken for compatibility and has no effect."""
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.elu(input, self.alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
-
-
-class GELU(Module):
-    """`functional.gelu`."""
-
-    def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
-        super().__init__()
-        self.approximate: Literal["none", "tanh"] = approximate
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
-
-
-class SiLU(Module):
+class SiLU(_Inplace):
     """`functional.silu`. `inplace` is taken for compatibility and has no effect."""
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.silu(input)
+    function = staticmethod(F.silu)
 
 
-class Softplus(Module):
-    """`functional.softplus`."""
+class Mish(_Inplace):
+    """`functional.mish`. `inplace` is taken for compatibility and has no effect."""
 
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta, self.threshold = beta, threshold
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
+    function = staticmethod(F.mish)
 
 
-class Sigmoid(Module):
+class SELU(_Inplace):
+    """`functional.selu`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.selu)
+
+
+class Hardsigmoid(_Inplace):
+    """`functional.hardsigmoid`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.hardsigmoid)
+
+
+class Hardswish(_Inplace):
+    """`functional.hardswish`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.hardswish)
+
+
+class Sigmoid(Held):
     """`functional.sigmoid`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.sigmoid(input)
+    function = staticmethod(F.sigmoid)
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
-class Tanh(Module):
+class Tanh(Held):
     """`functional.tanh`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.tanh(input)
+    function = staticmethod(F.tanh)
 
-
-class _AlongAxis(Module):
-    def __init__(self, dim: int = -1) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
-class Softmax(_AlongAxis):
+class LogSigmoid(Held):
+    """`functional.logsigmoid`."""
+
+    function = staticmethod(F.logsigmoid)
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Softsign(Held):
+    """`functional.softsign`."""
+
+    function = staticmethod(F.softsign)
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Tanhshrink(Held):
+    """`functional.tanhshrink`."""
+
+    function = staticmethod(F.tanhshrink)
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class LeakyReLU(Held):
+    """`functional.leaky_relu`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.leaky_relu)
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(negative_slope=negative_slope)
+
+
+class ELU(Held):
+    """`functional.elu`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.elu)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(alpha=alpha)
+
+
+class CELU(Held):
+    """`functional.celu`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.celu)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(alpha=alpha)
+
+
+class Hardtanh(Held):
+    """`functional.hardtanh`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.hardtanh)
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(min_val=min_val, max_val=max_val)
+
+
+class Threshold(Held):
+    """`functional.threshold`. `inplace` is taken for compatibility and has no effect."""
+
+    function = staticmethod(F.threshold)
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(threshold=threshold, value=value)
+
+
+class GELU(Held):
+    """`functional.gelu`."""
+
+    function = staticmethod(F.gelu)
+
+    def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
+        super().__init__(approximate=approximate)
+
+
+class Softplus(Held):
+    """`functional.softplus`."""
+
+    function = staticmethod(F.softplus)
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__(beta=beta, threshold=threshold)
+
+
+class Hardshrink(Held):
+    """`functional.hardshrink`."""
+
+    function = staticmethod(F.hardshrink)
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__(lambd=lambd)
+
+
+class Softshrink(Held):
+    """`functional.softshrink`."""
+
+    function = staticmethod(F.softshrink)
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__(lambd=lambd)
+
+
+class GLU(Held):
+    """`functional.glu` along `dim`."""
+
+    function = staticmethod(F.glu)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
+
+
+class Softmax(Held):
     """`functional.softmax` along `dim`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim)
+    function = staticmethod(F.softmax)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
 
 
-class LogSoftmax(_AlongAxis):
+class Softmin(Held):
+    """`functional.softmin` along `dim`."""
+
+    function = staticmethod(F.softmin)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
+
+
+class LogSoftmax(Held):
     """`functional.log_softmax` along `dim`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim)
+    function = staticmethod(F.log_softmax)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
 
 
-class Dropout(Module):
-    """`functional.dropout` in training, nothing in evaluation. `inplace` has no effect."""
+class Softmax2d(Held):
+    """`functional.softmax` over the channels of (n, c, h, w) or (c, h, w)."""
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"Dropout: p is a probability, 0 <= p <= 1, got {p}")
-        self.p = p
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training)
+        if input.ndim not in (3, 4):
+            raise ShapeError(f"Softmax2d: input must be (n, c, h, w) or (c, h, w), got shape {input.shape}")
+        return F.softmax(input, -3)
+
+
+class RReLU(Held):
+    """`functional.rrelu`, with drawn slopes in training. `inplace` is taken for compatibility and has no effect."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__(lower=lower, upper=upper)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training)
+
+
+class PReLU(Module):
+    """`functional.prelu` with a slope to learn, or one for each of `num_parameters` channels, from `init` on.
+
+    >>> PReLU(3)(hm.ones((2, 3, 4))).shape
+    (2, 3, 4)
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(hm.full((num_parameters,), init, dtype=dtype))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        return f"p={self.p}"
+        return f"num_parameters={self.num_parameters}"
 
 
 def activation(name_or_function: Any) -> Any:

@@ -13,7 +13,8 @@ from .. import functional as F
 from ..functional.attention import attention_weights
 from ..tensor import Tensor
 from . import init
-from .activations import Dropout, activation
+from .activations import activation
+from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm

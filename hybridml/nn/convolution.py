@@ -1,18 +1,22 @@
-"""Conv1d, Conv2d and ConvTranspose2d, in PyTorch's channels-first layout."""
+"""Convolutions and their transposes over one, two and three axes, in PyTorch's channels-first layout."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
 from .. import functional as F
-from ..functional.convolution import Padding, Pair, numbers
+from ..functional.arguments import Padding, Pair, numbers, positive
+from ..functional.convolution import same_padding, transposed_size
 from ..tensor import Tensor, adopt
 from .linear import uniform_by_fan_in
 from .module import Module
 from .parameter import Parameter
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
@@ -23,10 +27,11 @@ def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = 
     return adopt(memory.transpose(dims + 1, dims, *range(dims)))
 
 
-class _Convolution(Module):
-    """What the layers share: checked arguments, parameters and the text of `repr`."""
+class _Layer(Module):
+    """What convolutions and their transposes share: checked arguments, parameters and the text of `repr`."""
 
     dims: int
+    function: ClassVar[Callable[..., Any]]
     padding: Padding
 
     def __init__(
@@ -39,7 +44,6 @@ class _Convolution(Module):
         dilation: Pair,
         groups: int,
         bias: bool,
-        padding_mode: str,
         dtype: Any,
         transposed: bool = False,
     ) -> None:
@@ -49,16 +53,11 @@ class _Convolution(Module):
             raise ArgumentError(
                 f"{what}: in_channels={in_channels} and out_channels={out_channels} must divide by groups={groups}"
             )
-        if padding_mode != "zeros":
-            raise ArgumentError(
-                f"{what}: padding_mode must be 'zeros', got {padding_mode!r}; pad the input before the layer instead"
-            )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = numbers(what, "kernel_size", kernel_size, self.dims)
-        self.stride = numbers(what, "stride", stride, self.dims)
-        self.dilation = numbers(what, "dilation", dilation, self.dims)
+        self.kernel_size = positive(what, "kernel_size", kernel_size, self.dims)
+        self.stride = positive(what, "stride", stride, self.dims)
+        self.dilation = positive(what, "dilation", dilation, self.dims)
         self.padding = padding if isinstance(padding, str) else numbers(what, "padding", padding, self.dims)
-        self.padding_mode = padding_mode
         outer, inner = (in_channels, out_channels) if transposed else (out_channels, in_channels)
         self._make_state(outer, inner // groups, bias, dtype)
 
@@ -78,6 +77,7 @@ class _Convolution(Module):
             ("output_padding", (0,) * self.dims),
             ("dilation", (1,) * self.dims),
             ("groups", 1),
+            ("padding_mode", "zeros"),
         )
         for name, default in defaults:
             if getattr(self, name, default) != default:
@@ -85,14 +85,8 @@ class _Convolution(Module):
         return text if self.bias is not None else text + ", bias=False"
 
 
-class Conv1d(_Convolution):
-    """Cross-correlation (n, in_channels, l) -> (n, out_channels, l'); see `functional.conv1d`.
-
-    >>> Conv1d(3, 8, 5, padding="same")(hm.ones((2, 3, 20))).shape
-    (2, 8, 20)
-    """
-
-    dims = 1
+class _Convolution(_Layer):
+    """`padding_mode` is "zeros", or what `functional.pad` does: "reflect", "replicate" or "circular"."""
 
     def __init__(
         self,
@@ -108,12 +102,49 @@ class Conv1d(_Convolution):
         *,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype
-        )  # fmt: skip
+        if padding_mode not in _PADDING_MODES:
+            raise ArgumentError(
+                f"{type(self).__name__}: padding_mode must be one of {_PADDING_MODES}, got {padding_mode!r}"
+            )
+        self._check_padding(padding, stride)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype)
+        self.padding_mode = padding_mode
+
+    def _check_padding(self, padding: Padding, stride: Pair) -> None:
+        what = type(self).__name__
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ArgumentError(f"{what}: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
+        if padding == "same" and set(numbers(what, "stride", stride, self.dims)) != {1}:
+            raise ArgumentError(f"{what}: padding='same' needs stride 1, got stride={stride}")
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Padding]:
+        """(the input with what is not zeros around it, the zeros that are left to add)."""
+        padding = self.padding
+        if self.padding_mode == "zeros" or padding == "valid":
+            return input, padding
+        if padding == "same":
+            around = same_padding(self.kernel_size, self.dilation)
+        else:
+            around = [(n, n) for n in numbers(type(self).__name__, "padding", padding, self.dims)]
+        return F.pad(input, [n for pair in reversed(around) for n in pair], self.padding_mode), 0
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        found: Tensor = type(self).function(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
+        return found
+
+
+class Conv1d(_Convolution):
+    """Cross-correlation (n, in_channels, l) -> (n, out_channels, l'); see `functional.conv1d`.
+
+    >>> Conv1d(3, 8, 5, padding="same", padding_mode="circular")(hm.ones((2, 3, 20))).shape
+    (2, 8, 20)
+    """
+
+    dims = 1
+    function = staticmethod(F.conv1d)
 
 
 class Conv2d(_Convolution):
@@ -124,38 +155,22 @@ class Conv2d(_Convolution):
     """
 
     dims = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Padding = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        *,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype
-        )  # fmt: skip
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    function = staticmethod(F.conv2d)
 
 
-class ConvTranspose2d(_Convolution):
-    """The transpose of a `Conv2d`: (n, in_channels, h, w) -> (n, out_channels, h', w'); see
-    `functional.conv_transpose2d`.
+class Conv3d(_Convolution):
+    """Cross-correlation (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'); see `functional.conv3d`.
 
-    >>> ConvTranspose2d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16, 16))).shape
-    (1, 3, 32, 32)
+    >>> Conv3d(3, 8, (1, 3, 3), padding=(0, 1, 1))(hm.ones((1, 3, 4, 8, 8))).shape
+    (1, 8, 4, 8, 8)
     """
 
-    dims = 2
+    dims = 3
+    function = staticmethod(F.conv3d)
+
+
+class _ConvTranspose(_Layer):
+    """`output_size` of a call chooses among the sizes that the convolution would have come from."""
 
     def __init__(
         self,
@@ -172,14 +187,67 @@ class ConvTranspose2d(_Convolution):
         *,
         dtype: Any = None,
     ) -> None:
+        what = type(self).__name__
+        if padding_mode != "zeros":
+            raise ArgumentError(f"{what}: padding_mode must be 'zeros', got {padding_mode!r}")
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, numbers("ConvTranspose2d", "padding", padding, 2), dilation,
-            groups, bias, padding_mode, dtype, transposed=True,
+            in_channels, out_channels, kernel_size, stride, numbers(what, "padding", padding, self.dims), dilation,
+            groups, bias, dtype, transposed=True,
         )  # fmt: skip
-        self.output_padding = numbers("ConvTranspose2d", "output_padding", output_padding, 2)
+        self.padding_mode = padding_mode
+        self.output_padding = numbers(what, "output_padding", output_padding, self.dims)
 
-    def forward(self, input: Tensor) -> Tensor:
-        assert not isinstance(self.padding, str)
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        more = self.output_padding if output_size is None else self._more(input, tuple(output_size))
+        found: Tensor = type(self).function(
+            input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
         )
+        return found
+
+    def _more(self, input: Tensor, output_size: tuple[int, ...]) -> tuple[int, ...]:
+        """The output padding that gives a size."""
+        assert not isinstance(self.padding, str)
+        wanted, padding = output_size[-self.dims :], numbers("", "padding", self.padding, self.dims)
+        none = (0,) * self.dims
+        least = transposed_size(input.shape[-self.dims :], self.kernel_size, self.stride, padding, self.dilation, none)
+        found = tuple(n - m for n, m in zip(wanted, least, strict=True))
+        if any(not 0 <= n < s for n, s in zip(found, self.stride, strict=True)):
+            most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
+            raise ArgumentError(f"{type(self).__name__}: output_size must be {least} to {most}, got {wanted}")
+        return found
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """The transpose of a `Conv1d`: (n, in_channels, l) -> (n, out_channels, l'); see
+    `functional.conv_transpose1d`.
+
+    >>> ConvTranspose1d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16))).shape
+    (1, 3, 32)
+    """
+
+    dims = 1
+    function = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """The transpose of a `Conv2d`: (n, in_channels, h, w) -> (n, out_channels, h', w'); see
+    `functional.conv_transpose2d`.
+
+    >>> ConvTranspose2d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16, 16))).shape
+    (1, 3, 32, 32)
+    """
+
+    dims = 2
+    function = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """The transpose of a `Conv3d`: (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'); see
+    `functional.conv_transpose3d`.
+
+    >>> ConvTranspose3d(8, 3, 2, stride=2)(hm.ones((1, 8, 2, 4, 4)), output_size=(4, 9, 8)).shape
+    (1, 3, 4, 9, 8)
+    """
+
+    dims = 3
+    function = staticmethod(F.conv_transpose3d)

@@ -1,4 +1,4 @@
-"""Linear, Embedding, Flatten and Identity."""
+"""Linear and bilinear maps, tables of vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError
 
 from .. import functional as F
 from ..tensor import Tensor
@@ -40,6 +40,41 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Bilinear(Module):
+    """``x1 @ weight[k] @ x2 + bias[k]`` for each k: (..., in1), (..., in2) -> (..., out_features).
+
+    Weight (out, in1, in2) and bias (out,) start uniform within ``1 / sqrt(in1)``.
+
+    >>> Bilinear(3, 4, 5)(hm.ones((2, 3)), hm.ones((2, 4))).shape
+    (2, 5)
+    """
+
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = Parameter(hm.empty((out_features, in1_features, in2_features)))
+        self.register_parameter("bias", Parameter(hm.empty((out_features,))) if bias else None)
+        self.reset_parameters()
+        self._draw_in(dtype)
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.in1_features) if self.in1_features else 0
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class Embedding(Module):
@@ -76,38 +111,34 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
-class Flatten(Module):
-    """Make axes `start_dim` to `end_dim` one axis.
+class EmbeddingBag(Embedding):
+    """The mean, sum or maximum of the rows of each bag of integers; see `functional.embedding_bag`.
 
-    >>> Flatten()(hm.ones((2, 3, 4))).shape
-    (2, 12)
+    >>> EmbeddingBag(10, 3, mode="sum")(hm.asarray([1, 2, 4, 3]), hm.asarray([0, 3])).shape
+    (2, 3)
     """
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim, self.end_dim = start_dim, end_dim
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype=dtype)
+        self.mode, self.include_last_offset = mode, include_last_offset
 
-    def forward(self, input: Tensor) -> Tensor:
-        start, end = (d + input.ndim if d < 0 else d for d in (self.start_dim, self.end_dim))
-        if not 0 <= start <= end < input.ndim:
-            raise ShapeError(
-                f"Flatten: axes {self.start_dim} to {self.end_dim} do not exist in order in shape {input.shape}"
-            )
-        middle = math.prod(input.shape[start : end + 1])
-        return input.reshape((*input.shape[:start], middle, *input.shape[end + 1 :]))
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return F.embedding_bag(
+            input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset, padding_idx=self.padding_idx,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
-class Identity(Module):
-    """Gives back its input; takes and ignores any arguments when it is made."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__()
-
-    def forward(self, input: Tensor) -> Tensor:
-        return input
+        return f"{super().extra_repr()}, mode={self.mode!r}"
 
 
 def uniform_by_fan_in(weight: Tensor, bias: Tensor | None) -> None:

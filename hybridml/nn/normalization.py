@@ -1,4 +1,4 @@
-"""BatchNorm, LayerNorm, RMSNorm, GroupNorm."""
+"""Normalisation layers: batch, instance, layer, group, root mean square and local response."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import functional as F
 from ..tensor import Tensor
+from .held import Held
 from .module import Module
 from .parameter import Parameter
 
@@ -43,13 +44,16 @@ class _BatchNorm(Module):
         self.register_buffer("num_batches_tracked", hm.zeros((), dtype=hm.int64) if track_running_stats else None)
         self._draw_in(dtype)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def _check(self, input: Tensor) -> None:
         if input.ndim not in self.ranks or input.shape[1] != self.num_features:
             axes = " or ".join(map(str, self.ranks))
             raise ShapeError(
                 f"{type(self).__name__}: input must have {axes} axes and {self.num_features} channels on axis 1, "
                 f"got shape {input.shape}"
             )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
         momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
             with hm.no_grad():
@@ -92,6 +96,90 @@ class BatchNorm2d(_BatchNorm):
     """
 
     ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (n, c, d, h, w).
+
+    >>> BatchNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
+    (2, 3, 2, 4, 4)
+    """
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    """Normalise each channel of each element over its positions; one element (c, ...) may stand alone.
+
+    Without `track_running_stats` the input's own statistics count in evaluation too.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        single = input.ndim == self.ranks[0] - 1
+        batch = input[None] if single else input
+        self._check(batch)
+        out = F.instance_norm(
+            batch,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return out[0] if single else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (n, c, l) or (c, l).
+
+    >>> InstanceNorm1d(3)(hm.ones((4, 3, 5))).shape
+    (4, 3, 5)
+    """
+
+    ranks = (3,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of (n, c, h, w) or (c, h, w).
+
+    >>> InstanceNorm2d(3, affine=True)(hm.ones((3, 4, 5))).shape
+    (3, 4, 5)
+    """
+
+    ranks = (4,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (n, c, d, h, w) or (c, d, h, w).
+
+    >>> InstanceNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
+    (2, 3, 2, 4, 4)
+    """
+
+    ranks = (5,)
+
+
+class LocalResponseNorm(Held):
+    """Divide by the activity of neighbouring channels; see `functional.local_response_norm`."""
+
+    function = staticmethod(F.local_response_norm)
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__(size=size, alpha=alpha, beta=beta, k=k)
 
 
 class LayerNorm(Module):

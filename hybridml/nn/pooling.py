@@ -5,38 +5,110 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import functional as F
-from ..functional.convolution import Pair
+from ..functional.adaptive import Sizes
+from ..functional.arguments import Pair
 from ..tensor import Tensor
-from .module import Module
+from .held import Held
 
 
-class MaxPool2d(Module):
-    """Largest value of each window; see `functional.max_pool2d`."""
-
+class _MaxPool(Held):
     def __init__(
         self,
         kernel_size: Pair,
         stride: Pair | None = None,
         padding: Pair = 0,
         dilation: Pair = 1,
+        return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
-        super().__init__()
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
+        super().__init__(
+            kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
+            dilation=dilation, return_indices=return_indices, ceil_mode=ceil_mode,
+        )  # fmt: skip
 
 
-class AvgPool2d(Module):
-    """Mean of each window; see `functional.avg_pool2d`."""
+class _MaxUnpool(Held):
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+        super().__init__(kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        found: Tensor = type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return found
+
+
+class _AvgPool(Held):
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
+            ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+        )  # fmt: skip
+
+
+class _LPPool(Held):
+    def __init__(
+        self, norm_type: float, kernel_size: Pair, stride: Pair | None = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__(norm_type=norm_type, kernel_size=kernel_size, stride=stride, ceil_mode=ceil_mode)
+
+
+class _AdaptiveAvgPool(Held):
+    def __init__(self, output_size: Sizes) -> None:
+        super().__init__(output_size=output_size)
+
+
+class _AdaptiveMaxPool(Held):
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None:
+        super().__init__(output_size=output_size, return_indices=return_indices)
+
+
+class MaxPool1d(_MaxPool):
+    """Largest value of each window; see `functional.max_pool1d`."""
+
+    function = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
+    """Largest value of each window; see `functional.max_pool2d`."""
+
+    function = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPool):
+    """Largest value of each window; see `functional.max_pool3d`."""
+
+    function = staticmethod(F.max_pool3d)
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """What a pooling found, back at its places; see `functional.max_unpool1d`."""
+
+    function = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """What a pooling found, back at its places; see `functional.max_unpool2d`."""
+
+    function = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """What a pooling found, back at its places; see `functional.max_unpool3d`."""
+
+    function = staticmethod(F.max_unpool3d)
+
+
+class AvgPool1d(_AvgPool):
+    """Mean of each window; see `functional.avg_pool1d`."""
+
+    function = staticmethod(F.avg_pool1d)
 
     def __init__(
         self,
@@ -46,26 +118,73 @@ class AvgPool2d(Module):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        super().__init__()
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        Held.__init__(
+            self, kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
+            ceil_mode=ceil_mode, count_include_pad=count_include_pad,
+        )  # fmt: skip
 
 
-class AdaptiveAvgPool2d(Module):
+class AvgPool2d(_AvgPool):
+    """Mean of each window; see `functional.avg_pool2d`."""
+
+    function = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPool):
+    """Mean of each window; see `functional.avg_pool3d`."""
+
+    function = staticmethod(F.avg_pool3d)
+
+
+class LPPool1d(_LPPool):
+    """The norm of order `norm_type` of each window; see `functional.lp_pool1d`."""
+
+    function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """The norm of order `norm_type` of each window; see `functional.lp_pool2d`."""
+
+    function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """The norm of order `norm_type` of each window; see `functional.lp_pool3d`."""
+
+    function = staticmethod(F.lp_pool3d)
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """Mean over windows that give the asked output size; see `functional.adaptive_avg_pool1d`."""
+
+    function = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """Mean over windows that give the asked output size; see `functional.adaptive_avg_pool2d`."""
 
-    def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
-        super().__init__()
-        self.output_size = output_size
+    function = staticmethod(F.adaptive_avg_pool2d)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Mean over windows that give the asked output size; see `functional.adaptive_avg_pool3d`."""
+
+    function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Largest value of windows that give the asked output size; see `functional.adaptive_max_pool1d`."""
+
+    function = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Largest value of windows that give the asked output size; see `functional.adaptive_max_pool2d`."""
+
+    function = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Largest value of windows that give the asked output size; see `functional.adaptive_max_pool3d`."""
+
+    function = staticmethod(F.adaptive_max_pool3d)

@@ -15,8 +15,8 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError
 
 from .. import functional as F
+from ..functional.arguments import Padding, Pair
 from ..functional.compiled import compiled
-from ..functional.convolution import Padding, Pair
 from ..tensor import Tensor
 from .convolution import Conv2d, _Convolution, channels_last
 from .linear import Linear
@@ -148,7 +148,7 @@ class QuantizedConv2d(_Convolution):
         padding_mode: str = "zeros",
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, None
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode
         )  # fmt: skip
 
     def _make_state(self, outer: int, inner: int, bias: bool, dtype: Any) -> None:
@@ -162,7 +162,7 @@ class QuantizedConv2d(_Convolution):
         """The layer with its weight rounded to 8 bits, each output channel with a scale of its own."""
         layer = cls(
             conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation,
-            conv.groups, conv.bias is not None,
+            conv.groups, conv.bias is not None, conv.padding_mode,
         )  # fmt: skip
         with hm.no_grad():
             values, scale = quantize(conv.weight.detach(), axis=(1, 2, 3))
@@ -174,9 +174,8 @@ class QuantizedConv2d(_Convolution):
 
     def forward(self, input: Tensor) -> Tensor:
         with hm.no_grad():
-            return conv2d(
-                input, self.weight, self.scale, self.bias, self.stride, self.padding, self.dilation, self.groups
-            )
+            input, padding = self._padded(input)
+            return conv2d(input, self.weight, self.scale, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 _QUANTIZED: dict[type[Module], Callable[[Any], Module]] = {

@@ -28,8 +28,8 @@ def inputs_of(name: str, inputs: dict[str, Any]) -> Any:
     return SimpleNamespace(**found)
 
 
-def close(got: Any, expected: np.ndarray, what: str) -> None:
-    np.testing.assert_allclose(np.asarray(got), expected, rtol=2e-5, atol=2e-6, err_msg=what, strict=True)
+def close(got: Any, expected: np.ndarray, what: str, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=2e-5, atol=atol, err_msg=what, strict=True)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -385,7 +386,7 @@ def gradients(name: str) -> list[list[np.ndarray | None]]:
     return [[None if SKIPPED.get(t) == k else g for k, g in enumerate(row)] for t, row in enumerate(drawn)]
 
 
-def store(values: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
+def store(path: Path, values: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
     """One array a dtype and an index as JSON: hundreds of zip entries would be mostly overhead."""
     index, joined = {}, {}
     for name, value in values.items():
@@ -394,12 +395,12 @@ def store(values: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
         index[name] = [kind, sum(part.size for part in parts), list(value.shape)]
         parts.append(value.ravel())
     arrays = {kind: np.concatenate(parts) for kind, parts in joined.items()}
-    np.savez_compressed(RECORDED, index=np.asarray(json.dumps({**notes, "values": index})), **arrays)
+    np.savez_compressed(path, index=np.asarray(json.dumps({**notes, "values": index})), **arrays)
 
 
-def recorded() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def recorded(path: Path = RECORDED) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(PyTorch's values by name, the state-dict keys of each module and optimizer)."""
-    with np.load(RECORDED) as file:
+    with np.load(path) as file:
         notes = json.loads(str(file["index"]))
         joined = {kind: file[kind] for kind in file.files if kind != "index"}
     values = {
@@ -409,39 +410,57 @@ def recorded() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return values, notes["keys"]
 
 
+def torch_inputs(name: str, inputs: dict[str, Any]) -> Any:
+    import torch
+
+    found = {key: torch.tensor(array) for key, array in arrays(name, inputs).items()}
+    for key, tensor in found.items():
+        tensor.requires_grad_(tensor.is_floating_point() and key not in CONSTANT)
+    return SimpleNamespace(**found)
+
+
+def keep(values: dict[str, np.ndarray], name: str, out: Any, tensors: dict[str, Any]) -> None:
+    import torch
+
+    values[f"{name}|out"] = out.detach().numpy()
+    if out.requires_grad:
+        (out * torch.tensor(cotangent(name, tuple(out.shape)))).sum().backward()
+    for key, tensor in tensors.items():
+        if tensor.grad is not None:
+            values[f"{name}|grad {key}"] = tensor.grad.numpy()
+
+
+def record_functions(cases: dict[str, FunctionCase], values: dict[str, np.ndarray]) -> None:
+    """Run them on PyTorch."""
+    import torch
+
+    for name, case in cases.items():
+        t = torch_inputs(name, case.inputs)
+        keep(values, f"F {name}", case.run(torch.nn.functional, t), vars(t))
+
+
+def record_modules(cases: dict[str, ModuleCase], values: dict[str, np.ndarray], keys: dict[str, Any]) -> None:
+    """Run them on PyTorch, with a state that `state` draws; `keys` gets the shapes of their state dicts."""
+    import torch
+
+    for name, case in cases.items():
+        t, module = torch_inputs(name, case.inputs), case.make(torch.nn).train(case.train)
+        shapes = {key: tuple(tensor.shape) for key, tensor in module.state_dict().items()}
+        keys[name] = shapes
+        module.load_state_dict({key: torch.tensor(array) for key, array in state(name, shapes).items()})
+        keep(values, f"M {name}", case.call(module, t), {**vars(t), **dict(module.named_parameters())})
+        for key, buffer in module.named_buffers():
+            values[f"M {name}|after {key}"] = buffer.numpy()
+
+
 def record() -> None:
     """Run every case on PyTorch."""
-    from types import SimpleNamespace
-
     import torch
 
     values: dict[str, np.ndarray] = {}
     keys: dict[str, Any] = {}
-
-    def inputs_of(name: str, inputs: dict[str, Any]) -> Any:
-        found = {key: torch.tensor(array) for key, array in arrays(name, inputs).items()}
-        for key, tensor in found.items():
-            tensor.requires_grad_(tensor.is_floating_point() and key not in CONSTANT)
-        return SimpleNamespace(**found)
-
-    def keep(name: str, out: Any, tensors: dict[str, Any]) -> None:
-        values[f"{name}|out"] = out.detach().numpy()
-        (out * torch.tensor(cotangent(name, tuple(out.shape)))).sum().backward()
-        for key, tensor in tensors.items():
-            if tensor.grad is not None:
-                values[f"{name}|grad {key}"] = tensor.grad.numpy()
-
-    for name, case in FUNCTIONS.items():
-        t = inputs_of(name, case.inputs)
-        keep(f"F {name}", case.run(torch.nn.functional, t), vars(t))
-    for name, module_case in MODULES.items():
-        t, module = inputs_of(name, module_case.inputs), module_case.make(torch.nn).train(module_case.train)
-        shapes = {key: tuple(tensor.shape) for key, tensor in module.state_dict().items()}
-        keys[name] = shapes
-        module.load_state_dict({key: torch.tensor(array) for key, array in state(name, shapes).items()})
-        keep(f"M {name}", module_case.call(module, t), {**vars(t), **dict(module.named_parameters())})
-        for key, buffer in module.named_buffers():
-            values[f"M {name}|after {key}"] = buffer.numpy()
+    record_functions(FUNCTIONS, values)
+    record_modules(MODULES, values, keys)
     for name, optimizer_case in OPTIMIZERS.items():
         params = [torch.tensor(array, requires_grad=True) for array in start(name)]
         optimizer = optimizer_case.make(torch.optim, params)
@@ -461,7 +480,7 @@ def record() -> None:
             scheduler.step()
             rates.append(optimizer.param_groups[0]["lr"])
         values[f"S {name}"] = np.asarray(rates)
-    store(values, {"torch": torch.__version__, "keys": keys})
+    store(RECORDED, values, {"torch": torch.__version__, "keys": keys})
     print(f"{len(values)} values of PyTorch {torch.__version__}, {RECORDED.stat().st_size} bytes")
 
 

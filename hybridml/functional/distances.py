@@ -1,0 +1,92 @@
+"""Lengths and distances of vectors. Where a length is 0 its gradient is 0, as in PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+from .compiled import compiled
+
+
+@compiled
+def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
+    """``input / max(|input|_p, eps)`` along `dim`; shape and dtype of `input`.
+
+    >>> normalize(hm.asarray([[3.0, 4.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+    return input / hm.maximum(length(input, p, dim, keepdims=True), eps)
+
+
+@compiled
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors that broadcast.
+
+    >>> cosine_similarity(hm.asarray([[1.0, 0.0]]), hm.asarray([[2.0, 0.0]])).tolist()
+    [1.0]
+    """
+    x1, x2 = hm.broadcast_arrays(x1, x2)
+    one, other = (hm.maximum(length(x, 2.0, dim, keepdims=True), eps) for x in (x1, x2))
+    return ((x1 / one) * (x2 / other)).sum(axis=dim)
+
+
+@compiled
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """``|x1 - x2 + eps|_p`` along the last axis of tensors that broadcast.
+
+    >>> pairwise_distance(hm.asarray([[3.0, 4.0]]), hm.zeros((1, 2)), eps=0.0).tolist()
+    [5.0]
+    """
+    return length(x1 - x2 + eps, p, -1, keepdims=keepdim)
+
+
+@compiled
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+    """Distances of all pairs of rows: (..., n, k) and (..., m, k) -> (..., n, m), by the norm of order `p`.
+
+    Differences are summed, not products: near points keep all digits.
+
+    >>> cdist(hm.asarray([[0.0, 0.0]]), hm.asarray([[3.0, 4.0], [0.0, 1.0]])).tolist()
+    [[5.0, 1.0]]
+    """
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(f"cdist: needs (..., n, k) and (..., m, k), got {x1.shape} and {x2.shape}")
+    return length(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Distances of the pairs of different rows of (n, k): the upper triangle of `cdist`, row by row, (n (n - 1) / 2,).
+
+    >>> pdist(hm.asarray([[0.0], [1.0], [3.0]])).tolist()
+    [1.0, 3.0, 2.0]
+    """
+    if input.ndim != 2:
+        raise ShapeError(f"pdist: input must be (n, k), got shape {input.shape}")
+    first, second = (hm.asarray(k) for k in np.triu_indices(int(input.shape[0]), 1))
+    return length(hm.take(input, first, axis=0) - hm.take(input, second, axis=0), p, -1)
+
+
+def length(x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = False) -> Tensor:
+    """The norm of order `p` along `axis`: ``(sum |x|^p)^(1/p)``, the largest for infinity, non-zeros for 0."""
+    if p < 0:
+        raise ArgumentError(f"the order of a norm must not be negative, got p={p}")
+    if p == 0:
+        return hm.astype(hm.not_equal(x, 0), x.dtype).sum(axis=axis, keepdims=keepdims)
+    if p == 1:
+        return hm.abs(x).sum(axis=axis, keepdims=keepdims)
+    if math.isinf(p):
+        return hm.abs(x).max(axis=axis, keepdims=keepdims)
+    if p == 2:
+        total = (x * x).sum(axis=axis, keepdims=keepdims)
+        zero = hm.equal(total, 0)  # there the root would have an infinite slope
+        return hm.where(zero, 0, hm.sqrt(hm.where(zero, 1, total)))
+    size = hm.abs(x)
+    none = hm.equal(size, 0)
+    total = hm.where(none, 0, hm.where(none, 1, size) ** p).sum(axis=axis, keepdims=keepdims)
+    zero = hm.equal(total, 0)
+    return hm.where(zero, 0, hm.where(zero, 1, total) ** (1 / p))

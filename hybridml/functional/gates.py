@@ -1,0 +1,196 @@
+"""Activations of pieces: bounded, shrinking, with a parameter, of two halves, and with random slopes."""
+
+from __future__ import annotations
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+from .activations import relu6, softmax, softplus
+from .compiled import compiled
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """``min(max(input, min_val), max_val)``; the gradient is 0 at both ends.
+
+    >>> hardtanh(hm.asarray([-2.0, 0.5, 2.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh: min_val must not be above max_val, got {min_val} and {max_val}")
+    return hm.where(input <= min_val, min_val, hm.where(input >= max_val, max_val, input))
+
+
+def hardsigmoid(input: Tensor) -> Tensor:
+    """``relu6(input + 3) / 6``: straight from 0 at -3 to 1 at 3 (Courbariaux et al. 2015).
+
+    >>> hardsigmoid(hm.asarray([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return relu6(input + 3) / 6
+
+
+def hardswish(input: Tensor) -> Tensor:
+    """``input * hardsigmoid(input)`` (Howard et al. 2019).
+
+    >>> hardswish(hm.asarray([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.0, 3.0]
+    """
+    straight = input * (input + 3) / 6
+    return hm.where(input <= -3, 0, hm.where(input >= 3, input, straight))
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """`input` where it is outside of -lambd..lambd, 0 within.
+
+    >>> hardshrink(hm.asarray([-1.0, 0.2, 0.5])).tolist()
+    [-1.0, 0.0, 0.0]
+    """
+    return hm.where(hm.abs(input) <= lambd, 0, input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """`input` moved towards 0 by `lambd`, and 0 where it would pass it.
+
+    >>> softshrink(hm.asarray([-1.0, 0.2, 2.0])).tolist()
+    [-0.5, 0.0, 1.5]
+    """
+    if lambd < 0:
+        raise ArgumentError(f"softshrink: lambd must not be negative, got {lambd}")
+    moved = hm.where(input > lambd, input - lambd, input + lambd)
+    return hm.where(hm.abs(input) <= lambd, 0, moved)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """``input - tanh(input)``.
+
+    >>> tanhshrink(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return input - hm.tanh(input)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """``input / (1 + |input|)``.
+
+    >>> softsign(hm.asarray([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
+    return input / (hm.abs(input) + 1)
+
+
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`input` where it is above `threshold`, `value` elsewhere.
+
+    >>> threshold(hm.asarray([-1.0, 2.0]), 0.5, 9.0).tolist()
+    [9.0, 2.0]
+    """
+    return hm.where(input <= threshold, value, input)
+
+
+@compiled
+def mish(input: Tensor) -> Tensor:
+    """``input * tanh(softplus(input))`` (Misra 2019).
+
+    >>> mish(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return input * hm.tanh(softplus(input))
+
+
+@compiled
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`input` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
+
+    >>> celu(hm.asarray([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: alpha must not be 0")
+    positive = input > 0
+    return hm.where(positive, input, hm.expm1(hm.where(positive, 0, input) / alpha) * alpha)
+
+
+@compiled
+def selu(input: Tensor) -> Tensor:
+    """A scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
+
+    >>> round(selu(hm.asarray([1.0])).item(), 4)
+    1.0507
+    """
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    positive = input > 0
+    negative = hm.expm1(hm.where(positive, 0, input)) * (scale * alpha)
+    return hm.where(positive, input * scale, negative)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`input` where it is positive, ``weight * input`` elsewhere; weight is a scalar, (1,) or (c,) for (n, c, ...).
+
+    >>> prelu(hm.asarray([[-1.0, 2.0]]), hm.asarray([0.25, 0.5])).tolist()
+    [[-0.25, 2.0]]
+    """
+    if weight.ndim > 1 or (weight.size != 1 and (input.ndim < 1 or weight.size != input.shape[min(1, input.ndim - 1)])):
+        raise ShapeError(f"prelu: weight must be one number or one a channel of {input.shape}, got {weight.shape}")
+    behind = (1,) * (input.ndim - 2) if weight.size != 1 else ()
+    slope = weight.reshape((-1, *behind)) if weight.size != 1 else weight.reshape(())
+    return hm.where(input > 0, input, input * slope)
+
+
+def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
+    """A leaky relu whose slope is drawn uniformly from lower..upper for each element in training (Xu et al. 2015).
+
+    In evaluation the slope is the middle.
+
+    >>> rrelu(hm.asarray([-1.0, 2.0]), 0.25, 0.75).tolist()
+    [-0.5, 2.0]
+    """
+    if lower > upper:
+        raise ArgumentError(f"rrelu: lower must not be above upper, got {lower} and {upper}")
+    if not training:
+        return hm.where(input > 0, input, input * ((lower + upper) / 2))
+    slopes = hm.random.uniform(input.shape, lower, upper, dtype=input.dtype)
+    return hm.where(input > 0, input, input * slopes)
+
+
+@compiled
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
+
+    >>> glu(hm.asarray([4.0, 0.0])).tolist()
+    [2.0]
+    """
+    if input.ndim == 0 or input.shape[dim] % 2:
+        raise ShapeError(f"glu: axis {dim} must have an even number of elements, got shape {input.shape}")
+    value, gate = hm.split(input, input.shape[dim] // 2, axis=dim)
+    return value * hm.sigmoid(gate)
+
+
+def softmin(input: Tensor, dim: int = -1) -> Tensor:
+    """``softmax(-input)`` along `dim`.
+
+    >>> softmin(hm.asarray([1.0, 1.0])).tolist()
+    [0.5, 0.5]
+    """
+    return softmax(-input, dim)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim: int = -1) -> Tensor:
+    """A sample of the categories of `logits` that is differentiable: ``softmax((logits + gumbel) / tau)`` along `dim`
+    (Jang et al. 2017). With `hard` the sample is one-hot, with the gradient of the soft one.
+
+    >>> gumbel_softmax(hm.zeros((2, 3)), hard=True).sum(axis=-1).tolist()
+    [1.0, 1.0]
+    """
+    if tau <= 0:
+        raise ArgumentError(f"gumbel_softmax: tau must be positive, got {tau}")
+    uniform = 1 - hm.random.uniform(logits.shape, dtype=logits.dtype)  # (0, 1]
+    gumbel = -hm.log(hm.maximum(-hm.log(uniform), float(hm.finfo(logits.dtype).smallest_normal)))
+    soft = softmax((logits + gumbel) / tau, dim)
+    if not hard:
+        return soft
+    values = soft.detach()
+    axis = dim % soft.ndim
+    places = hm.arange(soft.shape[axis]).reshape((-1, *(1,) * (soft.ndim - axis - 1)))
+    chosen = hm.expand_dims(hm.argmax(values, axis=axis), axis=axis) == places
+    return hm.astype(chosen, soft.dtype) - values + soft

@@ -1,0 +1,195 @@
+"""Losses that ask for a margin: between two scores, two embeddings, or a class and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+
+from ..tensor import Tensor
+from .activations import logsigmoid, relu, softplus
+from .basics import from_zero
+from .distances import pairwise_distance
+from .losses import reduce, same_shape
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """``max(0, -target (input1 - input2) + margin)``: target 1 ranks input1 higher, -1 input2. Shapes broadcast.
+
+    >>> margin_ranking_loss(hm.asarray([1.0]), hm.asarray([3.0]), hm.asarray([1.0])).item()
+    2.0
+    """
+    return reduce(relu(margin - target * (input1 - input2)), reduction)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """`input` where `target` is 1, ``max(0, margin - input)`` where it is -1; shapes broadcast.
+
+    >>> hinge_embedding_loss(hm.asarray([0.25, 0.25]), hm.asarray([1, -1]), reduction="none").tolist()
+    [0.25, 0.75]
+    """
+    apart = hm.where(hm.equal(target, -1), relu(margin - input), 0)
+    return reduce(hm.where(hm.equal(target, 1), input, 0) + apart, reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """``log(1 + exp(-target input))`` for targets 1 and -1, without overflow.
+
+    >>> round(soft_margin_loss(hm.asarray([0.0]), hm.asarray([1.0])).item(), 4)
+    0.6931
+    """
+    same_shape("soft_margin_loss", input, target)
+    return reduce(-logsigmoid(target * input), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """``1 - cos`` of (n, k) or (k,) vectors where `target` is 1, ``max(0, cos - margin)`` where it is -1.
+
+    >>> x = hm.asarray([[1.0, 0.0]])
+    >>> cosine_embedding_loss(x, x, hm.asarray([-1]), margin=0.25).item()
+    0.75
+    """
+    if input1.ndim not in (1, 2) or input1.shape != input2.shape or target.shape != input1.shape[:-1]:
+        raise ShapeError(
+            f"cosine_embedding_loss: inputs must both be (n, k) with target (n,), or (k,) with target (), got "
+            f"{input1.shape}, {input2.shape} and {target.shape}"
+        )
+    product = (input1 * input2).sum(axis=-1)
+    # PyTorch adds to the squares here, where `cosine_similarity` holds the lengths
+    squares = ((input1 * input1).sum(axis=-1) + 1e-12) * ((input2 * input2).sum(axis=-1) + 1e-12)
+    cosine = product * hm.rsqrt(squares)
+    apart = hm.where(hm.equal(target, -1), relu(cosine - margin), 0)
+    return reduce(hm.where(hm.equal(target, 1), 1 - cosine, 0) + apart, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, |anchor - positive| - |anchor - negative| + margin)`` along the last axis (Balntas et al. 2016).
+
+    With `swap` the negative is compared with the nearer of anchor and positive.
+
+    >>> x, y = hm.zeros((1, 2)), hm.asarray([[3.0, 4.0]])
+    >>> round(triplet_margin_loss(x, y, x).item(), 4)
+    6.0
+    """
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return pairwise_distance(x, y, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` by any distance of two tensors; `pairwise_distance` if none is given.
+
+    >>> x, y = hm.zeros((2,)), hm.ones((2,))
+    >>> triplet_margin_with_distance_loss(x, y, y, distance_function=lambda a, b: abs(a - b).sum(axis=-1)).item()
+    1.0
+    """
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: margin must be positive, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ShapeError(
+            f"triplet_margin_loss: anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} must "
+            "have as many axes"
+        )
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = hm.minimum(far, distance(positive, negative))
+    return reduce(relu(near - far + margin), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """``sum over i != y of max(0, margin - input[y] + input[i])^p / c`` for classes y of (n, c) or (c,).
+
+    `weight` (c,) weights the classes.
+
+    >>> multi_margin_loss(hm.asarray([[0.0, 1.0]]), hm.asarray([0])).item()
+    1.0
+    """
+    if p not in (1, 2) or input.ndim not in (1, 2) or target.shape != input.shape[:-1]:
+        raise ShapeError(
+            f"multi_margin_loss: p must be 1 or 2, input (n, c) with target (n,), or (c,) with (), got p={p}, "
+            f"{input.shape} and {target.shape}"
+        )
+    classes = input.shape[-1]
+    index = from_zero(_classes("multi_margin_loss", target), classes)[..., None]
+    apart = relu(margin - hm.take_along_axis(input, index, axis=-1) + input)
+    apart = apart if p == 1 else apart * apart
+    if weight is not None:
+        apart = apart * hm.take(weight, index, axis=0)
+    others = hm.arange(classes) != index
+    return reduce(hm.where(others, apart, 0).sum(axis=-1) / classes, reduction)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """``sum of max(0, 1 - (input[y] - input[i])) / c`` over the classes y that `target` lists and i that it does not.
+
+    Both are (n, c) or (c,); a list of class indices ends at its first -1.
+
+    >>> multilabel_margin_loss(hm.asarray([0.0, 1.0, 0.5]), hm.asarray([1, -1, 0])).item()
+    0.1666666716337204
+    """
+    same_shape("multilabel_margin_loss", input, target)
+    if input.ndim not in (1, 2):
+        raise ShapeError(f"multilabel_margin_loss: input must be (n, c) or (c,), got shape {input.shape}")
+    classes = input.shape[-1]
+    listed = hm.cumulative_sum(hm.astype(_classes("multilabel_margin_loss", target) < 0, hm.int64), axis=-1) == 0
+    index = from_zero(hm.where(listed, target, 0), classes)
+    named = (listed[..., None] & (hm.arange(classes) == index[..., None])).any(axis=-2)
+    apart = relu(1 - hm.take_along_axis(input, index, axis=-1)[..., None] + input[..., None, :])
+    counted = listed[..., None] & ~named[..., None, :]
+    return reduce(hm.where(counted, apart, 0).sum(axis=(-2, -1)) / classes, reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The mean over the classes (the last axis) of the binary cross entropy of ``sigmoid(input)``.
+
+    >>> round(multilabel_soft_margin_loss(hm.zeros((1, 3)), hm.ones((1, 3))).item(), 4)
+    0.6931
+    """
+    same_shape("multilabel_soft_margin_loss", input, target)
+    loss = target * softplus(-input) + (1 - target) * softplus(input)
+    return reduce((loss if weight is None else loss * weight).mean(axis=-1), reduction)
+
+
+def _classes(what: str, target: Tensor) -> Tensor:
+    if not hm.isdtype(target.dtype, "integral"):
+        raise DTypeError(f"{what}: class indices must be integers, got {target.dtype.name}; use .astype(hm.int64)")
+    return target

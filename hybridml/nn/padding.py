@@ -1,0 +1,144 @@
+"""Padding layers: (before, after) of the last axis first, or one number for all sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import functional as F
+from ..functional.arguments import LAYOUTS
+from ..tensor import Tensor
+from .module import Module
+
+
+class _Pad(Module):
+    dims: int
+    mode: str = "constant"
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__()
+        self.padding = (padding,) * (2 * self.dims) if isinstance(padding, int) else tuple(padding)
+        if len(self.padding) != 2 * self.dims:
+            raise ArgumentError(
+                f"{type(self).__name__}: padding must be a number or {2 * self.dims} of them, got {padding!r}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (self.dims + 1, self.dims + 2):
+            raise ShapeError(f"{type(self).__name__}: input must be {LAYOUTS[self.dims]}, got shape {input.shape}")
+        return F.pad(input, self.padding, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, value=self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """`value` around (n, c, l) or (c, l)."""
+
+    dims = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """`value` around (n, c, h, w) or (c, h, w)."""
+
+    dims = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """`value` around (n, c, d, h, w) or (c, d, h, w)."""
+
+    dims = 3
+
+
+class ZeroPad1d(_Pad):
+    """Zeros around (n, c, l) or (c, l)."""
+
+    dims = 1
+
+
+class ZeroPad2d(_Pad):
+    """Zeros around (n, c, h, w) or (c, h, w)."""
+
+    dims = 2
+
+
+class ZeroPad3d(_Pad):
+    """Zeros around (n, c, d, h, w) or (c, d, h, w)."""
+
+    dims = 3
+
+
+class ReflectionPad1d(_Pad):
+    """The reflection, without the edge, around (n, c, l) or (c, l)."""
+
+    dims = 1
+    mode = "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """The reflection, without the edge, around (n, c, h, w) or (c, h, w)."""
+
+    dims = 2
+    mode = "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """The reflection, without the edge, around (n, c, d, h, w) or (c, d, h, w)."""
+
+    dims = 3
+    mode = "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The edge around (n, c, l) or (c, l)."""
+
+    dims = 1
+    mode = "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The edge around (n, c, h, w) or (c, h, w)."""
+
+    dims = 2
+    mode = "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The edge around (n, c, d, h, w) or (c, d, h, w)."""
+
+    dims = 3
+    mode = "replicate"
+
+
+class CircularPad1d(_Pad):
+    """The opposite side around (n, c, l) or (c, l)."""
+
+    dims = 1
+    mode = "circular"
+
+
+class CircularPad2d(_Pad):
+    """The opposite side around (n, c, h, w) or (c, h, w)."""
+
+    dims = 2
+    mode = "circular"
+
+
+class CircularPad3d(_Pad):
+    """The opposite side around (n, c, d, h, w) or (c, d, h, w)."""
+
+    dims = 3
+    mode = "circular"
