@@ -6,7 +6,8 @@ history. The functions that codegen.py generates do the same for the common case
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,8 @@ def aval_of(t: Tensor) -> Aval:
 
 def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
     """Run a row on anything: the general form of what the generated functions do for the common case."""
-    if op.kind not in _STORAGE and op is not _astype and any(map(_is_narrow, _flat(op, args))):
-        return _through_float32(op, args, params, arithmetic)
+    if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
+        return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
     interp = current_interpreter()
     if interp is None and len(args) == 2:
         fast = _with_scalar(op, *args)
@@ -188,6 +189,10 @@ def _flat(op: Op, args: tuple[Any, ...]) -> Sequence[Any]:
     return args[0] if op.variadic and isinstance(args[0], list | tuple) else args
 
 
+def has_narrow(op: Op, args: tuple[Any, ...]) -> bool:
+    return any(map(_is_narrow, _flat(op, args)))
+
+
 def _is_narrow(value: Any) -> bool:
     return isinstance(value, Tensor | _ndarray | np.generic) and dtypes.is_narrow(value.dtype)
 
@@ -196,8 +201,8 @@ def _is_bfloat16_tensor(value: Any) -> bool:
     return type(value) is Tensor and bool(value.dtype.kind == "V")
 
 
-def _through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool) -> Tensor:
-    """A row on bfloat16 or float16: computed in float32, the result rounded, unless another operand or `dtype` makes it
+def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: Callable[..., Any]) -> Any:
+    """A row on bfloat16 or float16: `run` in float32, the results rounded, unless another operand or `dtype` makes them
     wider."""
     given = _flat(op, args)
     narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
@@ -212,8 +217,12 @@ def _through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], arit
         params = {**params, "dtype": dtypes.float32}
     elif params.get("dtype") is not None:
         stays = False
-    out = slow(op, (wide,) if op.variadic else tuple(wide), params, arithmetic)
-    return _astype.fn(out, narrow) if stays and out.dtype is dtypes.float32 else out
+    found = run(op, (wide,) if op.variadic else tuple(wide), params)
+    rounded = [
+        _astype.fn(out, narrow) if stays and out.dtype is dtypes.float32 else out
+        for out in (found if op.results else [found])
+    ]
+    return tuple(rounded) if op.results else rounded[0]
 
 
 def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -12,19 +12,19 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
-from hybridml_compiler.ops.table import OPS
 
 from .context import clock, current_interpreter, grad_is_off, nans_var
-from .dispatch import aval_of, operands, plain_params, recover
+from .dispatch import aval_of, has_narrow, operands, plain_params, recover, through_float32
 from .places import here
 from .tape import KEPT, Node, part, stale
 from .tensor import Tensor, wrap
 
-_astype = OPS["astype"]
-
 
 def several(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Tensor, ...]:
     """Run a row on anything: one tensor a result."""
+    if has_narrow(op, args):
+        found: tuple[Tensor, ...] = through_float32(op, args, params, several)
+        return found
     interp = current_interpreter()
     tensors = operands(op, args[0] if op.variadic else args, interp)
     plain_params(op, params)

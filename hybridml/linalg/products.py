@@ -67,7 +67,7 @@ def multi_dot(arrays: Sequence[Tensor], /) -> Tensor:
     for x in found:
         if x.ndim != 2:
             raise ShapeError(f"multi_dot: takes matrices, and vectors at both ends, got {described(x)}")
-    out = _chained(found, _cuts([int(x.shape[0]) for x in found] + [int(found[-1].shape[1])]), 0, len(found) - 1)
+    out = _chained(found, _cuts([*(x.shape[0] for x in found), found[-1].shape[1]]), 0, len(found) - 1)
     return out[(0 if first else slice(None), 0 if last else slice(None))]
 
 

@@ -204,6 +204,17 @@ def test_matrices_without_elements() -> None:
     assert linalg.vector_norm(hm.zeros((0,))).item() == 0
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats_are_computed_in_float32(dtype: str) -> None:
+    x = hm.asarray(positive(3, 3)).astype(getattr(hm, dtype) if dtype == "bfloat16" else dtype)
+    wide = x.astype(hm.float32)
+    for fn in (linalg.inv, linalg.svd, linalg.slogdet, linalg.qr, linalg.norm):
+        for a, b in zip(leaves(fn(x)), leaves(fn(wide)), strict=True):
+            assert a.dtype == x.dtype
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b.astype(x.dtype)))
+    assert linalg.eigvals(x).dtype == hm.complex64
+
+
 # ---------------------------------------------------------------- gradients
 
 
