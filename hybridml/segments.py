@@ -129,12 +129,12 @@ def _places(ids: Tensor, n: int) -> Tensor:
 
 def lowest(dtype: np.dtype) -> Any:
     """What is not greater than any number of a dtype."""
-    return -float("inf") if dtype.kind in "fV" else False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+    return -float("inf") if dtype.kind in "fcV" else False if dtype.kind == "b" else int(np.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
     """What is not less than any number of a dtype."""
-    return float("inf") if dtype.kind in "fV" else True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    return float("inf") if dtype.kind in "fcV" else True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:

@@ -188,7 +188,7 @@ scatter_set = _row(
     "x with `updates` at `indices` of `axis`; of equal indices the last counts.",
 )  # fmt: skip
 scatter_mul = _row(
-    "scatter_mul", "mul", np.multiply.at, (_mul_x, _mul_updates), "numeric",
+    "scatter_mul", "mul", np.multiply.at, (_mul_x, _mul_updates), "number",
     "x multiplied by `updates` at `indices` of `axis`; equal indices multiply in order.",
 )  # fmt: skip
 scatter_min = _row(
