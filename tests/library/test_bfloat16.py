@@ -235,5 +235,5 @@ def test_a_module_keeps_its_tensors() -> None:
 
 
 def test_messages_name_it() -> None:
-    with pytest.raises(hm.DTypeError, match="float64, bfloat16"):
+    with pytest.raises(hm.DTypeError, match="float16, bfloat16"):
         hm.ones((2,), dtype="bf16")
