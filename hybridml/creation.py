@@ -21,8 +21,8 @@ _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "aran
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
 
-    Lists and numbers: bool, int64 or the default float (float32). `copy=True` always copies, `copy=False` never does
-    and raises ArgumentError where it would have to.
+    Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. `copy=True` always
+    copies, `copy=False` never does and raises ArgumentError where it would have to.
 
     >>> import hybridml as hm, numpy as np
     >>> a = np.zeros(3, "f4")
@@ -69,8 +69,8 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
         or (array.dtype.kind == "V" and array.dtype.name != "bfloat16")
     ):
         raise DTypeError(f"asarray: cannot make a tensor of {obj!r:.60}; use numbers, bools or nested lists of them")
-    if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind == "f" and not _has_arrays(obj):
-        dtype = dtypes.default_float()
+    if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind in "fc" and not _has_arrays(obj):
+        dtype = dtypes.of_scalar(array.dtype.type().item())
     if dtype is None and array.size == 0 and array.dtype.kind == "f":
         dtype = dtypes.default_float()
     if dtype is not None and array.dtype != dtype:
@@ -186,10 +186,23 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced numbers from start to stop."""
+    """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
+
+    >>> import hybridml as hm
+    >>> hm.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     if device is not None:
         Device(device)
-    return _linspace.fn(start=_number(start), stop=_number(stop), num=num, endpoint=endpoint, dtype=dtype)
+    start, stop = _number(start), _number(stop)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        wanted = dtypes.canonical(dtypes.of_scalar(1j) if dtype is None else dtype)
+        parts = {"num": num, "endpoint": endpoint, "dtype": dtypes.real_of(wanted)}
+        start, stop = complex(start), complex(stop)
+        real = _linspace.fn(start=start.real, stop=stop.real, **parts)
+        imag = _linspace.fn(start=start.imag, stop=stop.imag, **parts)
+        return _astype.fn(real + imag * 1j, wanted)
+    return _linspace.fn(start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:

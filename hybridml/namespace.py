@@ -40,7 +40,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype:
     for x in arrays_and_dtypes:
         if isinstance(x, Tensor):
             items.append((x.dtype, False))
-        elif isinstance(x, int | float):
+        elif isinstance(x, int | float | complex):
             items.append((dtypes.of_scalar(x), True))
         else:
             items.append((dtypes.canonical(x), False))

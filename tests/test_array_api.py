@@ -250,3 +250,45 @@ def test_repeat_counts_and_flat_concat(xp: Any) -> None:
     for wrong in (lambda: hm.repeat(hm.ones((2,)), -1), lambda: hm.repeat(hm.ones((2,)), hm.asarray([1, -1]))):
         with pytest.raises(hm.ArgumentError, match="counts cannot be negative"):
             wrong()
+
+
+# -- complex numbers
+
+PARTS = [1 + 2j, complex(INF, 1), complex(-0.0, 0.0), complex(NAN, 1), -3 - 0.5j, complex(0, -INF), 2.5 - 3.5j]
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "z / 2": lambda z: z / 2, "z * 1": lambda z: z * 1, "z * -1": lambda z: z * -1, "z * 0": lambda z: z * 0,
+    "z + -0.0": lambda z: z + -0.0, "|z|^2": lambda z: hm.square(abs(z)), "z - 0": lambda z: z - 0,
+    "(-z) * (-z)": lambda z: (-z) * (-z), "(-z) / (-z)": lambda z: (-z) / (-z), "z + (-z)": lambda z: z + (-z),
+    "z ** 2": lambda z: z**2, "z ** 0": lambda z: z**0, "z ** -1": lambda z: z**-1, "round": hm.round,
+    "conj": lambda z: hm.conj(hm.conj(z)), "sum": lambda z: hm.sum(z[2:3]), "sort": lambda z: hm.sort(z),
+    "where": lambda z: hm.where(hm.real(z) > 0, z, 0.0), "expm1": hm.expm1, "sqrt": hm.sqrt,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_arithmetic_is_numpys_in_both_styles(name: str) -> None:
+    """Bit for bit but for the signs of nan: no rule of real algebra is applied to it."""
+    z = hm.asarray(np.array(PARTS))
+    eager, traced = COMPLEX[name](z).numpy(), hm.trace(COMPLEX[name])(z).numpy()
+    assert eager.dtype == traced.dtype
+    for part in ("real", "imag"):
+        a, b = (np.where(np.isnan(x), NAN, x) for x in (getattr(eager, part), getattr(traced, part)))
+        assert np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a), np.signbit(b))
+
+
+def test_special_cases_of_complex_expm1(xp: Any) -> None:
+    z = [complex(-0.0, 0), complex(INF, 0), complex(-INF, INF), complex(INF, INF), complex(-INF, NAN),
+         complex(INF, NAN), complex(NAN, 0), 1e-9 + 1e-9j, 1 + 1j]  # fmt: skip
+    want = [0j, complex(INF, 0), -1 + 0j, complex(INF, NAN), -1 + 0j, complex(INF, NAN), complex(NAN, 0),
+            complex(1e-9, 1e-9 + 1e-18), np.exp(1 + 1j) - 1]  # fmt: skip
+    found = np.asarray(xp.expm1(xp.asarray(np.array(z))))
+    assert np.allclose(found.real, np.real(want), rtol=1e-13, atol=1e-24, equal_nan=True)
+    assert np.allclose(found.imag, np.imag(want), rtol=1e-13, atol=1e-24, equal_nan=True)
+
+
+def test_complex_numbers_are_made(xp: Any) -> None:
+    assert xp.asarray([1j, 2]).dtype is xp.asarray(1j).dtype is xp.full((2,), 1j).dtype is xp.complex64
+    assert xp.result_type(xp.float64, 1j) is xp.complex128 and (xp.ones((2,)) * 1j).dtype is xp.complex64
+    found = xp.linspace(1 + 2j, 3, 3, dtype=xp.complex128)
+    assert np.asarray(found).tolist() == [1 + 2j, 2 + 1j, 3 + 0j]
+    assert np.asarray(xp.linspace(0, 1j, 2, endpoint=False)).tolist() == [0j, 0.5j]

@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
-from . import polynomial, samples
+from . import complex_functions, polynomial, samples
 from .conversion import convert
 from .creation import full
 from .indexing import Index, Load, Scalar, at
@@ -102,13 +102,10 @@ def transcendental(name: str) -> Callable[..., np.ndarray]:
 
     def eager(*arrays: np.ndarray) -> np.ndarray:
         if arrays[0].dtype.kind == "c":
-            return np.asarray(getattr(np, _NUMPY_NAMES.get(name, name))(*arrays))
+            return complex_functions.evaluate(name, *arrays)
         return polynomial.evaluate(name, *arrays)
 
     return eager
-
-
-_NUMPY_NAMES = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 
 
 def zero_gradient(g: Any, x_shape: Any, x_dtype: Any) -> Any:
@@ -326,20 +323,23 @@ power = elementwise(
 # ---------------------------------------------------------------- rounding
 
 
-def _rounding(name: str, ufunc: Any, instruction: str, doc: str) -> Op:
+def _rounding(name: str, ufunc: Any, instruction: str, doc: str, accepts: Accepts = "numeric") -> Op:
     return elementwise(
         name,
-        lambda x: ufunc(x) if x.dtype.kind == "f" else np.positive(x),
+        lambda x: ufunc(x) if x.dtype.kind in "fc" else np.positive(x),
         (zero_gradient,),
         doc + " Integers stay as they are; gradient 0.",
         lower=lambda s, x: getattr(s, instruction)(x) if s.dtype(x).kind == "f" else x,
+        accepts=accepts,
     )
 
 
 floor = _rounding("floor", np.floor, "floor", "Largest integer not above x.")
 ceil = _rounding("ceil", np.ceil, "ceil", "Smallest integer not below x.")
 trunc = _rounding("trunc", np.trunc, "trunc", "x without its fraction.")
-round_ = _rounding("round", np.rint, "rint", "Nearest integer, ties to even (IEEE 754, the array API).")
+round_ = _rounding(
+    "round", np.rint, "rint", "Nearest integer, ties to even (IEEE 754, the array API), of each part.", "number"
+)
 
 # ---------------------------------------------------------------- extremes, selection
 

@@ -62,15 +62,14 @@ argsort = Op(
     vjp=(None,),
     samples=cases(
         *_CASES, ([_TIES], {}), ([_TIES], {"descending": True}), ([_EDGES], {}), ([_EDGES], {"descending": True}),
-        dtypes="f8 f4 i4 u1 ?",
+        dtypes="f8 f4 i4 u1 ? c16",
     ),
     error_samples=lambda: (
         fails(ShapeError, "argsort: axis 2 does not exist in f32[2,3]", (2, 3), axis=2),
         fails(ShapeError, "argsort: axis -1 does not exist", ()),
     ),
-    accepts="ordered",
     doc="int64 positions that put the elements along `axis` in ascending (or `descending`) order; equal ones stay in "
-    "theirs.",
+    "theirs. Complex numbers by their real parts, then by the imaginary ones.",
 )  # fmt: skip
 
 
@@ -89,15 +88,15 @@ sort = Op(
     eager=_sort_eager,
     vjp=(_sort_rule,),
     samples=cases(
-        *_CASES, values=[([_TIES], {}), ([_EDGES], {}), ([_EDGES], {"descending": True})], dtypes="f8 f4 i4 u1 ?"
+        *_CASES, values=[([_TIES], {}), ([_EDGES], {}), ([_EDGES], {"descending": True})], dtypes="f8 f4 i4 u1 ? c16"
     ),
     error_samples=lambda: (
         fails(ShapeError, "sort: axis 2 does not exist in f32[2,3]", (2, 3), axis=2),
         fails(ShapeError, "sort: axis -1 does not exist", ()),
     ),
-    accepts="ordered",
     doc="The elements along `axis` in ascending (or `descending`) order. Zeros of both signs are equal: which of them "
-    "comes first is open. The gradient goes where the element came from.",
+    "comes first is open. Complex numbers by their real parts, then by the imaginary ones. The gradient goes where the "
+    "element came from.",
 )
 
 # ---------------------------------------------------------------- lexsort

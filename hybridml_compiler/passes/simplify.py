@@ -2,7 +2,8 @@
 
 Every rule holds bit for bit in IEEE arithmetic and in wrapping integers; only the sign and payload of a nan, which
 IEEE leaves open, may differ. So `x + 0.0` stays (it turns -0.0 into 0.0), `x * 0.0` stays (nan, inf, -x), and nothing
-is reassociated. A generated test evaluates both sides of each sample on random and edge values.
+is reassociated. Arithmetic of complex numbers is left alone: a product is made of several, so `z * -1` has a nan where
+`-z` has none. A generated test evaluates both sides of each sample on random and edge values.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _absorbing(name: str, op: str, number: float, dtypes: str) -> Rule:
     """`op(x, number) -> number`; not for floats, where a nan in x would be lost."""
 
     def match(node: Node) -> Node | None:
-        fits = node.dtype.kind != "f" and any(is_value(c, number) for c in node.inputs)
+        fits = node.dtype.kind not in "fc" and any(is_value(c, number) for c in node.inputs)
         return filled(number, node) if fits else None
 
     return Rule(name, (op,), match, lambda: [make(op, sample(d), scalar(number, d)) for d in dtypes.split()])
@@ -116,6 +117,8 @@ SELF_RULES = (
 
 
 def _times_minus_one(node: Node) -> Node | None:
+    if node.dtype.kind == "c":
+        return None
     return next((like(make("negative", x), node) for x, c in both_ways(node) if is_value(c, -1)), None)
 
 
@@ -130,21 +133,22 @@ def _subtract_negative(node: Node) -> Node | None:
 
 def _both_negative(node: Node) -> Node | None:
     x, y = node.inputs
-    if not (is_op(x, "negative") and is_op(y, "negative")):
+    if node.dtype.kind == "c" or not (is_op(x, "negative") and is_op(y, "negative")):
         return None
     return make(op_name(node), x.inputs[0], y.inputs[0])
 
 
 def _even_function(node: Node) -> Node | None:
     (x,) = node.inputs
-    return make(op_name(node), x.inputs[0]) if is_op(x, "negative", "abs") and not is_op(node, op_name(x)) else None
+    fits = is_op(x, "negative", "abs") and not is_op(node, op_name(x)) and x.inputs[0].dtype.kind != "c"
+    return make(op_name(node), x.inputs[0]) if fits else None
 
 
 def _divide_by_power_of_two(node: Node) -> Node | None:
     """Exact: 1 / c has no rounding, and x / c and x * (1 / c) round the same number. The product is 4 times faster."""
     x, c = node.inputs
     number = splat(c)
-    if number is None:
+    if number is None or node.dtype.kind == "c":
         return None
     mantissa, exponent = np.frexp(number)
     info = np.finfo(node.dtype)
@@ -211,7 +215,7 @@ def _unchanged(node: Node) -> Node | None:
         "positive": True,
         "astype": x.dtype is node.dtype,
         "abs": x.dtype.kind == "u",
-        **dict.fromkeys(_ROUNDINGS, x.dtype.kind != "f"),
+        **dict.fromkeys(_ROUNDINGS, x.dtype.kind not in "fc"),
     }
     return x if identity[op_name(node)] else None
 
@@ -274,7 +278,7 @@ CHOICE_RULES = (
 
 def _reduce_one(node: Node) -> Node | None:
     (x,) = node.inputs
-    if x.dtype is not node.dtype or any(x.shape[k] != 1 for k in node.params["axis"]):
+    if x.dtype is not node.dtype or x.dtype.kind == "c" or any(x.shape[k] != 1 for k in node.params["axis"]):
         return None
     value = make("reshape", x, shape=node.shape)
     # A sum starts at 0.0, so that of -0.0 alone is 0.0.
