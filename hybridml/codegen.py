@@ -19,7 +19,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import LARGE, compute
+from hybridml_compiler.eager.large import LARGE, compute, deciding
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -160,7 +160,7 @@ def _forward(op: Op) -> list[str]:
     lines += [f"    _{v} = {v}._array" for v in inputs]
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
-    kernel = f"_kernel({call}) if _{inputs[0]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
+    kernel = f"_kernel({call}) if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
     if bare(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])

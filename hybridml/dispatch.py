@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import LARGE, compute
+from hybridml_compiler.eager.large import LARGE, compute, deciding
 from hybridml_compiler.errors import ArgumentError, DTypeError, HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
@@ -140,7 +140,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         params = _canonical(op, [aval_of(t) for t in tensors], values, tensors, params)
         arrays = [t._array for t in tensors]
         try:
-            if arrays and arrays[0].size >= LARGE:
+            if arrays and arrays[deciding(op)].size >= LARGE:
                 result = compute(op, arrays, params)
             else:
                 result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)

@@ -26,15 +26,23 @@ from .pointwise import Pointwise, compile_pointwise
 if TYPE_CHECKING:
     from ..graph.ir import Node
 
-# Elements of the first operand from which a kernel on two cores, called in 5 us, is faster than NumPy.
+# Elements of the deciding operand from which a kernel on two cores, called in 5 us, is faster than NumPy.
 LARGE = 1 << 16
 # Signatures compiled for one row; a program with more (every batch of another length) goes on with NumPy.
 MOST = 64
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
+def deciding(op: Op) -> int:
+    """The operand whose size says whether `compute` is faster: of a scatter the updates.
+
+    100,000 rows of 16 float32 added to 1,000 rows: 0.4 ms, NumPy's add.at 15.
+    """
+    return -1 if op.kind == "scatter" else 0
+
+
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
-    """`op.eager` for operands of which the first is large."""
+    """`op.eager` for operands of which the `deciding` one is large."""
     if op.kind in _KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
