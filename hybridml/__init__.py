@@ -86,6 +86,7 @@ _FUNCTIONS = {
     "set_num_threads": "hybridml_compiler.runtime.threads",
     "stance": "hybridml.stances",
     "use_deterministic": "hybridml_compiler.config",
+    **dict.fromkeys(("blackman_window", "hamming_window", "hann_window", "istft", "stft"), "hybridml.spectral"),
 }
 
 if TYPE_CHECKING:
@@ -93,13 +94,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
-    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
-    "bfloat16", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch",
-    "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
-    "grad", "indexing", "io", "is_deterministic", "is_grad_enabled", "jvp", "linalg", "load", "manual_seed",
-    "map", "memory_timeline", "methods", "nn", "no_grad", "numpy_protocol", "optim", "profile", "random", "save",
-    "scan", "set_grad_enabled", "set_num_threads", "stance", "trace", "transforms", "tree_leaves", "tree_map",
-    "use_deterministic", "value_and_grad", "vjp", "while_loop",
+    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd", "bfloat16",
+    "blackman_window", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans",
+    "dispatch", "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional",
+    "get_num_threads", "grad", "hamming_window", "hann_window", "indexing", "io", "is_deterministic",
+    "is_grad_enabled", "istft", "jvp", "linalg", "load", "manual_seed", "map", "memory_timeline", "methods",
+    "nn", "no_grad", "numpy_protocol", "optim", "profile", "random", "save", "scan", "set_grad_enabled",
+    "set_num_threads", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic",
+    "value_and_grad", "vjp", "while_loop",
 ]  # fmt: skip
 
 

@@ -242,12 +242,13 @@ fold_windows: Op = Op(
         ([(3, 3, 3)], {"shape": (10,), "stride": 2, "dilation": 2}),
         ([(4, 2, 2, 2, 3)], {"shape": (8, 7), "stride": (2, 3), "axes": (0, 2)}),
         ([(0, 3, 2)], {"shape": (4,)}),
+        dtypes="f8 f4 c16",
     ),
     error_samples=lambda: (
         fails(ShapeError, "fold_windows: f32[3,2] does not hold the windows", (3, 2), shape=(5,)),
         fails(ShapeError, "fold_windows: f32[3] has no window axes", (3,), shape=(3,)),
     ),
-    accepts="numeric",
+    accepts="number",
     doc="Adjoint of `windows`: every window is added back at its place along `axes`, (..., Ho, Wo, kh, kw) to "
     "(..., H, W). Overlaps add in row-major order of the window's elements.",
 )
