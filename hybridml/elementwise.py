@@ -1,4 +1,4 @@
-"""Elementwise functions that are compositions of rows: `fmax`, `fmod`, `modf`, `cbrt`, `isclose`, ..."""
+"""Elementwise functions that are compositions of rows: `fmax`, `fmod`, `modf`, `heaviside`, `isclose`, ..."""
 
 from __future__ import annotations
 
@@ -29,22 +29,6 @@ def _is_number(x: Any) -> bool:
 def fabs(x: Tensor, /) -> Tensor:
     """|x| as a float."""
     return _abs(_floating(x))
-
-
-def cbrt(x: Tensor, /) -> Tensor:
-    """Cube root, of negative numbers too. A power of 1/3 and one step of Newton's method, where x is finite.
-
-    >>> import hybridml as hm
-    >>> hm.cbrt(hm.tensor([27.0, -8.0])).tolist()
-    [3.0, -2.0]
-    """
-    x = _floating(x)
-    size = _abs(x)
-    usual = (size > 0) & (size < math.inf)
-    safe = _where(usual, size, 1.0)
-    y = ops.pow(safe, 1 / 3)
-    y = y - (y - safe / (y * y)) / 3
-    return _copysign(_where(usual, y, size), x)
 
 
 def deg2rad(x: Tensor, /) -> Tensor:
@@ -123,19 +107,26 @@ def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
     return ops.floor_divide(x, y), ops.remainder(x, y)
 
 
-def logaddexp2(x: Tensor, y: Tensor, /) -> Tensor:
-    """log2(2**x + 2**y), which never overflows.
+def heaviside(x: Tensor, values: Tensor, /) -> Tensor:
+    """0 where x is negative, 1 where it is positive, `values` where it is 0, nan where it is nan. As NumPy and PyTorch.
 
     >>> import hybridml as hm
-    >>> hm.logaddexp2(hm.tensor(1000.0), 1000.0).item()
-    1001.0
+    >>> hm.heaviside(hm.tensor([-1.0, 0.0, 2.0]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
     """
-    x, y = _floating(x), y if _is_number(y) else _floating(y)
-    most = ops.maximum(x, y)
-    apart = ops.minimum(x, y) - most
-    same = _isnan(apart) & ops.equal(x, y)  # two equal infinities
-    grown = most + ops.log1p(ops.exp2(_where(same, 0.0, apart))) * (1 / math.log(2))
-    return _where(same, most, grown)
+    x = _floating(x)
+    return _where(ops.equal(x, 0), values, _where(_isnan(x), x, _where(ops.greater(x, 0), 1.0, 0.0)))
+
+
+def float_power(x: Tensor, y: Tensor, /) -> Tensor:
+    """x ** y in float64. As NumPy and PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.float_power(hm.tensor([2, 3]), -1).dtype.name
+    'float64'
+    """
+    wide = [v if v.dtype.kind == "c" else v.astype(dtypes.float64) for v in (_tensor(x), _tensor(y))]
+    return ops.pow(*wide)
 
 
 def bitwise_count(x: Tensor, /) -> Tensor:
@@ -209,6 +200,6 @@ def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
 
 
 __all__ = [
-    "allclose", "array_equal", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "fmax", "fmin", "fmod", "isclose",
-    "isneginf", "isposinf", "logaddexp2", "modf", "rad2deg", "spacing",
+    "allclose", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin", "fmod",
+    "heaviside", "isclose", "isneginf", "isposinf", "modf", "rad2deg", "spacing",
 ]  # fmt: skip

@@ -165,18 +165,23 @@ def atanh(x: Value) -> Value:
     return y.copysign(x)
 
 
-def _add(x: Value, y: Value, power: Callable[[Value], Value], unit: float) -> Value:
-    """max(x, y) + unit log1p(power(-|x - y|)); infinities of one sign stay."""
+def _larger_and(x: Value, y: Value, rest: Callable[[Value], Value]) -> Value:
+    """max(x, y) + rest(-|x - y|); infinities of one sign stay."""
     larger, difference = where(x > y, x, y), x - y
-    sum_ = fma(log1p(power(-abs(difference))), unit, larger)
-    return where(x.equals(y) & abs(x).equals(INF), x, where(difference.differs(difference), difference, sum_))
+    found = where(difference.differs(difference), difference, larger + rest(-abs(difference)))
+    return where(x.equals(y) & abs(x).equals(INF), x, found)
 
 
 def logaddexp(x: Value, y: Value) -> Value:
     """log(e^x + e^y)."""
-    return _add(x, y, exp, 1.0)
+    return _larger_and(x, y, lambda d: log1p(exp(d)))
 
 
 def logaddexp2(x: Value, y: Value) -> Value:
     """log2(2^x + 2^y)."""
-    return _add(x, y, exp2, LOG2_E[x.dtype])
+
+    def rest(d: Value) -> Value:
+        power = exp2(d)  # near 1 the sum is exact enough, and log2(2) = 1 is exact
+        return where(power > 0.5, log2(power + 1.0), log1p(power) * LOG2_E[d.dtype])
+
+    return _larger_and(x, y, rest)

@@ -12,7 +12,7 @@ from typing import Any
 from .elementwise import elementwise, transcendental, where
 from .op import Op, Rule
 from .samples import Domain
-from .zeta import polygamma
+from .zeta import digamma_by_order
 
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:
@@ -38,7 +38,7 @@ digamma: Op = _row(
     "digamma", lambda g, x: g * trigamma(x), "Derivative of lgamma; -inf at 0, nan at -1, -2, ...", POSITIVE
 )
 trigamma: Op = _row(
-    "trigamma", lambda g, x: g * polygamma(x, order=2), "Derivative of digamma, polygamma(1, x).", POSITIVE
+    "trigamma", lambda g, x: g * digamma_by_order(x, order=2), "Derivative of digamma, polygamma(1, x).", POSITIVE
 )
 
 erfcx = _row(

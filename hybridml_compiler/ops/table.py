@@ -13,6 +13,7 @@ from . import (
     cumulative,
     diagonal,
     elementwise,
+    exact,
     factorizations,
     floats,
     fourier,
@@ -36,7 +37,7 @@ _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
     *(systems, factorizations, linalg),
-    *(special, zeta, incomplete),
+    *(special, zeta, incomplete, exact),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

@@ -42,7 +42,7 @@ def _zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
     found = np.where(q > 0, hurwitz(s, np.where(q > 0, q, 1.0)), np.where(np.floor(q) == q, np.inf, np.nan))
     found = np.where(s > 1, found, np.where(s == 1, np.inf, np.nan))
     found = np.where((s == np.inf) & (q >= 1), np.where(q == 1, 1.0, 0.0), found)
-    riemann = (q == 1) & (s < 1)
+    riemann = (q == 1) & (s < 1) & (s > -np.inf)
     if np.any(riemann):
         found = np.where(riemann, _left_of_one(np.where(riemann, s, 0.0)), found)
     return np.where(np.isnan(s) | np.isnan(q), np.nan, found)
@@ -92,15 +92,15 @@ def _polygamma(x: np.ndarray, order: int) -> np.ndarray:
     return np.where(left, np.where(np.rint(x) == x, at_pole, reflected), y)
 
 
-polygamma: Op = computed(
-    "polygamma",
+digamma_by_order: Op = computed(
+    "digamma_by_order",
     ("x",),
     _polygamma,
-    (lambda g, x, order: g * polygamma(x, order=order + 1),),
+    (lambda g, x, order: g * digamma_by_order(x, order=order + 1),),
     "Derivative of digamma of an order from 1 on; at -1, -2, ... nan where the order is even, else inf.",
     ((0.4, 5.0),),
     tuple((x,) for x in (-1.5, -0.25, -3.75, 0.0, -0.0, -1.0, 1e-30, 1e30, np.inf, -np.inf, np.nan)),
     orders=(1, 2, 5),
 )
 
-ROWS = (zeta, polygamma)
+ROWS = (zeta, digamma_by_order)

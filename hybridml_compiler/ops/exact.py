@@ -1,0 +1,106 @@
+"""Rows about what numbers are made of: common divisors, mantissa and exponent. NumPy computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..aval import Aval
+from ..errors import DTypeError, ShapeError
+from . import samples
+from .op import Op, Sample
+from .samples import fails, floats
+from .shapes import broadcast
+
+
+def _of_integers(name: str, ufunc: np.ufunc, doc: str) -> Op:
+    return Op(
+        name,
+        "opaque",
+        inputs=("x", "y"),
+        infer=lambda x, y: Aval(broadcast(name, x, y), x.dtype, x.weak and y.weak),
+        eager=lambda x, y: np.asarray(ufunc(x, y)),
+        vjp=(None, None),
+        samples=samples.elementwise(2, (-2.0, 2.0), "integer"),
+        error_samples=lambda: (
+            fails(ShapeError, f"{name}: shapes", np.zeros((2, 3), int), np.zeros(4, int)),
+            fails(DTypeError, f"{name}: takes integers", (2,), (2,)),
+        ),
+        accepts="integer",
+        unify=(0, 1),
+        doc=doc,
+    )
+
+
+gcd = _of_integers("gcd", np.gcd, "Greatest common divisor of |x| and |y|; that of 0 and y is |y|.")
+lcm = _of_integers("lcm", np.lcm, "Least common multiple of |x| and |y|; 0 where one of them is 0.")
+
+
+def _ldexp_infer(x: Aval, exponent: Aval) -> Aval:
+    if exponent.dtype.kind not in "iu":
+        raise DTypeError(f"ldexp: the exponent must be integers, got {exponent}; cast it with astype(hm.int64)")
+    return Aval(broadcast("ldexp", x, exponent), x.dtype, x.weak)
+
+
+def _ldexp(x: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.ldexp(x, np.clip(exponent, -10_000, 10_000).astype(np.int32)))
+
+
+def _ldexp_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for dtype in ("f8", "f4"):
+        yield Sample((floats(rng, (3, 4), dtype=dtype), rng.integers(-5, 5, (4,))), grad=dtype == "f8")
+        yield Sample(
+            (np.array([1.5, -3.0, 0.0, np.inf, np.nan, 1.75], dtype), np.array([5, -1100, 9, 1, 2, 2**40])), grad=False
+        )
+
+
+ldexp: Op = Op(
+    "ldexp",
+    "opaque",
+    inputs=("x", "exponent"),
+    infer=_ldexp_infer,
+    eager=_ldexp,
+    vjp=(lambda g, exponent: ldexp(g, exponent), None),
+    samples=_ldexp_samples,
+    error_samples=lambda: (
+        fails(DTypeError, "ldexp: the exponent must be integers", (2,), (2,)),
+        fails(ShapeError, "ldexp: shapes", (2, 3), np.zeros(4, int)),
+    ),
+    accepts="float",
+    unify=(0,),
+    doc="x * 2 ** exponent for integers, rounded once.",
+)
+
+
+def _frexp_rule(g: Any, out: Any) -> Any:
+    return ldexp(g[0], -out[1])
+
+
+def _frexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(mantissa), np.asarray(exponent, np.int32)
+
+
+frexp = Op(
+    "frexp",
+    "opaque",
+    inputs=("x",),
+    infer=lambda x: (x, Aval(x.shape, dtypes.int32)),
+    eager=_frexp,
+    vjp=(_frexp_rule,),
+    samples=lambda rng: (
+        *(Sample((floats(rng, (3, 4), (0.6, 0.9), dtype),), grad=dtype == "f8") for dtype in ("f8", "f4")),
+        Sample((np.array([0.0, -0.0, -6.0, 1e-310, 1.0, 0.1]),), grad=False),
+    ),
+    error_samples=lambda: (fails(DTypeError, "frexp: takes real numbers", np.zeros(2, "c8")),),
+    results=("mantissa", "exponent"),
+    accepts="float",
+    unify=(0,),
+    doc="Mantissa in [1/2, 1) and exponent with x = mantissa * 2 ** exponent; 0 has the exponent 0.",
+)
+
+ROWS = (gcd, lcm, ldexp, frexp)
