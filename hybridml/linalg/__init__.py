@@ -10,6 +10,7 @@ from hybridml_compiler.errors import LinAlgError
 from .factorizations import (
     EighResult,
     EigResult,
+    LUResult,
     QRResult,
     SVDResult,
     cholesky,
@@ -17,6 +18,7 @@ from .factorizations import (
     eigh,
     eigvals,
     eigvalsh,
+    lu,
     qr,
     svd,
     svdvals,
@@ -27,9 +29,9 @@ from .products import cross, diagonal, matmul, matrix_transpose, multi_dot, oute
 from .systems import LstsqResult, inv, lstsq, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
 __all__ = [
-    "EigResult", "EighResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky",
-    "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_exp",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr",
-    "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace",
-    "vecdot", "vector_norm",
+    "EigResult", "EighResult", "LUResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult", "SlogdetResult",
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm",
+    "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv",
+    "tensorsolve", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Factorisations of matrices: Cholesky, QR, singular values, eigenvalues.
+"""Factorisations of matrices: Cholesky, LU, QR, singular values, eigenvalues.
 
 Vectors are defined up to their sign (their phase, where they are complex), and those of equal values up to a rotation
 in their space. A loss that depends on which ones came out has no gradient.
@@ -12,6 +12,12 @@ from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
 from .operands import adjoint, matrices, one_of
+
+
+class LUResult(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 
 class QRResult(NamedTuple):
@@ -49,6 +55,21 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """
     factor: Tensor = OPS["cholesky"].fn(x)
     return adjoint(factor) if upper else factor
+
+
+def lu(x: Tensor, /) -> LUResult:
+    """A permutation P, lower triangular L with ones on its diagonal and upper triangular U with ``P @ L @ U = x``.
+
+    Of x (..., m, n) with k = min(m, n): P (..., m, m), L (..., m, k) and U (..., k, n), by elimination with partial
+    pivoting. Raises LinAlgError for infinities and nans, ShapeError for less than two axes. The gradient needs a
+    leading square of U that has an inverse (LinAlgError); P has none. Source: Golub and Van Loan, Matrix Computations.
+
+    >>> import hybridml as hm
+    >>> p, lower, upper = hm.linalg.lu(hm.asarray([[1.0, 2.0], [2.0, 2.0]]))
+    >>> p.tolist(), lower.tolist(), upper.tolist()
+    ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.5, 1.0]], [[2.0, 2.0], [0.0, 1.0]])
+    """
+    return LUResult(*OPS["lu"].fn(x))
 
 
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:

@@ -1,4 +1,4 @@
-"""Factorisations: Cholesky, QR, singular values, eigenvalues. LAPACK computes them, through NumPy.
+"""Factorisations: Cholesky, LU, QR, singular values, eigenvalues. LAPACK computes them, through NumPy.
 
 Rules are in the usual convention (`conjugated`). Sources: Giles, An extended collection of matrix derivative results,
 2008; Seeger et al., Auto-differentiating linear algebra, 2017; Walter and Lehmann, Algorithmic differentiation of
@@ -10,6 +10,7 @@ losses are zeros.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ from .matrices import (
 from .op import Op
 from .samples import fails
 from .systems import solve, solve_triangular
+
+_SQUARE = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+_SHAPES = ((3, 3), (2, 4, 2), (2, 3), (1, 1), (0, 2), (2, 0), (0, 2, 2))
 
 # ---------------------------------------------------------------- Cholesky
 
@@ -86,7 +90,7 @@ cholesky = Op(
         _not_positive,
     ),
     vjp=(_cholesky_rule,),
-    samples=samples(*(([(positive, shape)], {}) for shape in [(3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2)])),
+    samples=samples(*(([(positive, shape)], {}) for shape in _SQUARE)),
     error_samples=lambda: (
         fails(ShapeError, "cholesky: needs square matrices, got f32[2,3]", (2, 3)),
         fails(
@@ -99,6 +103,69 @@ cholesky = Op(
     accepts="inexact",
     doc="The lower triangular L with L L^H = (x + x^H) / 2, which is x for a Hermitian matrix. It must be "
     "positive definite.",
+)
+
+# ---------------------------------------------------------------- LU
+
+
+def _infer_lu(x: Aval) -> tuple[Aval, Aval, Aval]:
+    batch, rows, columns = matrices("lu", x)
+    inner = rows if rows < columns else columns
+    return (
+        Aval((*batch, rows, rows), x.dtype),
+        Aval((*batch, rows, inner), x.dtype),
+        Aval((*batch, inner, columns), x.dtype),
+    )
+
+
+def _lu(x: Array) -> tuple[Array, Array, Array]:
+    """Column by column, in all matrices at once: of LAPACK's NumPy has `solve` alone, which drops the factors."""
+    rows, columns = x.shape[-2:]
+    a = x.reshape(math.prod(x.shape[:-2]), rows, columns).copy()
+    every, order = np.arange(len(a)), np.tile(np.arange(rows), (len(a), 1))
+    for k in range(min(rows, columns)):
+        pivot = k + abs(a[:, k:, k]).argmax(axis=1)
+        for moved in (a, order):
+            moved[every, pivot], moved[:, k] = moved[:, k].copy(), moved[every, pivot]
+        top = a[:, k, k, None]
+        a[:, k + 1 :, k] = np.divide(a[:, k + 1 :, k], top, out=np.zeros_like(a[:, k + 1 :, k]), where=top != 0)
+        a[:, k + 1 :, k + 1 :] -= a[:, k + 1 :, k, None] * a[:, k, None, k + 1 :]
+    inner, one = min(rows, columns), np.eye(rows, dtype=x.dtype)
+    lower = np.tril(a[..., :inner], -1) + one[:, :inner]
+    parts = one[order].mT, lower, np.triu(a[:, :inner])
+    return tuple(part.reshape(*x.shape[:-2], *part.shape[-2:]) for part in parts)  # type: ignore[return-value]
+
+
+@conjugated
+def _lu_rule(g: Any, out: Any) -> Any:
+    """Of the leading square of P^T x = L U; what is beside or below it is solved for with the other factor."""
+    (p, lower, upper), (_, by_lower, by_upper), k = out, g, out[1].shape[-1]
+    by_lower = lower * 0 if by_lower is None else by_lower
+    by_upper = upper * 0 if by_upper is None else by_upper
+    first, last = lower[..., :k, :], upper[..., :k]
+    below = _over(by_lower[..., k:, :], last)
+    beside = _solve_upper(adjoint(first), by_upper[..., k:])
+    by_first = by_lower[..., :k, :] - matmul(beside, adjoint(upper[..., k:]))
+    by_last = by_upper[..., :k] - matmul(adjoint(lower[..., k:, :]), below)
+    inner = matmul(adjoint(first), by_first).tril(k=-1) + matmul(by_last, adjoint(last)).triu(k=0)
+    square_part = _over(_solve_upper(adjoint(first), inner), last)
+    wide = movement.concat([square_part, beside], axis=-1)
+    return matmul(p, movement.concat([wide, below], axis=-2) if lower.shape[-2] > k else wide)
+
+
+lu = Op(
+    "lu",
+    "opaque",
+    inputs=("x",),
+    results=("P", "L", "U"),
+    infer=_infer_lu,
+    eager=finite("lu", _lu, _lu, endless),
+    vjp=(_lu_rule,),
+    samples=samples(*(([(general, shape)], {}) for shape in _SHAPES)),
+    error_samples=lambda: (fails(ShapeError, "lu: needs a matrix or a batch of them, got f32[2]", (2,)),),
+    accepts="inexact",
+    doc="A permutation P, lower triangular L with ones on the diagonal and upper triangular U with P L U = x, by "
+    "elimination with partial pivoting.",
 )
 
 # ---------------------------------------------------------------- QR
@@ -157,7 +224,7 @@ qr = Op(
     vjp=(_qr_rule,),
     samples=lambda rng: itertools.chain(
         samples(
-            *(([(general, shape)], {}) for shape in [(3, 3), (2, 4, 2), (2, 3), (1, 1), (0, 2), (2, 0), (0, 2, 2)]),
+            *(([(general, shape)], {}) for shape in _SHAPES),
             ([(general, (2, 3))], {"mode": "complete"}),
         )(rng),
         samples(([(general, (3, 2))], {"mode": "complete"}), phases=False)(rng),
@@ -217,8 +284,6 @@ def _svd_rule(g: Any, out: Any) -> Any:
         total = total + term
     return total
 
-
-_SHAPES = ((3, 3), (2, 4, 2), (2, 3), (1, 1), (0, 2), (2, 0), (0, 2, 2))
 
 svd = Op(
     "svd",
@@ -281,8 +346,6 @@ def _eigh_rule(g: Any, out: Any) -> Any:
         inner = turn if inner is None else inner + turn
     return half_real(matmul(matmul(v, inner), adjoint(v)))
 
-
-_SQUARE = ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
 
 eigh = Op(
     "eigh",
@@ -385,4 +448,4 @@ eigvals = Op(
     doc="The eigenvalues of square matrices, in no order; always complex.",
 )
 
-ROWS = (cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals)
+ROWS = (cholesky, lu, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals)

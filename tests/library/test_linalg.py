@@ -132,7 +132,8 @@ def test_factors_give_the_matrix(shape: tuple[int, ...], dtype: str) -> None:
         u, s, vh = linalg.svd(x, full_matrices=full)
         k = s.shape[-1]
         q, r = linalg.qr(x, mode=mode)
-        for found in ((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], q @ r):
+        p, lower, upper = linalg.lu(x)
+        for found in ((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], q @ r, p @ lower @ upper):
             np.testing.assert_allclose(np.asarray(found), np.asarray(x), atol=close)
         for basis in (u, vh.conj().mT if dtype == "c16" else vh.mT, q):
             adjoint = hm.conj(basis).mT if dtype == "c16" else basis.mT
