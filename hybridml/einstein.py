@@ -2,6 +2,7 @@
 
 A pair is a matrix product (with batch axes), or where nothing is summed a broadcast product, so all of it runs through
 the rows that fuse and differentiate. Diagonals are views; what only one operand has is summed before it meets another.
+Which rows run is decided once for each expression and shapes (8x8 by 8x8: 10 us, 41 deciding every time).
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ import functools
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import hint
+from hybridml_compiler.sizes.values import has_dims
 
+from .contraction_order import Label, Labels, cost, order_of
 from .namespace import result_type
 from .selecting import lifted
 from .tensor import Tensor
 
-Label = Hashable  # a letter, a number of the list form, or a place of the ellipsis counted from its end
-Labels = tuple[Label, ...]
-# Operands up to which every order is considered: 3^6 divisions into pairs take 2 ms, once for each expression.
-EVERY_ORDER = 6
-
 _reshape, _permute, _matmul, _multiply, _sum, _astype = (
     OPS[name] for name in ("reshape", "permute_dims", "matmul", "multiply", "sum", "astype")
 )
+_NUMBERS = (bool, int, float, complex)
 
 
 def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
@@ -50,23 +51,16 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
     >>> hm.einsum("ii", x).item()
     5.0
     """
-    terms, output, sizes, logical = _read(subscripts, operands)
-    terms = [_without_ones(t, labels, sizes) for t, labels in terms]
-    steps = _steps(optimize, terms, output, sizes)
-    for step, (first, *others) in enumerate(steps):
-        last = step == len(steps) - 1
-        chosen = [terms[k] for k in (first, *others)]
-        terms = [term for k, term in enumerate(terms) if k not in (first, *others)]
-        wanted = {*output, *itertools.chain.from_iterable(labels for _, labels in terms)}
-        term = _summed(*chosen[0], {*wanted, *itertools.chain.from_iterable(labels for _, labels in chosen[1:])})
-        for k, other in enumerate(chosen[1:], 2):
-            needed = {*wanted, *itertools.chain.from_iterable(labels for _, labels in chosen[k:])}
-            order = output if last and k == len(chosen) else ()
-            term = _pair(term, _summed(*other, {*needed, *term[1]}), needed, order)
-        terms.append(term)
-    ((found, labels),) = terms
-    found = _arranged(found, labels, output, sizes)
-    return OPS["not_equal"].fn(found, 0) if logical else found
+    names, given = _split(subscripts, operands)
+    values = [lifted(x) for x in given]
+    dtype = _common(given, values)
+    logical = dtype.kind == "b"
+    if logical:  # counted, and compared with 0 in the end
+        dtype = dtypes.int64
+    values = [t if t.dtype is dtype else _astype.fn(t, dtype) for t in values]
+    for op, places, params in _program(names, tuple(t.shape for t in values), dtype, _hashable(optimize)):
+        values.append(op.fn(*[values[k] for k in places], *params))
+    return OPS["not_equal"].fn(values[-1], 0) if logical else values[-1]
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = True) -> tuple[list[Any], str]:
@@ -82,44 +76,87 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = True) -> tup
     >>> print(report)
     multiplications by this order: 16740, all at once: 48600
     """
-    terms, output, sizes, _ = _read(subscripts, operands)
-    steps = _steps(optimize, terms, output, sizes)
-    labels = [frozenset(names) for _, names in terms]
-    hints = {name: hint(n) for name, n in sizes.items()}
-    cost = 0
-    for chosen in steps:
-        cost += _volume(frozenset().union(*(labels[k] for k in chosen)), hints)
-        labels = _after(labels, chosen, frozenset(output))
-    every = _volume(frozenset(hints), hints)
-    return ["einsum_path", *steps], f"multiplications by this order: {cost}, all at once: {every}"
+    names, given = _split(subscripts, operands)
+    inputs, output = _named(names, [lifted(x).ndim for x in given])
+    recorder = _Recorder()
+    terms = [
+        _single(recorder, k, lifted(x).shape, labels) for k, (x, labels) in enumerate(zip(given, inputs, strict=True))
+    ]
+    sizes, labels = _sizes(terms), [term.labels for term in terms]
+    steps = order_of(_hashable(optimize), labels, output, sizes)
+    found, every = cost(steps, labels, output, sizes)
+    return ["einsum_path", *steps], f"multiplications by this order: {found}, all at once: {every}"
 
 
 # -- what is asked
 
 
-Term = tuple[Tensor, Labels]
-
-
-def _read(subscripts: Any, operands: Sequence[Any]) -> tuple[list[Term], Labels, dict[Label, int], bool]:
-    """Tensors of one dtype with the labels of their axes, those of the result, sizes, and whether all were bool."""
+def _split(subscripts: Any, operands: Sequence[Any]) -> tuple[Hashable, Sequence[Any]]:
+    """Subscripts, as text or as lists of axes (that of the result may be None), and the operands."""
     if isinstance(subscripts, str):
-        given = list(operands)
-        inputs, output = _of_text(subscripts, len(given))
-    else:
-        given, inputs, output = _of_lists([subscripts, *operands])
-    tensors = [lifted(x) for x in given]
-    dtype = result_type(*(x if isinstance(x, bool | int | float) else t for x, t in zip(given, tensors, strict=True)))
-    logical = dtype.kind == "b"
-    if logical:  # counted, and compared with 0 in the end
-        dtype = dtypes.int64
-    tensors = [t if t.dtype is dtype else _astype.fn(t, dtype) for t in tensors]
-    named = [_without_dots(labels, t.ndim, k) for k, (labels, t) in enumerate(zip(inputs, tensors, strict=True))]
-    terms = [_single(t, labels, k) for k, (t, labels) in enumerate(zip(tensors, named, strict=True))]
-    return terms, _output(named, output), _sizes(terms), logical
+        return subscripts, operands
+    items = [subscripts, *operands]
+    if len(items) < 2:
+        raise ArgumentError("einsum: takes subscripts as text, or operands and lists of axes in turns")
+    pairs = items[: len(items) // 2 * 2]
+    output = _list(items[-1]) if len(items) % 2 else None
+    return (tuple(map(_list, pairs[1::2])), output), pairs[::2]
+
+
+def _list(labels: Any) -> Labels:
+    found = tuple(labels) if isinstance(labels, Iterable) else None
+    if found is None or any(label is not ... and not isinstance(label, int) for label in found):
+        raise ArgumentError(f"einsum: a list of axes has integers and '...', got {labels!r}")
+    return found
+
+
+def _hashable(optimize: Any) -> Hashable:
+    """A path as tuples."""
+    if not isinstance(optimize, list | tuple):
+        return bool(optimize) if isinstance(optimize, bool | np.bool_) else str(optimize)
+    return tuple(tuple(step) if isinstance(step, list | tuple) else step for step in optimize)
+
+
+def _common(given: Sequence[Any], values: Sequence[Tensor]) -> np.dtype:
+    if values and all(t.dtype is values[0].dtype for t in values):
+        return values[0].dtype
+    return result_type(*(x if isinstance(x, _NUMBERS) else t for x, t in zip(given, values, strict=True)))
+
+
+def _named(names: Any, ndims: Sequence[int]) -> tuple[list[Labels], Labels]:
+    """The labels of every axis of the operands, and those of the result."""
+    given, output = _of_text(names) if isinstance(names, str) else names
+    if len(given) != len(ndims) or not ndims:
+        raise ArgumentError(f"einsum: {names!r} is for {len(given)} operands, and {len(ndims)} were given")
+    named = [_without_dots(labels, ndim, k) for k, (labels, ndim) in enumerate(zip(given, ndims, strict=True))]
+    return named, _output(named, output)
+
+
+def _of_text(text: str) -> tuple[list[Labels], Labels | None]:
+    left, arrow, right = text.replace(" ", "").partition("->")
+    return [_letters(term, text) for term in left.split(",")], _letters(right, text) if arrow else None
+
+
+def _letters(term: str, text: str) -> Labels:
+    head, dots, tail = term.partition("...")
+    for letter in (*head, *tail):
+        if not letter.isalpha():
+            raise ArgumentError(f"einsum: {letter!r} in {text!r}; subscripts are letters, commas, '...' and one '->'")
+    return (*head, *([...] if dots else []), *tail)
+
+
+def _without_dots(labels: Labels, ndim: int, operand: int) -> Labels:
+    """One label an axis: those of `...` are counted from its end, so that they broadcast."""
+    more = ndim - (len(labels) - labels.count(...))
+    if more < 0 or (more and ... not in labels) or labels.count(...) > 1:
+        raise ArgumentError(f"einsum: operand {operand} has {ndim} axes, and its subscripts are for {len(labels)}")
+    dots = tuple(("...", k) for k in range(-more, 0))
+    return tuple(itertools.chain.from_iterable(dots if label is ... else (label,) for label in labels))
 
 
 def _output(named: Sequence[Labels], given: Labels | None) -> Labels:
-    dots = tuple(("...", k) for k in range(-max(map(_dots, named)), 0))
+    most = max(sum(isinstance(label, tuple) for label in labels) for labels in named)
+    dots = tuple(("...", k) for k in range(-most, 0))
     every = list(itertools.chain.from_iterable(named))
     if given is None:
         once: Any = [label for label in every if every.count(label) == 1 and not isinstance(label, tuple)]
@@ -135,71 +172,113 @@ def _output(named: Sequence[Labels], given: Labels | None) -> Labels:
     return result
 
 
-@functools.lru_cache(maxsize=1024)
-def _of_text(text: str, count: int) -> tuple[list[Labels], Labels | None]:
-    left, arrow, right = text.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != count:
-        raise ArgumentError(f"einsum: {text!r} is for {len(terms)} operands, and {count} were given")
-    return [_letters(term, text) for term in terms], _letters(right, text) if arrow else None
+# -- the rows that compute it
+
+Step = tuple[Op, tuple[int, ...], tuple[Any, ...]]  # a row, the places of its operands among the values, parameters
 
 
-def _letters(term: str, text: str) -> Labels:
-    head, dots, tail = term.partition("...")
-    for letter in (*head, *tail):
-        if not letter.isalpha():
-            raise ArgumentError(f"einsum: {letter!r} in {text!r}; subscripts are letters, commas, '...' and one '->'")
-    return (*head, *([...] if dots else []), *tail)
+class Term(NamedTuple):
+    """A value: its place, and its axes."""
+
+    place: int
+    shape: tuple[int, ...]
+    labels: Labels
 
 
-def _of_lists(items: Sequence[Any]) -> tuple[list[Any], list[Labels], Labels | None]:
-    output = _list(items[-1]) if len(items) % 2 else None
-    pairs = items[: len(items) // 2 * 2]
-    if not pairs:
-        raise ArgumentError("einsum: takes subscripts as text, or operands and lists of axes in turns")
-    return list(pairs[::2]), [_list(labels) for labels in pairs[1::2]], output
+class _Recorder:
+    """Rows to run one after the other; each adds a value behind the operands."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count, self.steps = count, list[Step]()
+
+    def add(self, op: Op, places: tuple[int, ...], *params: Any) -> int:
+        self.steps.append((op, places, params))
+        self.count += 1
+        return self.count - 1
+
+    def shaped(self, t: Term, shape: tuple[int, ...], labels: Labels) -> Term:
+        return Term(t.place if t.shape == shape else self.add(_reshape, (t.place,), shape), shape, labels)
+
+    def ordered(self, t: Term, wanted: Labels) -> Term:
+        if t.labels == wanted:
+            return t
+        axes = tuple(t.labels.index(label) for label in wanted)
+        return Term(self.add(_permute, (t.place,), axes), tuple(t.shape[k] for k in axes), wanted)
+
+    def stretched(self, t: Term, wanted: Labels) -> Term:
+        """With the axes in the order of `wanted`, and of size 1 where it has none."""
+        t = self.ordered(t, tuple(label for label in wanted if label in t.labels))
+        sizes = iter(t.shape)
+        return self.shaped(t, tuple(next(sizes) if label in t.labels else 1 for label in wanted), wanted)
+
+    def summed(self, t: Term, wanted: Iterable[Label], dtype: np.dtype) -> Term:
+        """Over the labels that nothing wants."""
+        gone = tuple(k for k, label in enumerate(t.labels) if label not in wanted)
+        if not gone:
+            return t
+        left = [k for k in range(len(t.labels)) if k not in gone]
+        place = self.add(_sum, (t.place,), gone, False, dtype)
+        return Term(place, tuple(t.shape[k] for k in left), tuple(t.labels[k] for k in left))
 
 
-def _list(labels: Any) -> Labels:
-    found = tuple(labels) if isinstance(labels, Iterable) else None
-    if found is None or any(label is not ... and not isinstance(label, int) for label in found):
-        raise ArgumentError(f"einsum: a list of axes has integers and '...', got {labels!r}")
-    return found
+def _program(names: Hashable, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype, optimize: Hashable) -> list[Step]:
+    """Rows whose last result is the sum; a size that comes with the call is part of no key."""
+    if any(map(has_dims, shapes)):
+        return _written(names, shapes, dtype, optimize)
+    return _remembered(names, shapes, dtype, optimize)
 
 
-def _without_dots(labels: Labels, ndim: int, operand: int) -> Labels:
-    """One label an axis: those of `...` are counted from its end, so that they broadcast."""
-    more = ndim - (len(labels) - labels.count(...))
-    if more < 0 or (more and ... not in labels) or labels.count(...) > 1:
-        raise ArgumentError(f"einsum: operand {operand} has {ndim} axes, and its subscripts are for {len(labels)}")
-    dots = tuple(("...", k) for k in range(-more, 0))
-    return tuple(itertools.chain.from_iterable(dots if label is ... else (label,) for label in labels))
+def _written(names: Hashable, shapes: tuple[tuple[int, ...], ...], dtype: np.dtype, optimize: Hashable) -> list[Step]:
+    inputs, output = _named(names, list(map(len, shapes)))
+    r = _Recorder(len(shapes))
+    terms = [_single(r, k, *of) for k, of in enumerate(zip(shapes, inputs, strict=True))]
+    sizes = _sizes(terms)
+    terms = [_without_ones(r, t, sizes) for t in terms]
+    steps = order_of(optimize, [t.labels for t in terms], output, sizes)
+    for number, step in enumerate(steps):
+        chosen = [terms[k] for k in step]
+        terms = [t for k, t in enumerate(terms) if k not in step]
+        for k in range(1, len(chosen)):
+            wanted = {*output, *(label for t in (*terms, *chosen[k + 1 :]) for label in t.labels)}
+            a = r.summed(chosen[0], wanted.union(chosen[k].labels), dtype)
+            b = r.summed(chosen[k], wanted.union(a.labels), dtype)
+            last = number == len(steps) - 1 and k == len(chosen) - 1
+            chosen[0] = _pair(r, a, b, wanted, output if last else (), dtype)
+        terms.append(chosen[0])
+    found = r.stretched(r.summed(terms[0], output, dtype), output)
+    shape = tuple(sizes[label] for label in output)
+    if found.shape != shape:
+        r.add(OPS["broadcast_to"], (found.place,), shape)
+    elif not r.steps or found.place != r.count - 1:
+        r.add(_reshape, (found.place,), shape)
+    return r.steps
 
 
-def _dots(labels: Labels) -> int:
-    return sum(isinstance(label, tuple) for label in labels)
+_remembered = functools.lru_cache(maxsize=1024)(_written)
 
 
-def _single(t: Tensor, labels: Labels, operand: int) -> Term:
+def _single(r: _Recorder, place: int, shape: tuple[int, ...], labels: Labels) -> Term:
     """Every label once: a label that an operand has twice is a diagonal of it."""
+    operand = place
     while len(set(labels)) < len(labels):
         label = next(label for label in labels if labels.count(label) > 1)
         first = labels.index(label)
         second = labels.index(label, first + 1)
-        if t.shape[first] != t.shape[second]:
+        if shape[first] != shape[second]:
             raise ShapeError(
-                f"einsum: operand {operand} has {label!r} at axes of sizes {t.shape[first]} and {t.shape[second]}, "
-                "and a diagonal needs equal ones"
+                f"einsum: operand {operand} has {label!r} at axes of sizes {shape[first]} and {shape[second]}, and a "
+                "diagonal needs equal ones"
             )
-        t = OPS["diagonal"].fn(t, 0, first, second)
-        labels = (*(k for i, k in enumerate(labels) if i not in (first, second)), label)
-    return t, labels
+        place = r.add(OPS["diagonal"], (place,), 0, first, second)
+        rest = [k for k in range(len(labels)) if k not in (first, second)]
+        shape, labels = (*(shape[k] for k in rest), shape[first]), (*(labels[k] for k in rest), label)
+    return Term(place, shape, labels)
 
 
 def _sizes(terms: Sequence[Term]) -> dict[Label, int]:
     sizes: dict[Label, int] = {}
-    for operand, (t, labels) in enumerate(terms):
-        for label, n in zip(labels, t.shape, strict=True):
+    for operand, t in enumerate(terms):
+        for label, n in zip(t.labels, t.shape, strict=True):
             known = sizes.setdefault(label, n)
             if known == 1:
                 sizes[label] = n
@@ -209,172 +288,39 @@ def _sizes(terms: Sequence[Term]) -> dict[Label, int]:
     return sizes
 
 
-def _without_ones(t: Tensor, labels: Labels, sizes: dict[Label, int]) -> Term:
+def _without_ones(r: _Recorder, t: Term, sizes: dict[Label, int]) -> Term:
     """Without the axes of size 1 that another operand stretches: they do not matter for the products."""
-    stay = [k for k, label in enumerate(labels) if t.shape[k] == sizes[label]]
-    if len(stay) == len(labels):
-        return t, labels
-    return _reshape.fn(t, tuple(t.shape[k] for k in stay)), tuple(labels[k] for k in stay)
+    stay = [k for k, label in enumerate(t.labels) if t.shape[k] == sizes[label]]
+    return r.shaped(t, tuple(t.shape[k] for k in stay), tuple(t.labels[k] for k in stay))
 
 
-# -- products
-
-
-def _summed(t: Tensor, labels: Labels, wanted: set[Label]) -> Term:
-    """With the labels that something else has; the others are summed."""
-    gone = tuple(k for k, label in enumerate(labels) if label not in wanted)
-    if not gone:
-        return t, labels
-    return _sum.fn(t, gone, False, t.dtype), tuple(label for label in labels if label in wanted)
-
-
-def _pair(a: Term, b: Term, wanted: set[Label], order: Labels) -> Term:
+def _pair(r: _Recorder, a: Term, b: Term, wanted: set[Label], order: Labels, dtype: np.dtype) -> Term:
     """The product of two, summed over what both have and nothing else wants; labels about in `order`."""
-    (x, names), (y, others) = a, b
-    batch = tuple(label for label in names if label in others and label in wanted)
-    inner = tuple(label for label in names if label in others and label not in wanted)
-    rows = tuple(label for label in names if label not in others)
-    columns = tuple(label for label in others if label not in names)
+    batch = tuple(label for label in a.labels if label in b.labels and label in wanted)
+    inner = tuple(label for label in a.labels if label in b.labels and label not in wanted)
+    rows = tuple(label for label in a.labels if label not in b.labels)
+    columns = tuple(label for label in b.labels if label not in a.labels)
     if not inner or (batch and not rows and not columns):
         shared = (*batch, *rows, *columns)
         labels = (*(order if set(order) == set(shared) else shared), *inner)
-        product = _multiply.fn(_stretched(x, names, labels), _stretched(y, others, labels))
-        return _summed(product, labels, wanted)
+        x, y = r.stretched(a, labels), r.stretched(b, labels)
+        shape = tuple(n if m == 1 else m for m, n in zip(x.shape, y.shape, strict=True))
+        return r.summed(Term(r.add(_multiply, (x.place, y.place)), shape, labels), wanted, dtype)
     if rows and columns and order and order.index(rows[-1]) > order.index(columns[-1]):
-        x, names, y, others, rows, columns = y, others, x, names, columns, rows
-    left, right = _ordered(x, names, (*batch, *rows, *inner)), _ordered(y, others, (*batch, *inner, *columns))
+        a, b, rows, columns = b, a, columns, rows
+    x, y = r.ordered(a, (*batch, *rows, *inner)), r.ordered(b, (*batch, *inner, *columns))
     n = len(batch)
-    lead, ends = left.shape[:n], (left.shape[n : n + len(rows)], right.shape[n + len(inner) :])
-    k = math.prod(right.shape[n : n + len(inner)])
-    left = _shaped(left, (*lead, math.prod(ends[0]), k) if rows or batch else (k,))
-    right = _shaped(right, (*lead, k, math.prod(ends[1])) if columns or batch else (k,))
-    product = _matmul.fn(left, right)
-    return _shaped(product, (*lead, *ends[0], *ends[1])), (*batch, *rows, *columns)
-
-
-def _ordered(t: Tensor, labels: Labels, wanted: Labels) -> Tensor:
-    return t if labels == wanted else _permute.fn(t, tuple(labels.index(label) for label in wanted))
-
-
-def _shaped(t: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return t if t.shape == shape else _reshape.fn(t, shape)
-
-
-def _stretched(t: Tensor, labels: Labels, wanted: Labels) -> Tensor:
-    """With the axes in the order of `wanted`, and of size 1 where it has none."""
-    t = _ordered(t, labels, tuple(label for label in wanted if label in labels))
-    sizes = iter(t.shape)
-    return _shaped(t, tuple(next(sizes) if label in labels else 1 for label in wanted))
-
-
-def _arranged(t: Tensor, labels: Labels, output: Labels, sizes: dict[Label, int]) -> Tensor:
-    """The one that is left, with the axes of the result."""
-    t, labels = _summed(t, labels, set(output))
-    t = _stretched(t, labels, output)
-    shape = tuple(sizes[label] for label in output)
-    return t if t.shape == shape else OPS["broadcast_to"].fn(t, shape)
-
-
-# -- the order
-
-Step = tuple[int, ...]
-Sets = list[frozenset[Label]]
-
-
-def _steps(optimize: Any, terms: Sequence[Term], output: Labels, sizes: dict[Label, int]) -> list[Step]:
-    """Which of those that are left to multiply next, until one is left."""
-    n = len(terms)
-    if n == 1:
-        return []
-    if isinstance(optimize, list | tuple) and not isinstance(optimize[0], str):
-        steps = [tuple(sorted(step)) for step in optimize]
-    elif isinstance(optimize, list | tuple) and optimize[0] == "einsum_path":
-        steps = [tuple(sorted(step)) for step in optimize[1:]]
-    elif optimize is False or n == 2:
-        steps = [(0, 1), *((0, k) for k in range(n - 2, 0, -1))]
-    else:
-        how = optimize[0] if isinstance(optimize, list | tuple) else optimize
-        if how not in (True, "optimal", "greedy", "auto"):
-            raise ArgumentError(f"einsum: optimize is True, False, 'optimal', 'greedy' or a path, got {optimize!r}")
-        labels = tuple(frozenset(names) for _, names in terms)
-        hints = tuple((label, hint(size)) for label, size in sizes.items())
-        found = _optimal if how != "greedy" and n <= EVERY_ORDER else _greedy
-        return found(labels, frozenset(output), hints)
-    left = n
-    for step in steps:
-        if not step or len(set(step)) < len(step) or not 0 <= step[0] <= step[-1] < left:
-            raise ArgumentError(f"einsum: {step} of the path {optimize!r} does not name operands of the {left} left")
-        left += 1 - len(step)
-    return steps if left == 1 else [*steps, tuple(range(left))]
-
-
-def _volume(labels: frozenset[Label], sizes: dict[Label, int]) -> int:
-    return math.prod(sizes[label] for label in labels)
-
-
-def _after(labels: Sequence[frozenset[Label]], step: Step, output: frozenset[Label]) -> Sets:
-    """The labels of those that are left when those of `step` have been multiplied."""
-    rest = [names for k, names in enumerate(labels) if k not in step]
-    joined = frozenset().union(*(labels[k] for k in step))
-    return [*rest, joined & output.union(*rest)]
-
-
-Sizes = tuple[tuple[Label, int], ...]
-
-
-@functools.lru_cache(maxsize=1024)
-def _greedy(labels: tuple[frozenset[Label], ...], output: frozenset[Label], sizes: Sizes) -> list[Step]:
-    """At each step the pair whose product is the smallest beside the two; of those the cheapest."""
-    by_label, left = dict(sizes), list(labels)
-    steps: list[Step] = []
-
-    def price(pair: Step) -> tuple[bool, int, int]:
-        made = _after(left, pair, output)[-1]
-        grown = _volume(made, by_label) - sum(_volume(left[k], by_label) for k in pair)
-        return not left[pair[0]] & left[pair[1]], grown, _volume(left[pair[0]] | left[pair[1]], by_label)
-
-    while len(left) > 1:
-        best = min(itertools.combinations(range(len(left)), 2), key=price)
-        left = _after(left, best, output)
-        steps.append(best)
-    return steps
-
-
-@functools.lru_cache(maxsize=1024)
-def _optimal(labels: tuple[frozenset[Label], ...], output: frozenset[Label], sizes: Sizes) -> list[Step]:
-    """The order with the fewest multiplications, by dynamic programming over the subsets of operands."""
-    by_label, n = dict(sizes), len(labels)
-    every = (1 << n) - 1
-
-    def of(subset: int) -> frozenset[Label]:
-        return frozenset().union(*(labels[k] for k in range(n) if subset >> k & 1))
-
-    made = {s: of(s) & (output | of(every & ~s)) for s in range(1, every + 1)}
-    best: dict[int, tuple[int, int]] = {1 << k: (0, 0) for k in range(n)}  # subset -> (cost, one of its two parts)
-    for subset in range(1, every + 1):
-        part = (subset - 1) & subset
-        while part:
-            rest = subset & ~part
-            if part > rest:
-                cost = best[part][0] + best[rest][0] + _volume(made[part] | made[rest], by_label)
-                if subset not in best or cost < best[subset][0]:
-                    best[subset] = (cost, part)
-            part = (part - 1) & subset
-    left: list[int] = [1 << k for k in range(n)]
-    steps: list[Step] = []
-
-    def multiply(subset: int) -> None:
-        part = best[subset][1]
-        if not part:
-            return
-        multiply(subset & ~part)
-        multiply(part)
-        pair = tuple(sorted((left.index(part), left.index(subset & ~part))))
-        steps.append(pair)
-        left[:] = [other for k, other in enumerate(left) if k not in pair] + [subset]
-
-    multiply(every)
-    return steps
+    lead, ends = x.shape[:n], (x.shape[n : n + len(rows)], y.shape[n + len(inner) :])
+    k = math.prod(y.shape[n : n + len(inner)])
+    x = r.shaped(x, (*lead, math.prod(ends[0]), k) if rows or batch else (k,), ())
+    y = r.shaped(y, (*lead, k, math.prod(ends[1])) if columns or batch else (k,), ())
+    made = (
+        *lead,
+        *((math.prod(ends[0]),) if rows or batch else ()),
+        *((math.prod(ends[1]),) if columns or batch else ()),
+    )
+    product = Term(r.add(_matmul, (x.place, y.place)), made, ())
+    return r.shaped(product, (*lead, *ends[0], *ends[1]), (*batch, *rows, *columns))
 
 
 __all__ = ["einsum", "einsum_path"]
