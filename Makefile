@@ -15,10 +15,10 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench golden notebooks docs size clean
+.PHONY: help install test demo check format bench golden notebooks docs array-api size clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 $(RUN):
 	@test -n "$(PYTHON)" || { echo >&2 "hybridml needs Python 3.11 or later with its venv module and found none on PATH: \
@@ -60,6 +60,9 @@ notebooks: $(VENV)/.dev  ## execute every notebook in place
 
 docs: $(VENV)/.dev  ## write the pages that are generated from the operation table
 	$(RUN) docs/generate.py
+
+array-api: $(VENV)/.dev  ## the suite of the array API standard, from the checkout ARRAY_API_TESTS (docs/array_api.md)
+	$(RUN) tests/array_api_suite.py $(ARGS)
 
 size: $(RUN)  ## lines of code a folder, beside their budgets
 	@$(RUN) tests/size.py

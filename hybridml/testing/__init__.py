@@ -1,8 +1,13 @@
-"""What tests of programs written with hybridml use: the namespace through `@trace`."""
+"""What tests of programs written with hybridml use: gradients against differences, counts of kernels and of
+traces, the namespace through `@trace`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from .gradients import gradcheck
+from .programs import assert_kernels, assert_retraces
 
 
 def traced_namespace() -> Any:
@@ -18,3 +23,6 @@ def traced_namespace() -> Any:
     from . import traced
 
     return traced
+
+
+__all__ = ["assert_kernels", "assert_retraces", "gradcheck", "traced_namespace"]
