@@ -68,7 +68,7 @@ from .tree import tree_leaves, tree_map
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "fft", "functional", "io", "linalg", "nn", "optim", "special")
+_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "special")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.audits",
@@ -94,19 +94,19 @@ _FUNCTIONS = {
 }
 
 if TYPE_CHECKING:
-    from . import data, fft, functional, linalg, nn, optim, special
+    from . import data, distributions, fft, functional, linalg, nn, optim, special
 
 __all__ = [
     "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd", "betaln",
-    "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context", "control_flow", "data", "debug_nans",
-    "dispatch", "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional",
-    "get_num_threads", "grad", "hamming_window", "hann_window", "igamma", "igammac", "indexing", "io",
-    "is_deterministic", "is_grad_enabled", "istft", "jvp", "linalg", "load", "logit", "logsumexp", "manual_seed",
-    "map", "memory_timeline", "methods", "mvlgamma", "nn", "no_grad", "numpy_protocol", "optim", "polygamma",
-    "profile", "random", "save", "scan", "set_grad_enabled", "set_num_threads", "sinc", "special", "stance", "stft",
-    "trace", "transforms", "tree_leaves", "tree_map", "use_deterministic", "value_and_grad", "vjp", "while_loop",
-    "xlog1py", "xlogy",
+    "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context", "control_flow", "data",
+    "debug_nans", "dispatch", "distributions", "doctor", "eager", "enable_grad", "errors", "explain", "fft",
+    "fori_loop", "functional", "get_num_threads", "grad", "hamming_window", "hann_window", "igamma", "igammac",
+    "indexing", "io", "is_deterministic", "is_grad_enabled", "istft", "jvp", "linalg", "load", "logit",
+    "logsumexp", "manual_seed", "map", "memory_timeline", "methods", "mvlgamma", "nn", "no_grad",
+    "numpy_protocol", "optim", "polygamma", "profile", "random", "save", "scan", "set_grad_enabled",
+    "set_num_threads", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map",
+    "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 
-PACKAGES = ("functional", "linalg", "nn", "optim", "data", "random")
+PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
 MODULES = ["fft", "io", "special", *PACKAGES] + [
     f"{package}.{module.name}"
     for package in PACKAGES

@@ -1,0 +1,225 @@
+"""Distributions of real numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hybridml as hm
+
+from .. import random
+from ..random.generator import Generator
+from ..random.sampling import anything, positive
+from ..tensor import Tensor
+from .distribution import Distribution
+
+_LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Normal(Distribution):
+    """Normal with mean `loc` and standard deviation `scale`.
+
+    >>> import hybridml as hm
+    >>> p = hm.distributions.Normal(0.0, hm.tensor([1.0, 2.0]))
+    >>> p.sample((5,)).shape, p.variance.tolist()
+    ((5, 2), [1.0, 4.0])
+    """
+
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.normal(shape, self.loc, self.scale, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        z = (hm.asarray(value) - self.loc) / self.scale
+        return z * z * -0.5 - hm.log(self.scale) - _LOG_ROOT_2PI
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability below `value`."""
+        return hm.ndtr((hm.asarray(value) - self.loc) / self.scale)
+
+    def icdf(self, share: Any) -> Tensor:
+        """The number below which `share` of the probability is."""
+        return hm.ndtri(hm.asarray(share)) * self.scale + self.loc
+
+    def entropy(self) -> Tensor:
+        return hm.log(self.scale) + (0.5 + _LOG_ROOT_2PI)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return hm.square(self.scale)
+
+
+class Uniform(Distribution):
+    """Uniform in [low, high).
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Uniform(0.0, 4.0).log_prob([1.0, 5.0]).exp().tolist()
+    [0.25, 0.0]
+    """
+
+    has_rsample = True
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = self._given(low=(low, anything), high=(high, anything))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.uniform(shape, self.low, self.high, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        x = hm.asarray(value)
+        return hm.where((x >= self.low) & (x < self.high), -hm.log(self.high - self.low), -math.inf)
+
+    def entropy(self) -> Tensor:
+        return hm.log(self.high - self.low)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.low + self.high) * 0.5
+
+    @property
+    def variance(self) -> Tensor:
+        return hm.square(self.high - self.low) / 12
+
+
+class Exponential(Distribution):
+    """Exponential with `rate` events a unit, so with mean 1 / rate.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Exponential(4.0).mean.item()
+    0.25
+    """
+
+    has_rsample = True
+
+    def __init__(self, rate: Any) -> None:
+        (self.rate,) = self._given(rate=(rate, positive))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.exponential(1 / self.rate, shape, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        x = hm.asarray(value)
+        return hm.where(x >= 0, hm.log(self.rate) - self.rate * x, -math.inf)
+
+    def entropy(self) -> Tensor:
+        return 1 - hm.log(self.rate)
+
+    @property
+    def mean(self) -> Tensor:
+        return 1 / self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return 1 / hm.square(self.rate)
+
+
+class Laplace(Distribution):
+    """Laplace: the density falls as exp(-abs(x - loc) / scale) on either side.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Laplace(0.0, 0.5).log_prob(0.0).exp().item()
+    1.0
+    """
+
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.laplace(self.loc, self.scale, shape, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        return -hm.log(self.scale * 2) - hm.abs(hm.asarray(value) - self.loc) / self.scale
+
+    def entropy(self) -> Tensor:
+        return hm.log(self.scale * 2) + 1
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return hm.square(self.scale) * 2
+
+
+class Gamma(Distribution):
+    """Gamma with density x**(concentration - 1) exp(-rate x), up to a factor.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Gamma(3.0, 2.0).mean.item()
+    1.5
+    """
+
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any) -> None:
+        self.concentration, self.rate = self._given(concentration=(concentration, positive), rate=(rate, positive))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.gamma(self.concentration, 1 / self.rate, shape, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        x, a = hm.asarray(value), self.concentration
+        inside = hm.special.xlogy(a - 1, hm.maximum(x, 0.0)) - self.rate * x
+        return hm.where(x >= 0, a * hm.log(self.rate) - hm.lgamma(a) + inside, -math.inf)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a - hm.log(self.rate) + hm.lgamma(a) + (1 - a) * hm.digamma(a)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return self.concentration / hm.square(self.rate)
+
+
+class Beta(Distribution):
+    """Beta in [0, 1], with density x**(concentration1 - 1) (1 - x)**(concentration0 - 1) up to a factor.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Beta(1.0, 3.0).mean.item()
+    0.25
+    """
+
+    has_rsample = True
+
+    def __init__(self, concentration1: Any, concentration0: Any) -> None:
+        self.concentration1, self.concentration0 = self._given(
+            concentration1=(concentration1, positive), concentration0=(concentration0, positive)
+        )
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.beta(self.concentration1, self.concentration0, shape, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        given = hm.asarray(value)
+        x, a, b = hm.clip(given, 0.0, 1.0), self.concentration1, self.concentration0
+        inside = hm.special.xlogy(a - 1, x) + hm.special.xlog1py(b - 1, -x) - hm.special.betaln(a, b)
+        return hm.where(given == x, inside, -math.inf)
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        spread = (a - 1) * hm.digamma(a) + (b - 1) * hm.digamma(b) - (a + b - 2) * hm.digamma(a + b)
+        return hm.special.betaln(a, b) - spread
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration1 + self.concentration0
+        return self.concentration1 * self.concentration0 / (hm.square(total) * (total + 1))

@@ -1,0 +1,118 @@
+"""Distributions of whole numbers and categories."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import random
+from ..random.generator import Generator
+from ..random.sampling import anything, not_negative, probability
+from ..tensor import Tensor
+from .distribution import Distribution
+
+
+def _one_of(name: str, probs: Any, logits: Any) -> None:
+    if (probs is None) == (logits is None):
+        raise ArgumentError(f"{name}: takes probs or logits, one of them")
+
+
+class Bernoulli(Distribution):
+    """1 with probability `probs`, or sigmoid(`logits`), else 0; samples are floats.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Bernoulli(0.25).log_prob([0.0, 1.0]).exp().tolist()
+    [0.75, 0.25]
+    """
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        _one_of("Bernoulli", probs, logits)
+        if logits is None:
+            (self.probs,) = self._given(probs=(probs, probability))
+            self.logits = hm.log(self.probs) - hm.log1p(-self.probs)
+        else:
+            (self.logits,) = self._given(logits=(logits, anything))
+            self.probs = hm.sigmoid(self.logits)
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.bernoulli(self.probs, shape, dtype=self.probs.dtype, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        away = hm.where(hm.asarray(value) != 0, -self.logits, self.logits)
+        return -hm.logaddexp(away, hm.zeros_like(away))
+
+    def entropy(self) -> Tensor:
+        return hm.special.entr(self.probs) + hm.special.entr(1 - self.probs)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+
+class Categorical(Distribution):
+    """Places in the last axis of `probs`, numbers in proportion to probabilities, or of `logits`, their logarithms.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Categorical([1.0, 3.0]).log_prob([0, 1]).exp().tolist()
+    [0.25, 0.75]
+    """
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        _one_of("Categorical", probs, logits)
+        (given,) = self._given(**({"probs": (probs, anything)} if logits is None else {"logits": (logits, anything)}))
+        if not given.ndim:
+            raise ShapeError("Categorical: needs an axis of categories, got a number; use Bernoulli")
+        if logits is None:
+            self.probs = given / given.sum(axis=-1, keepdims=True)
+            self.logits = hm.log(self.probs)
+        else:
+            self.logits = hm.functional.log_softmax(given, -1)
+            self.probs = hm.exp(self.logits)
+        self.batch_shape = given.shape[:-1]
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.categorical(self.logits, shape, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        places = hm.asarray(value)
+        shape = hm.broadcast_shapes(places.shape, self.batch_shape)
+        rows = hm.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
+        return hm.take_along_axis(rows, hm.broadcast_to(places, shape)[..., None], axis=-1)[..., 0]
+
+    def entropy(self) -> Tensor:
+        return hm.special.entr(self.probs).sum(axis=-1)
+
+
+class Poisson(Distribution):
+    """How many events of mean `rate` there are; samples are floats.
+
+    >>> import hybridml as hm
+    >>> round(hm.distributions.Poisson(2.0).log_prob(0.0).item(), 3)
+    -2.0
+    """
+
+    def __init__(self, rate: Any) -> None:
+        (self.rate,) = self._given(rate=(rate, not_negative))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        return random.poisson(self.rate, shape, dtype=self.rate.dtype, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        k = hm.asarray(value)
+        inside = hm.special.xlogy(k, self.rate) - self.rate - hm.lgamma(hm.maximum(k, 0) + 1.0)
+        return hm.where(k >= 0, inside, -math.inf)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate

@@ -1,0 +1,122 @@
+"""Distributions of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from .. import random
+from ..random.generator import Generator
+from ..random.sampling import Draw, anything
+from ..tensor import Tensor
+from .distribution import Distribution
+
+
+class Dirichlet(Distribution):
+    """Shares that sum to 1 along the last axis of `concentration`.
+
+    >>> import hybridml as hm
+    >>> hm.distributions.Dirichlet([1.0, 3.0]).mean.tolist()
+    [0.25, 0.75]
+    """
+
+    has_rsample = True
+
+    def __init__(self, concentration: Any) -> None:
+        (self.concentration,) = self._given(concentration=(concentration, anything))
+        if not self.batch_shape:
+            raise ShapeError("Dirichlet: needs an axis of shares, got a number; give a vector of concentrations")
+        self.batch_shape, self.event_shape = self.batch_shape[:-1], self.batch_shape[-1:]
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        a = self.concentration
+        return random.dirichlet(a, shape[: len(shape) - len(self.batch_shape)], generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        a = self.concentration
+        return hm.special.xlogy(a - 1, hm.asarray(value)).sum(axis=-1) - self.log_normalizer()
+
+    def log_normalizer(self) -> Tensor:
+        """The logarithm of the integral that the density is divided by."""
+        a = self.concentration
+        return hm.lgamma(a).sum(axis=-1) - hm.lgamma(a.sum(axis=-1))
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        total = a.sum(axis=-1)
+        spread = (total - a.shape[-1]) * hm.digamma(total) - ((a - 1) * hm.digamma(a)).sum(axis=-1)
+        return self.log_normalizer() + spread
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.concentration.sum(axis=-1, keepdims=True)
+
+    @property
+    def variance(self) -> Tensor:
+        mean = self.mean
+        return mean * (1 - mean) / (self.concentration.sum(axis=-1, keepdims=True) + 1)
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors with mean `loc` (..., k), and a covariance (..., k, k) or its Cholesky factor `scale_tril`.
+
+    >>> import hybridml as hm
+    >>> p = hm.distributions.MultivariateNormal(hm.zeros(2), hm.eye(2) * 4.0)
+    >>> p.sample((5,)).shape, p.variance.tolist()
+    ((5, 2), [4.0, 4.0])
+    """
+
+    has_rsample = True
+
+    def __init__(self, loc: Any, covariance_matrix: Any = None, scale_tril: Any = None) -> None:
+        if (covariance_matrix is None) == (scale_tril is None):
+            raise ArgumentError("MultivariateNormal: takes covariance_matrix or scale_tril, one of them")
+        matrix = scale_tril if covariance_matrix is None else covariance_matrix
+        given = Draw("MultivariateNormal", None, None, None, hm.asarray(loc)[..., None], matrix)
+        loc, matrix = given.params
+        if len(given.shape) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
+            raise ShapeError(
+                f"MultivariateNormal: needs a mean of k numbers and matrices of k by k, got shapes {loc.shape[:-1]} "
+                f"and {matrix.shape}"
+            )
+        self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
+        self.loc = hm.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
+        self.scale_tril = hm.broadcast_to(hm.linalg.cholesky(matrix) if scale_tril is None else matrix, given.shape)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """(..., k, k)."""
+        return hm.matmul(self.scale_tril, hm.matrix_transpose(self.scale_tril))
+
+    def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+        lead = shape[: len(shape) - len(self.batch_shape)]
+        return random.multivariate_normal(self.loc, scale_tril=self.scale_tril, shape=lead, generator=generator)
+
+    def log_prob(self, value: Any) -> Tensor:
+        away = hm.asarray(value) - self.loc
+        squares = hm.square(self._whitened(away[..., None])).sum(axis=(-2, -1))
+        return (squares + self.event_shape[0] * math.log(2 * math.pi)) * -0.5 - self.half_log_det()
+
+    def _whitened(self, x: Tensor) -> Tensor:
+        """The columns of x (..., k, n), solved for by the factor."""
+        shape = hm.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        factor = hm.broadcast_to(self.scale_tril, (*shape, *self.scale_tril.shape[-2:]))
+        return hm.linalg.solve_triangular(factor, hm.broadcast_to(x, (*shape, *x.shape[-2:])), upper=False)
+
+    def half_log_det(self) -> Tensor:
+        """Half the logarithm of the covariance's determinant."""
+        return hm.log(hm.linalg.diagonal(self.scale_tril)).sum(axis=-1)
+
+    def entropy(self) -> Tensor:
+        return self.half_log_det() + 0.5 * self.event_shape[0] * (1 + math.log(2 * math.pi))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return hm.square(self.scale_tril).sum(axis=-1)
