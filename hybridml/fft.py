@@ -48,11 +48,11 @@ def _points(name: str, n: Any) -> Any:
     return found
 
 
-def _places(name: str, x: Tensor, s: Sizes, axes: Sequence[int] | None) -> tuple[list[int], list[Any]]:
+def _places(name: str, x: Tensor, s: Sizes, axes: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
     """Axes to transform and the points of each (-1 and None: as many as there are)."""
     if axes is None:
         axes = range(x.ndim) if s is None else range(-len(s), 0)
-    found = [axis_index(name, k, x.shape) for k in axes]
+    found = tuple([axis_index(name, k, x.shape) for k in axes])
     sizes = [None] * len(found) if s is None else [None if n == -1 else _points(name, n) for n in s]
     if len(sizes) != len(found):
         raise ArgumentError(f"{name}: {len(sizes)} sizes for {len(found)} axes; give one for each")
