@@ -47,7 +47,7 @@ _constants: dict[tuple[Any, np.dtype], Tensor] = {}
 def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
     """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
     found = _constants.get((value, dtype))
-    if found is not None and value != 0:  # 0.0 == -0.0 share a key
+    if found is not None and value != 0 and type(value) is not complex:  # 0.0 and -0.0 share a key, also as a part
         return found
     if len(_constants) > 1000:
         _constants.clear()

@@ -9,7 +9,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, AxisError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
@@ -31,7 +31,7 @@ def _tensor(x: Any) -> Tensor:
 
 def _axis(name: str, axis: int, ndim: int, x: Tensor) -> int:
     if not -ndim <= axis < ndim:
-        raise ShapeError(f"{name}: axis {axis} does not exist in {Aval(x.shape, x.dtype)}; use {-ndim} to {ndim - 1}")
+        raise AxisError(f"{name}: axis {axis} does not exist in {Aval(x.shape, x.dtype)}; use {-ndim} to {ndim - 1}")
     return axis % ndim
 
 

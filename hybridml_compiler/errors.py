@@ -66,6 +66,10 @@ class ShapeError(HybridmlError, ValueError):
     """Shapes or axes that do not fit the operation."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a shape has not."""
+
+
 class DTypeError(HybridmlError, TypeError):
     """A data type that the operation does not take."""
 

@@ -292,3 +292,24 @@ def test_complex_numbers_are_made(xp: Any) -> None:
     found = xp.linspace(1 + 2j, 3, 3, dtype=xp.complex128)
     assert np.asarray(found).tolist() == [1 + 2j, 2 + 1j, 3 + 0j]
     assert np.asarray(xp.linspace(0, 1j, 2, endpoint=False)).tolist() == [0j, 0.5j]
+
+
+SIDE = 0j  # of the cut of a square root
+
+
+def test_signs_of_zeros_in_complex_numbers_are_never_stale() -> None:
+    """0j == -0j, and a trace compares what it was given before."""
+    global SIDE
+    x, numbers = hm.ones((1,)), (complex(-1, 0.0), complex(-1, -0.0), complex(-1, 0.0))
+    for function in (
+        lambda x, c: hm.sqrt(hm.full((1,), c)), lambda x, c: hm.sqrt(hm.where(x > 0, c, 0j)),
+        lambda x, c: hm.sqrt(hm.asarray([c])), lambda x, c: hm.sqrt(hm.full((1,), SIDE - 1)),
+    ):  # fmt: skip
+        traced = hm.trace(function)
+        for c in numbers:
+            SIDE = complex(0, c.imag)
+            assert traced(x, c).tolist() == function(x, c).tolist() == hm.sqrt(hm.asarray([c])).tolist(), c
+    same = hm.trace(lambda x, c: x * c)
+    for _ in range(3):
+        same(x, complex(NAN, 0))
+    assert same.cache_info().entries == 1

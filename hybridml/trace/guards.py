@@ -354,6 +354,8 @@ def hold(entries: Iterable[Entry]) -> bool:
 def _equal(now: Any, value: Any) -> bool:
     if type(now) is not type(value):
         return False
+    if isinstance(value, complex | np.complexfloating):
+        return repr(now) == repr(value)  # signs of zeros, which say on which side of a cut it is, and nan
     if isinstance(value, _SCALARS):
         return bool(now == value or (now != now and value != value))
     if type(value) is tuple:

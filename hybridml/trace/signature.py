@@ -15,7 +15,7 @@ from .number import Traced
 from .order import memory_order
 
 _ndarray = np.ndarray
-_STATIC = (bool, int, str, bytes, complex, type(None), np.dtype, type, slice, type(Ellipsis))
+_STATIC = (bool, int, str, bytes, type(None), np.dtype, type, slice, type(Ellipsis))
 
 
 def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[Any]]:
@@ -50,6 +50,8 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
         elif kind is np.int64 or kind is np.bool_:
             leaves[k] = leaf.item()
             specs.append((type(leaves[k]), leaves[k]))
+        elif kind is complex:
+            specs.append((kind, repr(leaf)))  # 0j == -0j, and the signs of zeros say on which side of a cut it is
         elif isinstance(leaf, np.generic):  # its arithmetic rounds and wraps as no number of Python does
             specs.append((kind, repr(leaf)))
         else:

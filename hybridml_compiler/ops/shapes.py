@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..aval import Aval
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, AxisError, ShapeError
 from ..sizes.dims import is_dim, known
 
 Shape = tuple[int, ...]
@@ -113,7 +113,7 @@ def axis_index(name: str, axis: Any, x: Aval | Shape) -> int:
     k, ndim = integer(name, "axis", axis), _ndim(x)
     if not -ndim <= k < ndim:
         fix = f"use {-ndim} to {ndim - 1}" if ndim else "it has no axes"
-        raise ShapeError(f"{name}: axis {k} does not exist in {x}; {fix}")
+        raise AxisError(f"{name}: axis {k} does not exist in {x}; {fix}")
     return k % ndim
 
 
