@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler import errors
 from hybridml_compiler.errors import (
     ArgumentError,
+    AxisError,
     CompileError,
     DTypeError,
     GradientError,
@@ -97,7 +98,7 @@ if TYPE_CHECKING:
     from . import data, distributions, fft, functional, linalg, nn, optim, special
 
 __all__ = [
-    "ArgumentError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
     "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd", "betaln",
     "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context", "control_flow", "data",
     "debug_nans", "dispatch", "distributions", "doctor", "eager", "enable_grad", "errors", "explain", "fft",
