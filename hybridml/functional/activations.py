@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
@@ -22,6 +22,7 @@ def relu(input: Tensor) -> Tensor:
     return hm.where(input <= 0, 0, input)
 
 
+@compiled
 def relu6(input: Tensor) -> Tensor:
     """``min(max(input, 0), 6)``; the gradient is 0 at both ends.
 
@@ -111,6 +112,7 @@ def tanh(input: Tensor) -> Tensor:
     return hm.tanh(input)
 
 
+@compiled
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(input))`` without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
 
@@ -123,23 +125,27 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 @compiled
-def softmax(input: Tensor, dim: int = -1) -> Tensor:
+def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
     """``exp(input) / sum(exp(input))`` along `dim`, with the maximum taken off first; shape and dtype of `input`.
+
+    With `dtype` the input is cast first.
 
     >>> softmax(hm.asarray([[0.0, 0.0]])).tolist()
     [[0.5, 0.5]]
     """
+    input = input if dtype is None else hm.astype(input, dtype)
     shifted = hm.exp(input - _maximum(input, dim))
     return shifted / shifted.sum(axis=dim, keepdims=True)
 
 
 @compiled
-def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
-    """``log(softmax(input))`` along `dim` without the rounding of taking it apart.
+def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
+    """``log(softmax(input))`` along `dim` without the rounding of taking it apart; with `dtype` of the cast input.
 
     >>> log_softmax(hm.asarray([0.0, -200.0])).tolist()
     [0.0, -200.0]
     """
+    input = input if dtype is None else hm.astype(input, dtype)
     shifted = input - _maximum(input, dim)
     return shifted - hm.log(hm.exp(shifted).sum(axis=dim, keepdims=True))
 

@@ -233,7 +233,8 @@ def _convolved(
     if dims == 3:
         images = hm.windows(images, size=size[:1], stride=steps[:1], dilation=dilations[:1], axes=(1,))
         depth = images.shape[1]
-        images = images.reshape((images.shape[0] * depth, *images.shape[2:5], per_group * size[0]))
+        images = hm.permute_dims(images, (0, 1, 2, 3, 4, 6, 5))  # taps before channels: runs of channels are copied
+        images = images.reshape((images.shape[0] * depth, *images.shape[2:5], size[0] * per_group))
     flat = hm.convolution(
         images, _plane(kernels, dims), stride=_two(steps, 1), padding=_two(around, (0, 0)), dilation=_two(dilations, 1)
     )
@@ -298,9 +299,9 @@ def transposed_size(
 
 
 def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, padding: int, size: int) -> Tensor:
-    """(n * count, h, w, groups, c * taps) -> (n * size, h, w, groups, c): the taps along the depth at their places."""
+    """(n * count, h, w, groups, taps * c) -> (n * size, h, w, groups, c): the taps along the depth at their places."""
     *plane, wide = x.shape[1:]
-    stacked = x.reshape((-1, count, *plane, wide // taps, taps))
+    stacked = hm.permute_dims(x.reshape((-1, count, *plane, taps, wide // taps)), (0, 1, 2, 3, 4, 6, 5))
     span = (count - 1) * stride + dilation * (taps - 1) + 1
     whole = hm.fold_windows(stacked, shape=(span,), stride=(stride,), dilation=(dilation,), axes=(1,))
     if padding + size > span:
@@ -314,7 +315,7 @@ def _plane(kernels: Tensor, dims: int) -> Tensor:
         kernels = kernels[:, :, :, None]
     if dims == 3:
         groups, out, channels, depth, *size = kernels.shape
-        kernels = kernels.reshape((groups, out, channels * depth, *size))
+        kernels = hm.permute_dims(kernels, (0, 1, 3, 2, 4, 5)).reshape((groups, out, depth * channels, *size))
     return hm.permute_dims(kernels, (3, 4, 0, 2, 1))
 
 

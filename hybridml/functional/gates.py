@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
@@ -10,6 +12,7 @@ from .activations import relu6, softmax, softplus
 from .compiled import compiled
 
 
+@compiled
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``min(max(input, min_val), max_val)``; the gradient is 0 at both ends.
 
@@ -21,6 +24,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return hm.where(input <= min_val, min_val, hm.where(input >= max_val, max_val, input))
 
 
+@compiled
 def hardsigmoid(input: Tensor) -> Tensor:
     """``relu6(input + 3) / 6``: straight from 0 at -3 to 1 at 3 (Courbariaux et al. 2015).
 
@@ -30,6 +34,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
     return relu6(input + 3) / 6
 
 
+@compiled
 def hardswish(input: Tensor) -> Tensor:
     """``input * hardsigmoid(input)`` (Howard et al. 2019).
 
@@ -40,6 +45,7 @@ def hardswish(input: Tensor) -> Tensor:
     return hm.where(input <= -3, 0, hm.where(input >= 3, input, straight))
 
 
+@compiled
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """`input` where it is outside of -lambd..lambd, 0 within.
 
@@ -49,6 +55,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return hm.where(hm.abs(input) <= lambd, 0, input)
 
 
+@compiled
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """`input` moved towards 0 by `lambd`, and 0 where it would pass it.
 
@@ -61,6 +68,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return hm.where(hm.abs(input) <= lambd, 0, moved)
 
 
+@compiled
 def tanhshrink(input: Tensor) -> Tensor:
     """``input - tanh(input)``.
 
@@ -70,6 +78,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - hm.tanh(input)
 
 
+@compiled
 def softsign(input: Tensor) -> Tensor:
     """``input / (1 + |input|)``.
 
@@ -79,6 +88,7 @@ def softsign(input: Tensor) -> Tensor:
     return input / (hm.abs(input) + 1)
 
 
+@compiled
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """`input` where it is above `threshold`, `value` elsewhere.
 
@@ -124,6 +134,7 @@ def selu(input: Tensor) -> Tensor:
     return hm.where(positive, input * scale, negative)
 
 
+@compiled
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, ``weight * input`` elsewhere; weight is a scalar, (1,) or (c,) for (n, c, ...).
 
@@ -166,13 +177,14 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return value * hm.sigmoid(gate)
 
 
-def softmin(input: Tensor, dim: int = -1) -> Tensor:
+@compiled
+def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
     """``softmax(-input)`` along `dim`.
 
     >>> softmin(hm.asarray([1.0, 1.0])).tolist()
     [0.5, 0.5]
     """
-    return softmax(-input, dim)
+    return softmax(-input, dim, dtype=dtype)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim: int = -1) -> Tensor:

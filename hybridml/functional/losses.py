@@ -77,23 +77,23 @@ def nll_loss(
     return reduce(loss, reduction, _total_weight(target, counts, weight, input.dtype))
 
 
-def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Mean of ``(input - target) ** 2``; the shapes must be equal.
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Mean of ``(input - target) ** 2``; the shapes must be equal. With a `weight` for each, the weighted mean.
 
     >>> mse_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
     2.0
     """
     difference = _difference("mse_loss", input, target)
-    return reduce(difference * difference, reduction)
+    return _weighed("mse_loss", difference * difference, weight, reduction)
 
 
-def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Mean of ``|input - target|``.
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Mean of ``|input - target|``; with a `weight` for each, the weighted mean.
 
     >>> l1_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
     1.0
     """
-    return reduce(hm.abs(_difference("l1_loss", input, target)), reduction)
+    return _weighed("l1_loss", hm.abs(_difference("l1_loss", input, target)), weight, reduction)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -109,15 +109,19 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     return reduce(_huber(_difference("smooth_l1_loss", input, target), beta) / beta, reduction)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """``d^2 / 2`` where ``|d| < delta``, ``delta (|d| - delta / 2)`` elsewhere (Huber 1964).
+
+    A `weight` for each multiplies it; as in PyTorch "mean" still divides by their number here.
 
     >>> huber_loss(hm.asarray([0.0]), hm.asarray([3.0]), delta=2.0).item()
     4.0
     """
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
-    return reduce(_huber(_difference("huber_loss", input, target), delta), reduction)
+    return _weighed("huber_loss", _huber(_difference("huber_loss", input, target), delta), weight, reduction, False)
 
 
 def binary_cross_entropy(
@@ -185,6 +189,14 @@ def reduce(loss: Tensor, reduction: str, count: Tensor | int | None = None) -> T
         case "mean":
             return loss.mean() if count is None else loss.sum() / count
     raise ArgumentError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+
+
+def _weighed(what: str, loss: Tensor, weight: Tensor | None, reduction: str, by_weight: bool = True) -> Tensor:
+    if weight is None:
+        return reduce(loss, reduction)
+    if weight.shape != loss.shape:
+        raise ShapeError(f"{what}: weight {weight.shape} must have the shape {loss.shape} of the input")
+    return reduce(loss * weight, reduction, weight.sum() if by_weight else None)
 
 
 def _class_axis(what: str, input: Tensor) -> int:

@@ -9,10 +9,12 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..padding import padded_axis
 from ..tensor import Tensor
+from .compiled import compiled
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
+@compiled
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements around the last axes: `pad` is (before, after) of the last axis, then of the one before it, ...
 

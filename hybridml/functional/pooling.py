@@ -130,6 +130,7 @@ def avg_pool3d(
     )
 
 
+@compiled
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Pair, stride: Pair | None = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -141,6 +142,7 @@ def lp_pool1d(
     return _power_pooled(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@compiled
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Pair, stride: Pair | None = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -154,6 +156,7 @@ def lp_pool2d(
     return _power_pooled(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@compiled
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Pair, stride: Pair | None = None, ceil_mode: bool = False
 ) -> Tensor:

@@ -82,6 +82,7 @@ def interpolate(
     return out
 
 
+@compiled
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) (Shi et al. 2016).
 
@@ -100,6 +101,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return moved.reshape((*batch, channels // (r * r), height * r, width * r))
 
 
+@compiled
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of `pixel_shuffle`: (..., c, h r, w r) -> (..., c r^2, h, w).
 
@@ -136,9 +138,10 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 def _along(x: Tensor, axis: int, n: int, taps: Taps) -> Tensor:
     positions, weights = taps
     if weights is None:
-        if (positions[:, 0] == np.arange(n)).all() if len(positions) == n else False:
-            return x
-        return hm.take(x, hm.asarray(positions[:, 0]), axis=axis)
+        m, table = len(positions), positions[:, 0]
+        if m % n == 0 and (table == np.arange(m) // (m // n)).all():  # a whole number of times as large
+            return x if m == n else hm.repeat(x, m // n, axis=axis)
+        return hm.take(x, hm.asarray(table), axis=axis)
     m, count = positions.shape
     if count > _MOST_TAPS:
         matrix = np.zeros((n, m))

@@ -20,7 +20,11 @@ class Held(Module):
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        self._options = tuple(options)
+        self._options = ()
+        self._hold(**options)
+
+    def _hold(self, **options: Any) -> None:
+        self._options += tuple(options)
         for name, value in options.items():
             if isinstance(value, Tensor):
                 self.register_buffer(name, value)

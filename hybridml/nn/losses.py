@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -15,15 +14,15 @@ from .held import Held
 class _Loss(Held):
     reductions: tuple[str, ...] = ("mean", "sum", "none")
 
-    def __init__(self, *, reduction: str = "mean", **options: Any) -> None:
+    def __init__(self, *, reduction: str = "mean") -> None:
         if reduction not in self.reductions:
             raise ArgumentError(f"{type(self).__name__}: reduction must be one of {self.reductions}, got {reduction!r}")
-        super().__init__(reduction=reduction, **options)
+        super().__init__(reduction=reduction)
 
 
 class _WeightedLoss(_Loss):
-    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean", **options: Any) -> None:
-        super().__init__(reduction=reduction, **options)
+    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
         self._options += ("weight",)
         self.register_buffer("weight", weight)
 
@@ -41,7 +40,8 @@ class CrossEntropyLoss(_WeightedLoss):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__(weight, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing)
+        super().__init__(weight, reduction=reduction)
+        self._hold(ignore_index=ignore_index, label_smoothing=label_smoothing)
 
 
 class NLLLoss(_WeightedLoss):
@@ -50,7 +50,8 @@ class NLLLoss(_WeightedLoss):
     function = staticmethod(F.nll_loss)
 
     def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(weight, reduction=reduction, ignore_index=ignore_index)
+        super().__init__(weight, reduction=reduction)
+        self._hold(ignore_index=ignore_index)
 
 
 class MSELoss(_Loss):
@@ -71,7 +72,8 @@ class SmoothL1Loss(_Loss):
     function = staticmethod(F.smooth_l1_loss)
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, beta=beta)
+        super().__init__(reduction=reduction)
+        self._hold(beta=beta)
 
 
 class HuberLoss(_Loss):
@@ -80,7 +82,8 @@ class HuberLoss(_Loss):
     function = staticmethod(F.huber_loss)
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, delta=delta)
+        super().__init__(reduction=reduction)
+        self._hold(delta=delta)
 
 
 class BCELoss(_WeightedLoss):
@@ -109,7 +112,8 @@ class KLDivLoss(_Loss):
     reductions = ("mean", "sum", "none", "batchmean")
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction=reduction, log_target=log_target)
+        super().__init__(reduction=reduction)
+        self._hold(log_target=log_target)
 
 
 class PoissonNLLLoss(_Loss):
@@ -120,7 +124,8 @@ class PoissonNLLLoss(_Loss):
     def __init__(
         self, log_input: bool = True, full: bool = False, *, eps: float = 1e-8, reduction: str = "mean"
     ) -> None:
-        super().__init__(reduction=reduction, log_input=log_input, full=full, eps=eps)
+        super().__init__(reduction=reduction)
+        self._hold(log_input=log_input, full=full, eps=eps)
 
 
 class GaussianNLLLoss(_Loss):
@@ -129,7 +134,8 @@ class GaussianNLLLoss(_Loss):
     function = staticmethod(F.gaussian_nll_loss)
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction, full=full, eps=eps)
+        super().__init__(reduction=reduction)
+        self._hold(full=full, eps=eps)
 
 
 class CTCLoss(_Loss):
@@ -138,7 +144,8 @@ class CTCLoss(_Loss):
     function = staticmethod(F.ctc_loss)
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction=reduction, blank=blank, zero_infinity=zero_infinity)
+        super().__init__(reduction=reduction)
+        self._hold(blank=blank, zero_infinity=zero_infinity)
 
 
 class MarginRankingLoss(_Loss):
@@ -147,7 +154,8 @@ class MarginRankingLoss(_Loss):
     function = staticmethod(F.margin_ranking_loss)
 
     def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction, margin=margin)
+        super().__init__(reduction=reduction)
+        self._hold(margin=margin)
 
 
 class HingeEmbeddingLoss(_Loss):
@@ -156,7 +164,8 @@ class HingeEmbeddingLoss(_Loss):
     function = staticmethod(F.hinge_embedding_loss)
 
     def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction, margin=margin)
+        super().__init__(reduction=reduction)
+        self._hold(margin=margin)
 
 
 class CosineEmbeddingLoss(_Loss):
@@ -165,7 +174,8 @@ class CosineEmbeddingLoss(_Loss):
     function = staticmethod(F.cosine_embedding_loss)
 
     def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction, margin=margin)
+        super().__init__(reduction=reduction)
+        self._hold(margin=margin)
 
 
 class SoftMarginLoss(_Loss):
@@ -182,7 +192,8 @@ class MultiMarginLoss(_WeightedLoss):
     def __init__(
         self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *, reduction: str = "mean"
     ) -> None:
-        super().__init__(weight, reduction=reduction, p=p, margin=margin)
+        super().__init__(weight, reduction=reduction)
+        self._hold(p=p, margin=margin)
 
 
 class MultiLabelMarginLoss(_Loss):
@@ -205,7 +216,8 @@ class TripletMarginLoss(_Loss):
     def __init__(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
     ) -> None:
-        super().__init__(reduction=reduction, margin=margin, p=p, eps=eps, swap=swap)
+        super().__init__(reduction=reduction)
+        self._hold(margin=margin, p=p, eps=eps, swap=swap)
 
 
 class TripletMarginWithDistanceLoss(_Loss):
@@ -221,4 +233,5 @@ class TripletMarginWithDistanceLoss(_Loss):
         swap: bool = False,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(reduction=reduction, distance_function=distance_function, margin=margin, swap=swap)
+        super().__init__(reduction=reduction)
+        self._hold(distance_function=distance_function, margin=margin, swap=swap)

@@ -31,6 +31,7 @@ class _BatchNorm(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class _BatchNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         shape = (num_features,)
         self.register_parameter("weight", Parameter(hm.ones(shape)) if affine else None)
-        self.register_parameter("bias", Parameter(hm.zeros(shape)) if affine else None)
+        self.register_parameter("bias", Parameter(hm.zeros(shape)) if affine and bias else None)
         self.register_buffer("running_mean", hm.zeros(shape) if track_running_stats else None)
         self.register_buffer("running_var", hm.ones(shape) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", hm.zeros((), dtype=hm.int64) if track_running_stats else None)
@@ -122,9 +123,10 @@ class _InstanceNorm(_BatchNorm):
         affine: bool = False,
         track_running_stats: bool = False,
         *,
+        bias: bool = True,
         dtype: Any = None,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         single = input.ndim == self.ranks[0] - 1
@@ -249,14 +251,21 @@ class GroupNorm(Module):
     """
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: Any = None
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        bias: bool = True,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"GroupNorm: num_channels={num_channels} must divide by num_groups={num_groups}")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self.register_parameter("weight", Parameter(hm.ones((num_channels,))) if affine else None)
-        self.register_parameter("bias", Parameter(hm.zeros((num_channels,))) if affine else None)
+        self.register_parameter("bias", Parameter(hm.zeros((num_channels,))) if affine and bias else None)
         self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:

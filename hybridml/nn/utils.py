@@ -1,4 +1,4 @@
-"""Gradient clipping and flat parameter vectors."""
+"""Gradient clipping, flat parameter vectors, and weights that are computed from others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from hybridml_compiler.errors import GradientError, ShapeError
 
 from ..tensor import Tensor
 from .commit import commit
+from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
+
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "parameters_to_vector",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "spectral_norm",
+    "vector_to_parameters",
+    "weight_norm",
+]
 
 
 def clip_grad_norm_(

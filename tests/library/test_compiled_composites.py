@@ -19,6 +19,7 @@ W = np.random.default_rng(1).standard_normal((5, 4, 3, 3)).astype("f4")
 
 CALLS: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
     "relu": F.relu,
+    "logsigmoid": F.logsigmoid,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.3),
     "elu": lambda x: F.elu(x, 0.7),
     "gelu": lambda x: F.gelu(x, approximate="tanh"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -244,3 +246,48 @@ def test_running_statistics_of_instance_norm() -> None:
     layer(hm.asarray(x))
     np.testing.assert_allclose(layer.running_mean.numpy(), 0.1 * x.mean((0, 2)), rtol=1e-5)
     np.testing.assert_allclose(layer.running_var.numpy(), 0.9 + 0.1 * x.var(2, ddof=1).mean(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["weight_norm", "spectral_norm"])
+def test_reparametrized_weights_copy_pickle_trace_and_come_back(how: str) -> None:
+    hm.manual_seed(0)
+    layer = getattr(nn.utils, how)(nn.Linear(3, 4)).eval()
+    x = hm.asarray(np.random.default_rng(0).normal(size=(2, 3)).astype("f4"))
+    expected = layer(x).detach().numpy()
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert repr(twin) == repr(layer) and isinstance(twin, nn.Linear)
+        np.testing.assert_array_equal(twin(x).detach().numpy(), expected)
+    np.testing.assert_allclose(hm.trace(lambda x: layer(x))(x).detach().numpy(), expected, rtol=1e-6)
+    getattr(nn.utils, f"remove_{how}")(layer)
+    assert list(layer.state_dict()) == ["bias", "weight"] and type(layer) is nn.Linear
+    np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=f"no {how} on top"):
+        getattr(nn.utils, f"remove_{how}")(layer)
+    with pytest.raises(ValueError, match=r"no parameter 'kernel'; it has \['bias', 'weight'\]"):
+        getattr(nn.utils, how)(layer, "kernel")
+
+
+def test_a_spectral_norm_is_the_largest_singular_value() -> None:
+    hm.manual_seed(0)
+    layer = nn.Linear(6, 5)
+    weight = layer.weight.detach().numpy().copy()
+    nn.utils.spectral_norm(layer)
+    step = hm.trace(lambda x: layer(x))
+    for _ in range(50):
+        step(hm.ones((1, 6)))
+    largest = np.linalg.svd(layer.weight.detach().numpy(), compute_uv=False)[0]
+    assert largest == pytest.approx(1, rel=1e-3)
+    np.testing.assert_allclose(
+        layer.weight.detach().numpy(), weight / np.linalg.svd(weight)[1][0], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_softmax_of_a_cast_input() -> None:
+    x = hm.asarray([1.0, 2.0])
+    for call in (F.softmax, F.softmin, F.log_softmax):
+        assert call(x, 0, dtype=hm.float64).dtype == hm.float64
+
+
+def test_weights_of_losses_have_the_shape_of_the_input() -> None:
+    with pytest.raises(ValueError, match=r"weight \(3,\) must have the shape \(2, 3\)"):
+        F.mse_loss(hm.ones((2, 3)), hm.ones((2, 3)), weight=hm.ones(3))

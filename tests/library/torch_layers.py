@@ -217,6 +217,14 @@ FUNCTIONS: dict[str, FunctionCase] = {
     "celu alpha": FunctionCase(lambda F, t: F.celu(t.x, 1.3), {"x": EDGES}),
     "hardtanh bounds": FunctionCase(lambda F, t: F.hardtanh(t.x, -0.3, 6.0), {"x": EDGES}),
     "threshold": FunctionCase(lambda F, t: F.threshold(t.x, 0.3, 5.0), {"x": EDGES}),
+    **{
+        f"{name} weight {reduction}": FunctionCase(
+            lambda F, t, name=name, reduction=reduction: getattr(F, name)(t.x, t.z, weight=t.c, reduction=reduction),
+            {"x": (2, 3), "z": (2, 3), "c": COUNTS},
+        )
+        for name in ("mse_loss", "l1_loss", "huber_loss")
+        for reduction in ("mean", "none")
+    },
     **calls("glu", {"x": (3, 4, 2)}, {}, {"dim": 1}),
     **calls("softmin", {"x": (3, 4)}, {"dim": 0}, {"dim": -1}),
     **calls("prelu", {"x": (3, 4, 2), "w": (4,)}, {}),
@@ -358,6 +366,27 @@ MODULES: dict[str, ModuleCase] = {
         lambda nn: nn.InstanceNorm2d(4, track_running_stats=True), {"x": IMAGE}, train=False
     ),
     **layers("InstanceNorm1d", {"m": (4, 5)}, 4, affine=True),
+    **{
+        f"{layer} {how} {train} {options}": ModuleCase(
+            lambda nn, how=how, layer=layer, arguments=arguments, options=options: getattr(nn.utils, how)(
+                getattr(nn, layer)(*arguments), **options
+            ),
+            {"x": x},
+            train=train,
+        )
+        for layer, arguments, x in (
+            ("Linear", (5, 4), (3, 5)),
+            ("Conv2d", (4, 3, 2), IMAGE),
+            ("ConvTranspose2d", (4, 3, 2), IMAGE),
+        )
+        for how, train, options in (
+            ("weight_norm", True, {}),
+            ("weight_norm", True, {"dim": None}),
+            ("spectral_norm", True, {}),
+            ("spectral_norm", False, {"n_power_iterations": 2}),
+        )
+    },
+    **layers("BatchNorm2d InstanceNorm2d GroupNorm", {"m": IMAGE}, 4, 4, affine=True, bias=False),
     **layers("LocalResponseNorm", {"m": IMAGE}, 3, alpha=0.2),
     **layers("ReLU ReLU6 SiLU Mish SELU CELU Hardsigmoid Hardswish LogSigmoid Softsign Tanhshrink", {"m": EDGES}),
     **layers("Hardtanh Hardshrink Softshrink", {"m": EDGES}),
