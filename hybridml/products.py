@@ -207,6 +207,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
+for _method in (addmm, cross, dot, inner, kron, outer, tensordot, vdot, vecdot):
+    setattr(Tensor, _method.__name__, _method)
+
 __all__ = [
     "addmm", "baddbmm", "bilinear", "cross", "dot", "inner", "kron", "outer", "tensordot", "vdot",
     "vecdot",

@@ -169,4 +169,6 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, le
     return OPS["scatter_add"].fn(_full.fn(shape=(size + 1,), value=0, dtype=counted.dtype), places, counted, 0)[:size]
 
 
+setattr(Tensor, bincount.__name__, bincount)
+
 __all__ = ["bincount", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]

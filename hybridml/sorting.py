@@ -242,7 +242,7 @@ def digitize(x: Any, bins: Tensor, right: bool = False) -> Tensor:
     return _where.fn(bins[0] <= bins[-1], up, down)
 
 
-for _method in (argsort, kthvalue, mode, sort, topk):
+for _method in (argsort, bucketize, kthvalue, mode, msort, searchsorted, sort, topk):
     setattr(Tensor, _method.__name__, _method)
 
 __all__ = [

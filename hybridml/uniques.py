@@ -219,6 +219,9 @@ def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
     return OPS["logical_not"].fn(found) if invert else found
 
 
+for _method in (isin, unique, unique_consecutive):
+    setattr(Tensor, _method.__name__, _method)
+
 __all__ = [
     "isin", "unique", "unique_all", "unique_consecutive", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
