@@ -15,7 +15,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench golden notebooks docs array-api size clean
+.PHONY: help install test demo check format bench golden notebooks docs accuracy array-api size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,6 +60,9 @@ notebooks: $(VENV)/.dev  ## execute every notebook in place
 
 docs: $(VENV)/.dev  ## write the pages that are generated from the operation table
 	$(RUN) docs/generate.py
+
+accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes
+	$(RUN) -m tests.ops.accuracy
 
 array-api: $(VENV)/.dev  ## the suite of the array API standard, from the checkout ARRAY_API_TESTS (docs/array_api.md)
 	$(RUN) tests/array_api_suite.py $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hybridml_compiler.config import FLAGS
+from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.op import REQUIRED
 from hybridml_compiler.ops.table import OPS
 
@@ -18,6 +20,13 @@ HEADER = """\
 # Operations
 
 Generated from the operation table by `make docs`; do not edit. [Adding an op](adding_an_op.md) says how to write a row.
+
+The largest errors found are in units of the last place (ulp) of the exact result: 0.5 is an exactly rounded result,
+and rows that are exact do not round. Those with a mark (Σ) are in ulp of the largest term, or of the sum of all terms
+without signs, where terms cancel; sums and products are of 1,000. float32 is compared with float64 at 20,000 points of
+each of up to four intervals, float64 with mpmath at 400 (with longer floats where there are many terms).
+`make accuracy` measures them, `tests/ops/accuracy.py` says where, and a test measures some of the points again. float16
+and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
 """
 
 
@@ -45,13 +54,21 @@ class Row(Protocol):
 
 def signature(row: Row) -> str:
     """``sum(x, *, axis=None, keepdims=False)``; a parameter without a default stands by its name alone."""
-    params = [name if default is REQUIRED else f"{name}={default!r}" for name, default in row.params.items()]
+    params = [
+        name if default is REQUIRED else f"{name}={default!r}"
+        for name, default in row.params.items()
+        if name != "result"  # which of several a node of a graph stands for; users get all
+    ]
     return f"{row.name}({', '.join([*row.inputs, *(['*', *params] if params else [])])})"
 
 
 def gradient(row: Row) -> str:
     """Which inputs have a gradient rule: all ("yes"), none ("no"), or their names."""
-    named = [f"`{name}`" for name, rule in zip(row.inputs, row.vjp, strict=False) if rule is not None]
+    named = [
+        f"`{name}`"
+        for name, rule in zip(row.inputs, row.vjp, strict=False)
+        if rule is not None and not isinstance(rule, Refused)
+    ]
     if not named:
         return "no"
     return "yes" if len(named) == len(row.inputs) else ", ".join(named)
@@ -62,15 +79,24 @@ def cell(text: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split()).replace("|", "\\|")
 
 
-def ops_page(table: Mapping[str, Row]) -> str:
+def error(found: Mapping[str, Any] | None, dtype: str) -> str:
+    """The largest error of a row as a cell."""
+    if found is None:
+        return ""
+    value = found[dtype]
+    return "exact" if value == 0 else f"{value:g}{' Σ' if found.get('terms') else ''}"
+
+
+def ops_page(table: Mapping[str, Row], accuracy: Mapping[str, Mapping[str, Any]]) -> str:
     kinds: defaultdict[str, list[Row]] = defaultdict(list)
     for row in table.values():
         kinds[str(row.kind)].append(row)
     parts = [HEADER, f"{len(table)} rows of {len(kinds)} kinds; fusion looks at the kind, never at the name."]
     for kind, rows in kinds.items():
-        parts += [f"\n## {kind}\n", "| operation | meaning | gradient |", "|---|---|---|"]
+        parts += [f"\n## {kind}\n", "| operation | meaning | gradient | float32 | float64 |", "|---|---|---|---|---|"]
         for row in sorted(rows, key=lambda row: row.name):
-            parts.append(f"| `{signature(row)}` | {cell(row.doc)} | {gradient(row)} |")
+            errors = " | ".join(error(accuracy.get(row.name), dtype) for dtype in ("float32", "float64"))
+            parts.append(f"| `{signature(row)}` | {cell(row.doc)} | {gradient(row)} | {errors} |")
     return "\n".join(parts) + "\n"
 
 
@@ -81,7 +107,8 @@ def configuration_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page, by its path."""
-    return {DOCS / "ops.md": ops_page(OPS), DOCS / "configuration.md": configuration_page()}
+    accuracy = json.loads((DOCS / "accuracy.json").read_text("utf-8"))
+    return {DOCS / "ops.md": ops_page(OPS, accuracy), DOCS / "configuration.md": configuration_page()}
 
 
 def main(arguments: list[str] | None = None) -> int:

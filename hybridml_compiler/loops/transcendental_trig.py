@@ -9,7 +9,7 @@ integers (`payne_hanek`). Coefficients: our own fits.
 from __future__ import annotations
 
 from ..dtypes import float32, float64
-from .notation import Value, fast_two_sum, fma, polynomial, rarely, two_product, where
+from .notation import Value, at_least, at_most, fast_two_sum, fma, polynomial, rarely, two_product, where
 from .payne_hanek import payne_hanek
 
 _INV_PI = {float32: 0.31830987334251404, float64: 0.3183098861837907}
@@ -38,7 +38,8 @@ _TAN = {
 def _sin_reduced(r: Value, parity: Value) -> Value:
     """sin(r), negated where the low bit of `parity` is set."""
     z = r * r
-    y = fma(r * z, polynomial(z, _SIN[r.dtype]), r)
+    # one in a million results near a crest would be the float beyond 1, of which asin is nan
+    y = at_most(at_least(fma(r * z, polynomial(z, _SIN[r.dtype]), r), -1.0), 1.0)
     return (y.bits() ^ (parity << (8 * r.dtype.itemsize - 1))).bitcast(r.dtype)
 
 

@@ -236,10 +236,11 @@ def _series_by_order(a: Array, x: Array, order: int) -> Array:
 
 
 def _tail_by_order(a: Array, x: Array, order: int) -> Array:
-    half = np.where(a < LARGE, 45 + 12 * np.sqrt(a), 135.0)[..., None] / 2
-    s, score = half * (1 + _NODES), _score(a, order)
-    a, x = a[..., None], x[..., None]
-    values = np.exp((a - 1) * np.log1p(s / x) - s) * score(x + s) * half
+    """By t = x + reach v^2, which has more points next to x, where the power of t changes fast."""
+    reach = np.where(a < LARGE, 45 + 12 * np.sqrt(a), 135.0)[..., None]
+    v, score = (1 + _NODES) / 2, _score(a, order)
+    s, a, x = reach * v * v, a[..., None], x[..., None]
+    values = np.exp((a - 1) * np.log1p(s / x) - s) * score(x + s) * (reach * v)
     return -(_power(a, x) * a / x)[..., 0] * (values @ _WEIGHTS)
 
 

@@ -263,8 +263,18 @@ def test_saturation_is_exact_and_ranges_are_kept(dtype: np.dtype) -> None:
     assert np.all((s >= 0) & (s <= 1)) and np.all(s[x > 40] == 1)
 
 
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_waves_stay_within_one(dtype: np.dtype) -> None:
+    """Next to a crest, where a polynomial that rounds up is beyond it."""
+    step = np.arange(-3000, 3000)
+    for crest in (1e-5, *(k * math.pi / 2 for k in range(1, 40))):
+        x = (np.array(crest, dtype).view(f"i{dtype.itemsize}") + step).astype(f"i{dtype.itemsize}").view(dtype)
+        for name in ("sin", "cos"):
+            assert np.all(np.abs(run(name, x)) <= 1), f"{name} near {crest}"
+
+
 # Instructions of the scalar ISA without constants, the rare side of `rarely` not counted: the cost of a fused kernel.
-BUDGET = {"exp": 23, "log": 32, "tanh": 25, "sigmoid": 24, "erf": 27, "sin": 21, "cos": 21, "rsqrt": 2, "pow": 80}
+BUDGET = {"exp": 23, "log": 32, "tanh": 25, "sigmoid": 24, "erf": 27, "sin": 25, "cos": 25, "rsqrt": 2, "pow": 80}
 
 
 class Counting(NumpyBuilder):
