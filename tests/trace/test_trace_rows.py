@@ -56,3 +56,31 @@ def test_errors_are_the_same(op: Op, sample: ErrorSample) -> None:
     assert str(traced.value) == str(eager.value)
     assert sample.match in str(eager.value)
     assert "test_trace_rows.py" in str(eager.value)  # the user's line is named
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs and not list(op.error_samples())], ids=str)
+def test_a_row_without_error_samples_takes_everything(op: Op) -> None:
+    assert len(op.inputs) == 1 and not op.params
+    for dtype in ("?", "u1", "i8", "f2", "f4", "f8", "c8", "c16"):
+        for shape in ((), (0,), (2, 3)):
+            x = hm.asarray(np.ones(shape, dtype))
+            traced = hm.trace(op.fn, backend="interpret")(x)
+            assert traced.shape == shape and traced.dtype is op.fn(x).dtype
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+def test_what_is_no_tensor_is_refused_alike(op: Op) -> None:
+    """A string in the place of the first input."""
+    sample = next(iter(op.samples(np.random.default_rng(0))))
+    args = arguments(op, sample.args)
+
+    def program(*xs: object) -> object:
+        wrong = ["text", *(xs[0] if op.variadic else xs)[1:]]
+        return op.fn(wrong, **sample.params) if op.variadic else op.fn(*wrong, **sample.params)
+
+    errors = []
+    for style in (program, hm.trace(program, backend="interpret")):
+        with pytest.raises(hm.HybridmlError, match=op.name) as caught:
+            style(*args)
+        errors.append((type(caught.value), str(caught.value)))
+    assert errors[0] == errors[1]
