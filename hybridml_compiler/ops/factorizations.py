@@ -3,8 +3,7 @@
 Rules are in the usual convention (`conjugated`). Sources: Giles, An extended collection of matrix derivative results,
 2008; Seeger et al., Auto-differentiating linear algebra, 2017; Walter and Lehmann, Algorithmic differentiation of
 linear algebra functions, 2010 (QR). Vectors are defined up to a sign or phase, and those of equal values up to a
-rotation: a loss that depends on which ones LAPACK has chosen has no gradient, and terms that vanish for all other
-losses are zeros.
+rotation: a loss that depends on which ones LAPACK has chosen has no gradient (see `over`).
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from .matrices import (
     finite,
     general,
     half_real,
-    inverse_or_zero,
     matrices,
     on,
+    over,
+    over_gaps,
     positive,
     row,
     samples,
@@ -248,37 +248,36 @@ def _infer_svd(x: Aval, full_matrices: bool) -> tuple[Aval, Aval, Aval]:
     return Aval((*batch, rows, left), x.dtype), Aval((*batch, inner), real), Aval((*batch, right, columns), x.dtype)
 
 
-def _skew(x: Any) -> Any:
-    return x - adjoint(x)
-
-
 @conjugated
 def _svd_rule(g: Any, out: Any) -> Any:
     (u, s, v), (by_u, by_s, by_v), k = out, g, out[1].shape[-1]
-    scale = inverse_or_zero(s)
-    apart = inverse_or_zero((row(s) - column(s)) * (row(s) + column(s)))
     u1, v1, inner = u[..., :k], v[..., :k, :], None if by_s is None else on(by_s)
+    squares = (row(s) - column(s)) * (row(s) + column(s))
     terms = []
     if by_u is not None:
-        turn = _skew(matmul(adjoint(u1), by_u[..., :k]))
-        more = turn * apart * row(s)
+        by_u1, by_u2 = by_u[..., :k], by_u[..., k:]
+        pulled = matmul(adjoint(u1), by_u1)
+        turn = over_gaps(pulled, squares)
+        more = (turn + adjoint(turn)) * row(s)
         if u.dtype.kind == "c":  # phases: what u turns by, v turns by too
-            more = more + on(diagonal_of(turn) * scale * 0.5)
+            along = diagonal_of(pulled)
+            more = more + on(over(along - conj(along), 2 * s))
         inner = more if inner is None else inner + more
-        beside = by_u[..., :k] * row(scale)
-        terms.append(matmul(beside - matmul(u1, matmul(adjoint(u1), beside)), v1))
+        if u.shape[-2] > k:
+            beside = over(by_u1, row(s))
+            terms.append(matmul(beside - matmul(u1, matmul(adjoint(u1), beside)), v1))
         if u.shape[-1] > k:  # columns for no singular value turn with the others alone
-            u2 = u[..., k:]
-            terms.append(-matmul(matmul(u2, matmul(adjoint(by_u[..., k:]), u1) * row(scale)), v1))
+            terms.append(-matmul(matmul(u[..., k:], over(matmul(adjoint(by_u2), u1), row(s))), v1))
     if by_v is not None:
-        turn = _skew(matmul(v1, adjoint(by_v[..., :k, :])))
-        more = turn * apart * column(s)
+        by_v1, by_v2 = by_v[..., :k, :], by_v[..., k:, :]
+        turn = over_gaps(matmul(v1, adjoint(by_v1)), squares)
+        more = (turn + adjoint(turn)) * column(s)
         inner = more if inner is None else inner + more
-        beside = by_v[..., :k, :] * column(scale)
-        terms.append(matmul(u1, beside - matmul(matmul(beside, adjoint(v1)), v1)))
+        if v.shape[-1] > k:
+            beside = over(by_v1, column(s))
+            terms.append(matmul(u1, beside - matmul(matmul(beside, adjoint(v1)), v1)))
         if v.shape[-2] > k:
-            v2 = v[..., k:, :]
-            terms.append(-matmul(u1, matmul(matmul(v1, adjoint(by_v[..., k:, :])) * column(scale), v2)))
+            terms.append(-matmul(u1, matmul(over(matmul(v1, adjoint(by_v2)), column(s)), v[..., k:, :])))
     total = matmul(matmul(u1, inner), v1)
     for term in terms:
         total = total + term
@@ -342,7 +341,7 @@ def _eigh_rule(g: Any, out: Any) -> Any:
     (w, v), (by_w, by_v) = out, g
     inner = None if by_w is None else on(by_w)
     if by_v is not None:
-        turn = matmul(adjoint(v), by_v) * inverse_or_zero(row(w) - column(w))
+        turn = over_gaps(matmul(adjoint(v), by_v), row(w) - column(w))
         inner = turn if inner is None else inner + turn
     return half_real(matmul(matmul(v, inner), adjoint(v)))
 
@@ -400,7 +399,7 @@ def _eig_rule(g: Any, out: Any, x_dtype: Any) -> Any:
     if by_v is not None:
         pulled = matmul(adjoint(v), by_v)
         along = diagonal_of(pulled)
-        turn = (pulled - matmul(adjoint(v), v) * row(real(along))) * conj(inverse_or_zero(row(w) - column(w)))
+        turn = over_gaps(pulled - matmul(adjoint(v), v) * row(real(along)), conj(row(w) - column(w)))
         inner = turn if inner is None else inner + turn
     return _between(v, inner, x_dtype)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..aval import Aval, of
 from ..errors import LinAlgError, ShapeError
+from .creation import eye
 from .diagonal import on_diagonal
 from .elementwise import where
 from .op import Rule, Sample
@@ -44,7 +45,7 @@ def lapack(name: str, compute: Callable[..., Any], probe: Callable[[Array], Any]
             with np.errstate(all="ignore"):  # infinities and nans are results
                 return compute(x, *more, **params)
         except np.linalg.LinAlgError:
-            index = next(index for index in np.ndindex(x.shape[:-2]) if _refuses(probe, x[index]))
+            index = next((index for index in np.ndindex(x.shape[:-2]) if _refuses(probe, x[index])), ())
             raise LinAlgError(f"{name}: {_which(x, index)} {why(x[index])}") from None
 
     return eager
@@ -125,11 +126,17 @@ def half_real(x: Any) -> Any:
     return (x + adjoint(x)) * 0.5
 
 
-def inverse_or_zero(x: Any) -> Any:
-    """1 / x, and 0 where x is 0: vectors of equal eigenvalues are any basis of their space, and where a loss does not
-    depend on which, what is multiplied by this vanishes."""
-    zero = x == 0
-    return where(zero, 0.0, 1.0 / where(zero, 1.0, x))
+def over(x: Any, y: Any) -> Any:
+    """x / y. By 0 it is infinite, but 0 where x is 0: of vectors that are not determined (of equal values) a loss has
+    no derivative, unless they do not enter it. By factors, so that this holds in derivatives of any order."""
+    zero, most = y == 0, float(np.finfo(y.dtype).max)
+    factor = where(zero, most, 1.0 / where(zero, 1.0, y))
+    return x * factor * where(zero, factor, 1.0)
+
+
+def over_gaps(x: Any, gaps: Any) -> Any:
+    """`over` for differences of values, with zeros on the diagonal."""
+    return over(x.triu(k=1) + x.tril(k=-1), gaps + eye(n=gaps.shape[-1], dtype=gaps.dtype))
 
 
 def conjugated(rule: Rule) -> Rule:

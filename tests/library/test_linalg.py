@@ -321,17 +321,35 @@ def test_the_determinant_of_a_singular_matrix_has_its_gradient() -> None:
     gradcheck(linalg.det, np.zeros((2, 2)))
 
 
-def test_equal_eigenvalues_have_the_gradients_that_exist() -> None:
-    for fn in (
-        lambda x: (lambda w, v: (v * w**3) @ v.mT)(*linalg.eigh(x)),
-        lambda x: (lambda u, s, vh: (u * s**3) @ vh)(*linalg.svd(x)),
+def gradient(fn: Call, x: np.ndarray) -> np.ndarray:
+    t = hm.tensor(x, requires_grad=True)
+    fn(t).sum().backward()
+    assert t.grad is not None
+    return np.asarray(t.grad)
+
+
+def test_equal_values_have_the_gradients_that_exist() -> None:
+    x = np.diag([2.0, 2.0, 5.0])
+    for values in (linalg.eigvalsh, linalg.svdvals):
+        np.testing.assert_allclose(gradient(lambda x, values=values: values(x) ** 2, x), 2 * x, atol=1e-14)
+    weights = hm.asarray(np.outer(np.arange(1.0, 4.0), np.arange(1.0, 4.0)))
+    for fn in (  # of the vector of the value that is alone
+        lambda x: (lambda v: v @ v.mT * weights)(linalg.eigh(x).eigenvectors[:, -1:]),
+        lambda x: (lambda v: v @ v.mT * weights)(linalg.svd(x).U[:, :1]),
     ):
-        x = hm.tensor(np.eye(3), requires_grad=True)
-        (fn(x) * hm.asarray(np.diag([1.0, 2.0, 3.0]))).sum().backward()
-        assert x.grad is not None and np.isfinite(np.asarray(x.grad)).all()
-    x = hm.tensor(2 * np.eye(3), requires_grad=True)
-    (linalg.eigvalsh(x) ** 2).sum().backward()
-    np.testing.assert_allclose(np.asarray(x.grad), 4 * np.eye(3))
+        nearly = gradient(fn, np.diag([2.0, 2.0 + 1e-9, 5.0]))
+        assert abs(nearly).max() > 1
+        np.testing.assert_allclose(gradient(fn, x), nearly, atol=1e-7)
+
+
+def test_equal_values_have_no_gradient_that_goes_unnoticed() -> None:
+    """The cube of a matrix by its eigenvalues: what their vectors turn by is not determined."""
+    weights = hm.asarray(positive(3, 3))
+    for fn in (
+        lambda x: (lambda w, v: (v * w**3) @ v.mT)(*linalg.eigh(x)) * weights,
+        lambda x: (lambda u, s, vh: (u * s**3) @ vh)(*linalg.svd(x)) * weights,
+    ):
+        assert not np.isfinite(gradient(fn, np.eye(3))).all()
 
 
 @pytest.mark.parametrize("ord", [1, 2, 3, np.inf])
