@@ -146,10 +146,26 @@ def bitwise_count(x: Tensor, /) -> Tensor:
     return n.astype(dtypes.uint8)
 
 
+def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
+    """The float next to x in the direction of y; y where both are equal. The gradient is that of x, one step away.
+
+    Source: array API standard. DTypeError for float16 and bfloat16, whose rows compute in float32.
+
+    >>> import hybridml as hm
+    >>> (hm.nextafter(hm.tensor(1.0), 2.0) - 1.0).item() == hm.finfo(hm.float32).eps
+    True
+    """
+    for operand in (x, y):
+        if isinstance(operand, Tensor) and dtypes.is_narrow(operand.dtype):
+            raise DTypeError(f"nextafter: takes float32 or float64, got {operand.dtype.name}; cast it with astype")
+    found: Tensor = ops.nextafter(x, y)
+    return found
+
+
 def spacing(x: Tensor, /) -> Tensor:
     """Distance of x to the next number away from zero, with the sign of x."""
     x = _floating(x)
-    return ops.nextafter(x, _copysign(ops.full(shape=(), value=math.inf, dtype=x.dtype), x)) - x
+    return nextafter(x, _copysign(ops.full(shape=(), value=math.inf, dtype=x.dtype), x)) - x
 
 
 def isposinf(x: Tensor, /) -> Tensor:
@@ -201,5 +217,5 @@ def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
 
 __all__ = [
     "allclose", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin", "fmod",
-    "heaviside", "isclose", "isneginf", "isposinf", "modf", "rad2deg", "spacing",
+    "heaviside", "isclose", "isneginf", "isposinf", "modf", "nextafter", "rad2deg", "spacing",
 ]  # fmt: skip

@@ -26,7 +26,10 @@ from hybridml_compiler.dtypes import (
     uint32,
     uint64,
 )
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.sizes.dims import Dim, hint
 
+from .aliasing import is_python_float
 from .context import switches
 from .inspection import dtype_of
 from .tensor import Device, Tensor
@@ -35,20 +38,34 @@ e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
-    """The dtype that an operation on these tensors, dtypes and Python numbers has."""
+    """The dtype that an operation on these tensors, dtypes and Python numbers has.
+
+    Numbers have no width: they take that of a tensor or dtype of their kind. Raises ArgumentError for no arguments.
+
+    >>> import hybridml as hm
+    >>> hm.result_type(hm.int8, hm.uint8, 3).name, hm.result_type(hm.float64, 1j).name
+    ('int16', 'complex128')
+    """
+    if not arrays_and_dtypes:
+        raise ArgumentError("result_type: needs at least one tensor, dtype or number")
     items = []
     for x in arrays_and_dtypes:
         if isinstance(x, Tensor):
-            items.append((x.dtype, False))
-        elif isinstance(x, int | float | complex):
-            items.append((dtypes.of_scalar(x), True))
+            items.append((x.dtype, is_python_float(x)))
+        elif isinstance(x, int | float | complex | Dim):
+            items.append((dtypes.of_scalar(hint(x)), True))
         else:
             items.append((dtypes.canonical(x), False))
     return dtypes.result_type(items)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
-    """Whether a value of one dtype can be cast to another by promotion."""
+    """Whether one dtype (or a tensor's) can be cast to another by promotion: NumPy's safe casts.
+
+    >>> import hybridml as hm
+    >>> hm.can_cast(hm.int8, hm.int16), hm.can_cast(hm.int64, hm.float32)
+    (True, False)
+    """
     return np.can_cast(dtype_of(from_), dtypes.canonical(to))
 
 

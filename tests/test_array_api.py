@@ -146,6 +146,20 @@ def test_kinds_of_dtypes(xp: Any) -> None:
         xp.isdtype(xp.int8, "whole")
 
 
+def test_result_type_of_numbers_and_of_nothing(xp: Any) -> None:
+    assert xp.result_type(xp.int8, 3) is xp.int8
+    assert xp.result_type(xp.asarray([1], dtype=xp.int16), 3, 2.0) is xp.float32
+    assert xp.can_cast(xp.asarray([1], dtype=xp.int8), xp.int16) and not xp.can_cast(xp.float64, xp.float32)
+    with pytest.raises(hm.ArgumentError, match="result_type: needs at least one"):
+        xp.result_type()
+
+
+def test_neighbours_of_narrow_floats_are_refused() -> None:
+    assert hm.nextafter(hm.asarray([1.0]), 2.0).item() == 1 + hm.finfo(hm.float32).eps
+    with pytest.raises(hm.DTypeError, match="nextafter: takes float32 or float64, got float16"):
+        hm.nextafter(hm.ones((2,), dtype=hm.float16), 2.0)
+
+
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "pow", "remainder"])
 def test_numbers_take_the_dtype(xp: Any, name: str) -> None:
     function = getattr(xp, name)
@@ -301,10 +315,11 @@ def test_signs_of_zeros_in_complex_numbers_are_never_stale() -> None:
     """0j == -0j, and a trace compares what it was given before."""
     global SIDE
     x, numbers = hm.ones((1,)), (complex(-1, 0.0), complex(-1, -0.0), complex(-1, 0.0))
-    for function in (
+    functions: tuple[Callable[..., Any], ...] = (
         lambda x, c: hm.sqrt(hm.full((1,), c)), lambda x, c: hm.sqrt(hm.where(x > 0, c, 0j)),
         lambda x, c: hm.sqrt(hm.asarray([c])), lambda x, c: hm.sqrt(hm.full((1,), SIDE - 1)),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for function in functions:
         traced = hm.trace(function)
         for c in numbers:
             SIDE = complex(0, c.imag)
