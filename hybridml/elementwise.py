@@ -155,7 +155,8 @@ def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
     >>> (hm.nextafter(hm.tensor(1.0), 2.0) - 1.0).item() == hm.finfo(hm.float32).eps
     True
     """
-    for operand in (x, y):
+    operands: tuple[Any, ...] = (x, y)
+    for operand in operands:
         if isinstance(operand, Tensor) and dtypes.is_narrow(operand.dtype):
             raise DTypeError(f"nextafter: takes float32 or float64, got {operand.dtype.name}; cast it with astype")
     found: Tensor = ops.nextafter(x, y)
