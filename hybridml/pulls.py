@@ -50,25 +50,25 @@ def pull_of(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
 def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
     name = f"pull_{op.name}_{digits(wanting)}"
     names = kept_names(op, wanting)
-    at = {kept: f"n[{KEPT + len(wanting) + i}]" for i, kept in enumerate(names)}
-    lines = [f"def {name}(g, n):"]
+    at = {kept: f"_node[{KEPT + len(wanting) + i}]" for i, kept in enumerate(names)}
+    lines = [f"def {name}(g, _node):"]
     for kept in names:
         if kept == "out":
             lines += [
-                f"    out = _rebuild({at[kept]}, n)",
-                f"    _stale({op.name!r}, 'result', out._version, n[0], n[-2:])",
+                f"    out = _rebuild({at[kept]}, _node)",
+                f"    _stale({op.name!r}, 'result', out._version, _node[0], _node[-2:])",
             ]
         elif kept in op.inputs:
             message = f"input {kept}"
             lines += [
                 f"    {kept} = {at[kept]}",
                 f"    if {kept}._version:",
-                f"        _stale({op.name!r}, {message!r}, {kept}._version, n[0], n[-2:])",
+                f"        _stale({op.name!r}, {message!r}, {kept}._version, _node[0], _node[-2:])",
             ]
         else:
             lines += [f"    {kept} = {at[kept]}"]
     calls = [
-        f"(n[{KEPT + i}], _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
+        f"(_node[{KEPT + i}], _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
         for i, k in enumerate(wanting)
     ]
     lines += [f"    return ({', '.join(calls)},)"]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.codegen import generate
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.ops.computed import Refused
+from hybridml_compiler.ops.elementwise import elementwise
 from hybridml_compiler.ops.op import Op, Sample
 from hybridml_compiler.ops.table import OPS
 
@@ -110,3 +112,14 @@ def test_refused_gradient(op: Op, k: int) -> None:
     inputs[k].requires_grad_()
     with pytest.raises(GradientError, match=f"^{op.name}: no derivative with respect to"):
         op.fn(*inputs).sum().backward()
+
+
+def test_an_input_or_a_parameter_may_have_any_name() -> None:
+    """Rules are called by generated code, which has names of its own."""
+    row = elementwise(
+        "weighted", np.multiply, (lambda g, x: g * x, lambda g, n: g * n), "n * x.", inputs=("n", "x"), accepts="float",
+        method=False, lower=lambda s, n, x: s.mul(n, x),
+    )  # fmt: skip
+    n, x = hm.tensor([2.0], requires_grad=True), hm.tensor([3.0], requires_grad=True)
+    generate(row)(n, x).sum().backward()
+    assert (n.grad.item(), x.grad.item()) == (3, 2)
