@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..tensor import Tensor
-from .compiled import compiled
+from .compiled import compiled_for_all_sizes
 from .losses import reduce, same_shape
 
 _NEVER = -1e30  # the logarithm of 0, of which sums and differences are finite
@@ -73,7 +71,7 @@ def gaussian_nll_loss(
     return reduce(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
-@compiled
+@compiled_for_all_sizes
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -106,6 +104,8 @@ def ctc_loss(
     steps = hm.asarray(input_lengths, dtype=hm.int64).reshape((-1,))
     lengths = hm.asarray(target_lengths, dtype=hm.int64).reshape((-1,))
     log_p = log_probs[:, None] if single else log_probs
+    if log_p.dtype.itemsize < 4:  # whose range does not hold the logarithm of "never"
+        log_p = log_p.astype(hm.float32)
     n = log_p.shape[1]
     if steps.shape != (n,) or lengths.shape != (n,):
         raise ShapeError(f"ctc_loss: {n} sequences have {steps.shape} input lengths and {lengths.shape} target lengths")
@@ -114,7 +114,7 @@ def ctc_loss(
     loss = hm.where(loss > -_NEVER / 2, 0 if zero_infinity else hm.inf, loss)
     if reduction == "mean":
         loss = loss / hm.astype(hm.maximum(lengths, 1), loss.dtype)
-    return reduce(loss[0] if single else loss, reduction)
+    return hm.astype(reduce(loss[0] if single else loss, reduction), log_probs.dtype, copy=False)
 
 
 def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
@@ -142,10 +142,10 @@ def _log_likelihood(log_p: Tensor, labels: Tensor, steps: Tensor, lengths: Tenso
     emitted = hm.take_along_axis(log_p, hm.broadcast_to(path, (count, n, places)), axis=2)
     emitted = hm.maximum(emitted, _NEVER)
     never = hm.full((n, 2), _NEVER, dtype=log_p.dtype)
-    over = np.arange(places) % 2 == 1
+    place = hm.arange(places)
     two_back = hm.concat([hm.full((n, 2), blank, dtype=hm.int64), path[:, : places - 2]], axis=1)[:, :places]
-    skips = hm.asarray(over) & (path != two_back)
-    start = hm.where(hm.asarray(np.arange(places) < 2), emitted[0], _NEVER)
+    skips = (place % 2 == 1) & (path != two_back)
+    start = hm.where(place < 2, emitted[0], _NEVER)
 
     def step(before: Tensor, at: Any) -> Any:
         emission, time = at
