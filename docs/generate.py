@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 from collections import defaultdict
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from hybridml import functional, nn
 from hybridml_compiler.config import FLAGS
 from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.op import REQUIRED
@@ -38,6 +40,36 @@ needed; a value that a variable does not take is reported once and ignored.
 
 | variable | takes | default | meaning |
 |---|---|---|---|
+"""
+
+
+LAYERS = """\
+# Layers
+
+Generated from the docstrings of `hm.nn.functional` and `hm.nn` by `make docs`; do not edit. Names, arguments, defaults,
+state-dict keys and results are PyTorch's, with data in (n, channels, ...); the tests compare values and gradients with
+recorded ones of PyTorch. Functions are composites in plain code over [operations](ops.md): they trace, fuse and
+differentiate to any order, and large arguments run compiled in eager code too. What stands behind PyTorch's deprecated
+`size_average` and `reduce` is by keyword; `inplace` has no effect. Errors are the same in both styles.
+
+```python
+import hybridml as hm
+from hybridml import nn
+
+encoder = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, padding_mode="reflect"), nn.GroupNorm(4, 16), nn.Mish())
+decoder = nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(16, 3, 1), nn.Hardsigmoid())
+
+
+@hm.trace
+def loss(images):
+    small = nn.functional.max_pool2d(encoder(images), 2)
+    return nn.functional.huber_loss(decoder(small), images)
+
+
+loss(hm.random.uniform((2, 3, 16, 16))).backward()
+```
+
+`hm.pad` has NumPy's modes and order of axes, `hm.nn.functional.pad` PyTorch's.
 """
 
 
@@ -105,10 +137,45 @@ def configuration_page() -> str:
     return CONFIGURATION + "\n".join(rows) + "\n"
 
 
+def call(function: Any) -> str:
+    """``f(x, size=None)``: the names of a signature and their defaults."""
+    parts = []
+    found = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    for k, p in enumerate(found):
+        if p.kind is p.KEYWORD_ONLY and (k == 0 or found[k - 1].kind is not p.KEYWORD_ONLY):
+            parts.append("*")
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        parts.append(star + p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+    return f"{function.__name__}({', '.join(parts)})"
+
+
+def layers_page() -> str:
+    """Every function of `functional` and every module of `nn`, by the file that it stands in."""
+    parts = [LAYERS]
+    for title, package in (("Functions", functional), ("Modules", nn)):
+        files: defaultdict[str, list[Any]] = defaultdict(list)
+        for name in package.__all__:
+            member = getattr(package, name)
+            if not inspect.ismodule(member):
+                files[member.__module__].append(member)
+        parts.append(f"\n## {title}")
+        for file in sorted(files):
+            about = inspect.getdoc(sys.modules[file]) or ""
+            parts += [f"\n{cell(about)}\n", "| name | meaning |", "|---|---|"]
+            parts += [f"| `{call(member)}` | {cell(inspect.getdoc(member) or '')} |" for member in files[file]]
+    parts += ["\n## `hm.nn.utils`\n", "| name | meaning |", "|---|---|"]
+    parts += [f"| `{call(f)}` | {cell(f.__doc__ or '')} |" for f in (getattr(nn.utils, n) for n in nn.utils.__all__)]
+    return "\n".join(parts) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page, by its path."""
     accuracy = json.loads((DOCS / "accuracy.json").read_text("utf-8"))
-    return {DOCS / "ops.md": ops_page(OPS, accuracy), DOCS / "configuration.md": configuration_page()}
+    return {
+        DOCS / "ops.md": ops_page(OPS, accuracy),
+        DOCS / "configuration.md": configuration_page(),
+        DOCS / "layers.md": layers_page(),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
