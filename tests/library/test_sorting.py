@@ -37,6 +37,28 @@ def test_sort_and_argsort(dtype: str) -> None:
     assert hm.sort(hm.asarray(x), axis=None).shape == (36,)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i8", "u4", "u8", "?"])
+def test_large_ones_are_stable(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for shape, axis in (((5000,), 0), ((70, 90), 0), ((20, 20, 20), 1)):
+        x = (
+            (rng.integers(-4, 5, shape) / 2).astype(dtype)
+            if dtype[0] == "f"
+            else rng.integers(0, 2, shape).astype(dtype)
+        )
+        if dtype[0] == "f":
+            kind = rng.random(shape)
+            x[kind < 0.1], x[kind > 0.9], x[(kind > 0.8) & (kind < 0.85)] = NAN, -0.0, -INF
+        elif dtype != "?":
+            x[rng.random(shape) < 0.1] = np.iinfo(dtype).max
+        t = hm.asarray(x)
+        np.testing.assert_array_equal(np.asarray(hm.argsort(t, axis=axis)), np.argsort(x, axis, kind="stable"))
+        down = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        np.testing.assert_array_equal(np.asarray(hm.argsort(t, axis=axis, descending=True)), down)
+        first = np.take(down, range(5), axis)
+        np.testing.assert_array_equal(np.asarray(hm.top_k(t, 5, axis=axis).indices), first)
+
+
 def test_nan_is_the_greatest() -> None:
     torch = pytest.importorskip("torch")
     t = torch.tensor(EDGES)
