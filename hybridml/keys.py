@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, OutOfBoundsError, ShapeError
+from hybridml_compiler.errors import ArgumentError, MaskError, OutOfBoundsError, ShapeError
 from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
@@ -91,8 +91,8 @@ def plan(key: Any, aval: Aval) -> Plan:
             shape.append(count(r))
         elif isinstance(k, Tensor):
             sizes = aval.shape[axis : axis + _axes(k)]
-            if k.dtype.kind == "b" and k.shape != sizes:
-                raise ShapeError(
+            if k.dtype.kind == "b" and k.shape != sizes and not _selects_nothing(k.shape, sizes):
+                raise MaskError(
                     f"index: a mask of shape {k.shape} does not fit {aval}"
                     + (f" at axes {axis} to {axis + k.ndim - 1}" if axis and k.ndim else "")
                 )
@@ -110,6 +110,11 @@ def plan(key: Any, aval: Aval) -> Plan:
         tuple(r.start for r in ranges), tuple(r.stop for r in ranges), tuple(r.step for r in ranges),
         tuple(shape), tuple(arrays), front if runs == 1 else 0,
     )  # fmt: skip
+
+
+def _selects_nothing(mask: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    """A mask may be empty along an axis that is not: NumPy and the array API have it so."""
+    return len(mask) == len(sizes) and 0 in mask and all(m in (0, n) for m, n in zip(mask, sizes, strict=True))
 
 
 def _axes(part: Any) -> int:
@@ -234,4 +239,4 @@ def _broadcasts(arrays: Sequence[Tensor]) -> None:
     try:
         broadcast_shapes(*shapes)
     except ShapeError:
-        raise ShapeError(f"index: index arrays of shapes {shapes} do not broadcast to one shape") from None
+        raise MaskError(f"index: index arrays of shapes {shapes} do not broadcast to one shape") from None

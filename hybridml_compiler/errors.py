@@ -70,6 +70,10 @@ class AxisError(ShapeError, IndexError):
     """An axis that a shape has not."""
 
 
+class MaskError(ShapeError, IndexError):
+    """A mask that does not fit what it is to select from, or index arrays that do not fit each other."""
+
+
 class DTypeError(HybridmlError, TypeError):
     """A data type that the operation does not take."""
 

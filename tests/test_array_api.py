@@ -328,3 +328,16 @@ def test_signs_of_zeros_in_complex_numbers_are_never_stale() -> None:
     for _ in range(3):
         same(x, complex(NAN, 0))
     assert same.cache_info().entries == 1
+
+
+def test_masks_fit_or_are_index_errors() -> None:
+    for shape, mask in (((2,), (0,)), ((2, 3), (2, 0)), ((2, 3), (0, 3)), ((2,), ()), ((2, 3), (2,))):
+        x, m = hm.ones(shape), hm.zeros(mask, dtype=hm.bool)
+        want = np.ones(shape)[np.zeros(mask, bool)].shape
+        assert x[m].shape == hm.trace(lambda x, m: x[m])(x, m).shape == want
+    for shape, mask in (((0, 0), (0, 1)), ((2,), (3,)), ((2,), (2, 1))):
+        for select in (lambda x, m: x[m], hm.trace(lambda x, m: x[m])):
+            with pytest.raises(IndexError, match="index: "):
+                select(hm.ones(shape), hm.zeros(mask, dtype=hm.bool))
+    with pytest.raises(IndexError, match="axis 2 does not exist"):
+        hm.expand_dims(hm.ones(()), 2)
