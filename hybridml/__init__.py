@@ -36,6 +36,7 @@ from . import (
     grid,
     indexing,
     inspection,
+    interop,
     manipulation,
     methods,
     missing,
@@ -59,7 +60,17 @@ from . import (
 )
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .control_flow import cond, fori_loop, map, scan, while_loop
-from .random import Generator, manual_seed
+from .random import (
+    Generator,
+    manual_seed,
+    multinomial,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    randperm,
+)
 from .recomputed import checkpoint
 from .tensor import Device, Tensor
 from .trace import TracedFunction, trace
@@ -98,14 +109,15 @@ if TYPE_CHECKING:
     from . import data, distributions, fft, functional, linalg, nn, optim, special
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError", "HybridmlError",
-    "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd", "betaln",
-    "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context", "control_flow", "data",
-    "debug_nans", "dispatch", "distributions", "doctor", "eager", "enable_grad", "errors", "explain", "fft",
-    "fori_loop", "functional", "get_num_threads", "grad", "hamming_window", "hann_window", "igamma", "igammac",
-    "indexing", "io", "is_deterministic", "is_grad_enabled", "istft", "jvp", "linalg", "load", "logit",
-    "logsumexp", "manual_seed", "map", "memory_timeline", "methods", "mvlgamma", "nn", "no_grad",
-    "numpy_protocol", "optim", "polygamma", "profile", "random", "save", "scan", "set_grad_enabled",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
+    "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit",
+    "autograd", "betaln", "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context",
+    "control_flow", "data", "debug_nans", "dispatch", "distributions", "doctor", "eager", "enable_grad",
+    "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads", "grad", "hamming_window",
+    "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "istft", "jvp",
+    "linalg", "load", "logit", "logsumexp", "manual_seed", "map", "memory_timeline", "methods", "multinomial",
+    "mvlgamma", "nn", "no_grad", "numpy_protocol", "optim", "polygamma", "profile", "rand", "rand_like",
+    "randint", "randn", "randn_like", "random", "randperm", "save", "scan", "set_grad_enabled",
     "set_num_threads", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip

@@ -219,6 +219,7 @@ def polyfit(
         return c
     base = linalg.inv(ops.matmul(ops.permute_dims(left, (1, 0)), left))
     base = base / (expand_dims(scale, 1) * expand_dims(scale, 0))
+    base = expand_dims(base, -1) if y.ndim == 2 else base
     if cov == "unscaled":
         return c, base
     free = x.shape[0] - (deg + 1)
@@ -226,7 +227,7 @@ def polyfit(
         raise ArgumentError(
             f"polyfit: {x.shape[0]} points do not say how good a fit of degree {deg} is; cov='unscaled'"
         )
-    return c, (expand_dims(base, -1) if y.ndim == 2 else base) * (residuals / free)
+    return c, base * (residuals / free)
 
 
 __all__ = [

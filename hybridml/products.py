@@ -101,6 +101,38 @@ def dot(x: Tensor, y: Tensor, /) -> Tensor:
     return _multiply.fn(x, y) if not x.ndim or not y.ndim else tensordot(x, y, axes=([-1], [-2 if y.ndim > 1 else -1]))
 
 
+def matvec(x: Tensor, y: Tensor, /) -> Tensor:
+    """Matrices (..., m, n) times vectors (..., n): (..., m); the axes in front broadcast. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.matvec(hm.tensor([[1, 2], [3, 4]]), hm.tensor([10, 1])).tolist()
+    [12, 34]
+    """
+    x, y = lifted(x), lifted(y)
+    if x.ndim < 2 or not y.ndim:
+        raise ShapeError(f"matvec: takes matrices and vectors, got {_aval(x)} and {_aval(y)}")
+    return _squeezed(_matmul.fn(x, expand_dims(y, -1)), -1)
+
+
+def vecmat(x: Tensor, y: Tensor, /) -> Tensor:
+    """Conjugated vectors (..., m) times matrices (..., m, n): (..., n); the axes in front broadcast. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.vecmat(hm.tensor([10, 1]), hm.tensor([[1, 2], [3, 4]])).tolist()
+    [13, 24]
+    """
+    x, y = lifted(x), lifted(y)
+    if y.ndim < 2 or not x.ndim:
+        raise ShapeError(f"vecmat: takes vectors and matrices, got {_aval(x)} and {_aval(y)}")
+    return _squeezed(_matmul.fn(expand_dims(conjugate(x), -2), y), -2)
+
+
+def _squeezed(x: Tensor, axis: int) -> Tensor:
+    sizes = list(x.shape)
+    del sizes[axis]
+    return _reshape.fn(x, tuple(sizes))
+
+
 def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Any] = 2) -> Tensor:
     """Sums of products over pairs of axes: the last `axes` of x with the first of y, or the axes of two lists.
 
@@ -211,6 +243,6 @@ for _method in (addmm, cross, dot, inner, kron, outer, tensordot, vdot, vecdot):
     setattr(Tensor, _method.__name__, _method)
 
 __all__ = [
-    "addmm", "baddbmm", "bilinear", "cross", "dot", "inner", "kron", "outer", "tensordot", "vdot",
-    "vecdot",
+    "addmm", "baddbmm", "bilinear", "cross", "dot", "inner", "kron", "matvec", "outer", "tensordot",
+    "vdot", "vecdot", "vecmat",
 ]  # fmt: skip

@@ -358,8 +358,7 @@ def histogramdd(
     >>> hm.histogramdd(hm.tensor([[0.0, 0.0], [1.0, 1.0]]), 2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    import hybridml
-
+    from .segments import bincount
     from .sorting import searchsorted
 
     if not isinstance(sample, Tensor | np.ndarray):
@@ -384,7 +383,7 @@ def histogramdd(
     total = math.prod(sizes)
     place = _where(inside, place, total)
     w = ops.full(shape=place.shape, value=1.0, dtype=dtypes.float64) if weights is None else _tensor(weights)
-    counts = _reshape(hybridml.bincount(place, weights=w, minlength=total + 1)[:total], tuple(sizes))
+    counts = _reshape(bincount(place, weights=w, minlength=total + 1)[:total], tuple(sizes))
     if density:
         counts = counts / _sum(counts)
         for k, edge in enumerate(edges):

@@ -35,7 +35,9 @@ ARROWS["eager"] = tuple(ARROWS)  # kernels of one call: graphs of one node, or a
 ARROWS["__init__"] = tuple(ARROWS)
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
-LATE = ("cupy", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy", "sklearn", "tqdm")
+LATE = (
+    "cupy", "einops", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy", "sklearn", "tqdm",
+)  # fmt: skip
 
 
 class Arrow(NamedTuple):

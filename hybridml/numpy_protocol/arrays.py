@@ -399,14 +399,14 @@ def _indices_of(name: str) -> Any:
     def indices(arr: Any, k: int = 0) -> tuple[Tensor, ...]:
         shape: Sequence[int] = _tensor(arr).shape
         if len(shape) != 2:
-            raise ShapeError(f"np.{name}: needs a matrix, got shape {tuple(shape)}")
-        return tuple(hm.asarray(a) for a in getattr(np, name.removesuffix("_from"))(shape[0], k=k, m=shape[1]))
+            raise ShapeError(f"np.{name}_from: needs a matrix, got shape {tuple(shape)}")
+        return getattr(hm, name)(shape[0], k, shape[1])
 
     return indices
 
 
-for _name in ("tril_indices_from", "triu_indices_from"):
-    implements(getattr(np, _name))(_indices_of(_name))
+for _name in ("tril_indices", "triu_indices"):
+    implements(getattr(np, f"{_name}_from"))(_indices_of(_name))
 
 
 @implements(np.diag_indices_from)

@@ -12,8 +12,8 @@ from .table import run as call
 
 # What fills the table.
 SUBJECTS = (
-    "arrays", "assembling", "linear_algebra", "polynomials", "reductions", "refused", "selecting", "statistics",
-    "writing",
+    "arrays", "assembling", "linear_algebra", "polynomials", "records", "reductions", "refused", "selecting",
+    "statistics", "writing",
 )  # fmt: skip
 for _subject in SUBJECTS:
     import_module(f"{__package__}.{_subject}")

@@ -92,6 +92,14 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return found.R if mode == "r" else found
 
 
+@implements(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """NumPy's residuals have an axis, of the columns of b, which is empty where no equation is left over."""
+    found = hm.linalg.lstsq(_tensor(a), _tensor(b), rcond=rcond)
+    m, n = np.shape(a)
+    return (found[0], hm.reshape(found[1], (-1,)) if m > n else hm.zeros((0,), dtype=found[1].dtype), *found[2:])
+
+
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     return hm.linalg.pinv(_tensor(a), rtol=rcond if rtol is None else rtol)
@@ -107,7 +115,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     return hm.linalg.matrix_rank(x, rtol=rtol)
 
 
-same(np.linalg, "cholesky cond det diagonal eig eigvals inv lstsq matrix_norm matrix_power multi_dot norm", "linalg.")
+same(np.linalg, "cholesky cond det diagonal eig eigvals inv matrix_norm matrix_power multi_dot norm", "linalg.")
 same(np.linalg, "slogdet solve svdvals tensorinv tensorsolve trace vector_norm", "linalg.")
 
 # -- np.fft

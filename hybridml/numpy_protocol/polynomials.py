@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .table import same
+import hybridml as hm
+
+from ..manipulation import _tensor
+from ..tensor import Tensor
+from .table import implements, same
 
 same(np, "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots")
 same(np, "convolve correlate ediff1d gradient interp trapezoid unwrap")
+
+
+# -- np.polynomial: the lowest power first, along the first axes of the coefficients
+
+
+def _horner(c: Tensor, x: Tensor) -> Any:
+    """The polynomials along the first axis of c at x, elementwise after the other axes of c."""
+    c = hm.reshape(c, c.shape + (1,) * x.ndim)
+    found = c[-1] + hm.zeros_like(x)
+    for k in reversed(range(c.shape[0] - 1)):
+        found = found * x + c[k]
+    return found
+
+
+@implements(np.polynomial.polynomial.polygrid2d)
+def polygrid2d(x: Any, y: Any, c: Any) -> Any:
+    """At each pair of an x and a y."""
+    along_x = _horner(_tensor(c), _tensor(x))
+    return _horner(along_x, _tensor(y))
+
+
+@implements(np.polynomial.polynomial.polyval2d)
+def polyval2d(x: Any, y: Any, c: Any) -> Any:
+    """At pairs of an x and the y in its place."""
+    c, x, y = _tensor(c), _tensor(x), _tensor(y)
+    powers = hm.stack([y**k for k in range(c.shape[1])], axis=0)
+    return hm.sum(_horner(c, x) * powers, axis=0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..aliasing import assign
 from ..manipulation import _axis, _tensor
@@ -81,16 +80,6 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return hm.take_along_axis(hm.broadcast_to(x, sizes[0]), hm.broadcast_to(places, sizes[1]), axis=axis)
 
 
-@implements(np.choose)
-def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
-    xs = [_tensor(x) for x in choices]
-    places, *xs = hm.broadcast_arrays(_tensor(a), *xs)
-    common = hm.result_type(*xs)
-    lines = hm.stack([hm.astype(x, common, copy=False) for x in xs], axis=0)
-    places = hm.expand_dims(_inside(places, len(xs), mode, "np.choose"), axis=0)
-    return hm.squeeze(hm.take_along_axis(lines, places, axis=0), axis=0)
-
-
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     x = _tensor(a)
@@ -102,16 +91,6 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     return hm.take(hm.ravel(_tensor(arr)), hm.nonzero(hm.ravel(_truth(condition)))[0], axis=0)
-
-
-@implements(np.select)
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    if len(condlist) != len(choicelist) or not condlist:
-        raise ShapeError(f"np.select: {len(condlist)} conditions for {len(choicelist)} choices")
-    out = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        out = hm.where(_truth(condition), choice, out)
-    return out
 
 
 @implements(np.piecewise)
@@ -294,41 +273,20 @@ def ix_(*args: Any) -> tuple[Tensor, ...]:
     return tuple(hm.reshape(x, tuple(-1 if j == k else 1 for j in range(len(lines)))) for k, x in enumerate(lines))
 
 
-def _strides(shape: Sequence[int], order: str) -> list[int]:
-    lead = list(shape[1:])[::-1] if order == "C" else list(shape[:-1])
-    found = [1]
-    for n in lead:
-        found.append(found[-1] * n)
-    return found[::-1] if order == "C" else found
-
-
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
-    places = _tensor(indices)
-    shape = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
-    _check(places, int(np.prod(shape)), "np.unravel_index")
-    strides = _strides(shape, order)
-    return tuple(hm.remainder(hm.floor_divide(places, s), n) for s, n in zip(strides, shape, strict=True))
-
-
-def _check(places: Tensor, n: int, what: str) -> None:
-    if bool(hm.any(hm.logical_or(places < 0, places >= n))):
-        raise OutOfBoundsError(f"{what}: a place is not one of 0..{n - 1}")
+    if order == "C":
+        return hm.unravel_index(indices, shape)
+    return hm.unravel_index(indices, tuple(shape)[::-1])[::-1]
 
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
-    places = [_tensor(x) for x in multi_index]
-    shape = tuple(dims)
-    modes = (mode,) * len(shape) if isinstance(mode, str) else tuple(mode)
-    if len(places) != len(shape):
-        raise ShapeError(f"np.ravel_multi_index: {len(places)} indices for {len(shape)} axes")
-    found: Any = 0
-    for x, n, how, stride in zip(places, shape, modes, _strides(shape, order), strict=True):
-        if how == "raise":
-            _check(x, n, "np.ravel_multi_index")
-        found = found + _inside(x, n, how, "np.ravel_multi_index") * stride
-    return found
+    if isinstance(mode, tuple):  # a mode for each axis
+        each = zip(multi_index, dims, mode, strict=True)
+        multi_index, mode = [_inside(_tensor(x), n, how, "np.ravel_multi_index") for x, n, how in each], "raise"
+    turn = slice(None, None, 1 if order == "C" else -1)
+    return hm.ravel_multi_index(tuple(multi_index)[turn], tuple(dims)[turn], mode)
 
 
 # -- bits
@@ -428,5 +386,5 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     return found if copy else assign(_written(x, "np.nan_to_num"), found, "np.nan_to_num")
 
 
-same(np, "isclose allclose array_equal isposinf isneginf i0 sinc")
+same(np, "choose select isclose allclose array_equal isposinf isneginf i0 sinc")
 same(np, "union1d intersect1d setdiff1d setxor1d diff")

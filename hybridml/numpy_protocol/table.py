@@ -69,14 +69,10 @@ def refusal(func: Function) -> str:
 
 def run(func: Function, target: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `target` with the arguments of NumPy's `func`."""
-    signature = _signature(func)
-    if signature is None:
-        return target(*args, **{k: v for k, v in kwargs.items() if k not in _OF_ARRAYS})
-    given = signature.bind(*args, **kwargs).arguments
-    out = given.pop("out", None)
-    by_place, by_name = _arguments(func, target, given)
-    result = target(*by_place, **by_name)
-    return result if out is None else store(out, result, name_of(func))
+    by_place, by_name, out = _arguments(func, target, len(args), tuple(kwargs))
+    given: Any = {**dict(enumerate(args)), **kwargs}
+    result = target(*[given[key] for key in by_place], **{name: given[key] for name, key in by_name})
+    return result if out is None or given[out] is None else store(given[out], result, name_of(func))
 
 
 def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
@@ -108,24 +104,42 @@ def _lifted(t: Tensor) -> Tensor:
     return t if interp is None else interp.lift(t)
 
 
-def _arguments(func: Function, target: Function, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """NumPy's arguments as `target` takes them: by name where it knows the name, else in order."""
+@cache
+def _arguments(
+    func: Function, target: Function, count: int, keywords: tuple[str, ...]
+) -> tuple[list[Any], list[tuple[str, Any]], Any]:
+    """Which of so many arguments and of those keywords `target` takes by place, and which by what name; which is `out`.
+
+    By name where it knows NumPy's name, else in order.
+    """
+    signature = _signature(func)
+    if signature is None:
+        return list(range(count)), [(name, name) for name in keywords if name not in _OF_ARRAYS], None
+    given = signature.bind(*range(count), **{name: name for name in keywords}).arguments
+    out = given.pop("out", None)
     places, names, others = _parameters(func, target)
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    kinds = _signature(func).parameters  # type: ignore[union-attr]  # asked for only where there is one
-    for name, value in given.items():
-        if kinds[name].kind is inspect.Parameter.VAR_POSITIONAL:
-            args += value
-        elif kinds[name].kind is inspect.Parameter.VAR_KEYWORD:
-            kwargs.update(value)
-        elif name in names or (others and kinds[name].kind is not inspect.Parameter.POSITIONAL_ONLY):
-            kwargs[name] = value
-        elif len(args) < places or others:
-            args.append(value)
+    by_place: list[Any] = []
+    by_name: list[tuple[str, Any]] = []
+    by_name_too: list[Any] = [inspect.Parameter.KEYWORD_ONLY]
+    if not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature.parameters.values()):
+        by_name_too.append(inspect.Parameter.POSITIONAL_OR_KEYWORD)  # else it stands before `*args`
+    for name, key in given.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            by_place += key
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            by_name += key.items()
+        elif name in names:
+            by_name.append((name, key))
+        elif len(by_place) < places:
+            by_place.append(key)
+        elif others and kind in by_name_too:
+            by_name.append((name, key))
+        elif others:
+            by_place.append(key)
         elif name not in _OF_ARRAYS:
             raise ArgumentError(f"{name_of(func)}: {name}= is not supported on tensors; {_takes(target)}")
-    return args, kwargs
+    return by_place, by_name, out
 
 
 def _takes(target: Function) -> str:

@@ -24,7 +24,7 @@ from .table import store
 
 # NumPy's name -> ours, where they differ.
 NAMES = {
-    "conjugate": "conj", "_ones_like": "ones_like", "degrees": "rad2deg", "radians": "deg2rad", "matvec": "matvec",
+    "conjugate": "conj", "_ones_like": "ones_like", "degrees": "rad2deg", "radians": "deg2rad",
 }  # fmt: skip
 STRINGS = frozenset({
     "count", "endswith", "find", "index", "isalnum", "isalpha", "isdecimal", "isdigit", "islower", "isnumeric",
@@ -45,6 +45,7 @@ _AT = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "
 _IDENTITY = {"logical_and": True, "logical_or": False, "logical_xor": False}
 
 
+@functools.cache
 def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """The function of `hybridml` that a ufunc stands for; None if there is none."""
     name = ufunc.__name__
@@ -57,6 +58,13 @@ def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
 def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` is asked for."""
     target = target_of(ufunc)
+    if (
+        call == "__call__"
+        and target is not None
+        and not kwargs
+        and not any(isinstance(x, list | tuple) for x in inputs)
+    ):
+        return target(*inputs)
     what = f"np.{ufunc.__name__}" + ("" if call == "__call__" else f".{call}")
     if target is None:
         raise DTypeError(f"{what}: {refusal(ufunc)}")

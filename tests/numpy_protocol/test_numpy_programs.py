@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,32 @@ def test_out_may_be_an_array_where_no_gradient_is_lost() -> None:
     np.testing.assert_allclose(array, 2 * X)
     with pytest.raises(hm.GradientError, match="out= is an array"):
         np.add(hm.tensor(X, requires_grad=True), 1.0, out=array)
+
+
+WRITERS: list[Callable[[Any, Any], None]] = [
+    lambda file, x: np.save(file, x),
+    lambda file, x: np.savez(file, x, b=x),
+    lambda file, x: np.savez_compressed(file, x),
+    lambda file, x: np.savetxt(file, x, fmt="%.3f"),
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_files_hold_the_values(write: Callable[[Any, Any], None]) -> None:
+    def written(x: Any) -> bytes:
+        file = io.BytesIO()
+        write(file, x)
+        return file.getvalue()
+
+    expected = written(X)
+    assert written(hm.tensor(X)) == written(hm.tensor(X, requires_grad=True)) == expected
+    assert hm.trace(written)(hm.tensor(X)) == expected
+
+
+def test_a_file_is_read_into_a_tensor(tmp_path: Path) -> None:
+    X.tofile(tmp_path / "x")
+    found = np.fromfile(tmp_path / "x", like=hm.tensor(X))
+    assert isinstance(found, hm.Tensor) and found.tolist() == X.ravel().tolist()
 
 
 @pytest.mark.parametrize(
