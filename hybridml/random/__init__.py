@@ -25,7 +25,9 @@ from .continuous import (
     normal,
     pareto,
     rand,
+    rand_like,
     randn,
+    randn_like,
     rayleigh,
     standard_normal,
     truncated_normal,
@@ -40,6 +42,6 @@ __all__ = [
     "Generator", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy", "chi2", "choice",
     "default_generator", "dirichlet", "exponential", "gamma", "geometric", "gumbel", "integers", "laplace",
     "logistic", "lognormal", "manual_seed", "multinomial", "multivariate_normal", "normal", "pareto", "permutation",
-    "poisson", "rand", "randint", "randn", "randperm", "rayleigh", "shuffle", "standard_normal", "student_t",
-    "truncated_normal", "uniform", "weibull",
+    "poisson", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "rayleigh", "shuffle",
+    "standard_normal", "student_t", "truncated_normal", "uniform", "weibull",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 
 from .. import ops
@@ -17,7 +17,7 @@ from ..creation import asarray, zeros
 from ..manipulation import broadcast_shapes, moveaxis
 from ..tensor import Tensor
 from .generator import Generator, bits, open_unit, shape_of, unit, words
-from .sampling import Parameter, anything, drawn, sampler, until_accepted
+from .sampling import Parameter, anything, common_shape, drawn, sampler, until_accepted
 
 _LAST = -1e308
 
@@ -28,29 +28,53 @@ def _u64(n: int) -> Tensor:
 
 @sampler()
 def randint(
-    low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None
+    low: Any, high: Any = None, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
     """Integers low <= n < high (0 <= n < low with one bound), each with the same probability.
 
     64 bits are scaled and not divided (D. Lemire, "Fast random integer generation in an interval", 2019). Of a range of
     n <= 2**32 numbers no probability is off by more than n / 2**64 of itself, which would take 2**64 draws to see; a
-    rejection, which is a loop in a program, is left out. Larger ranges are exact: they reject.
+    rejection, which is a loop in a program, is left out. Larger ranges are exact: they reject. Bounds may be tensors of
+    integers, which broadcast; where such a range is empty the result is low. `randint(high, shape)` is as in PyTorch.
 
     >>> import hybridml as hm
     >>> bool((hm.random.randint(1, 7, (100,)) <= 6).all())
     True
+    >>> hm.random.randint(hm.tensor([1, 10, 100])).shape
+    (3,)
     """
+    if isinstance(high, tuple) and shape is None:
+        high, shape = None, high
     if high is None:
         low, high = 0, low
+    kind = dtypes.int64 if dtype is None else dtypes.canonical(dtype)
+    if any(isinstance(bound, Tensor | np.ndarray | list) for bound in (low, high)):
+        return ops.astype(_between(asarray(low), asarray(high), shape, generator), kind)
+    if isinstance(low, float) or isinstance(high, float):
+        raise DTypeError(f"randint: bounds must be integers, got low={low}, high={high}; use uniform for floats")
     count = high - low
     if not 0 < count <= 2**63:
         raise ArgumentError(f"randint: needs low < high and at most 2**63 values, got low={low}, high={high}")
-    wanted = shape_of(shape)
-    kind = dtypes.int64 if dtype is None else dtypes.canonical(dtype)
     if kind.kind in "iu" and not np.iinfo(kind).min <= low <= high - 1 <= np.iinfo(kind).max:
         raise ArgumentError(f"randint: {kind.name} does not hold all of low={low} to high={high} (exclusive)")
-    number = ops.astype(_below(count, wanted, generator), dtypes.int64)
+    number = ops.astype(_below(count, shape_of(() if shape is None else shape), generator), dtypes.int64)
     return ops.astype(number + low if low else number, kind)
+
+
+def _between(low: Tensor, high: Tensor, shape: Any, generator: Generator | None) -> Tensor:
+    """Of bounds that are tensors, at most 2**32 apart."""
+    for bound in (low, high):
+        if bound.dtype.kind not in "iu":
+            raise DTypeError(f"randint: bounds must be integers, got {bound.dtype.name}; convert them with astype")
+    wanted = common_shape("randint", shape, [low, high])
+    low = ops.astype(low, dtypes.int64)
+    count = ops.astype(ops.maximum(ops.astype(high, dtypes.int64) - low, 0), dtypes.uint64)
+    return ops.astype(_scaled(count, wanted, generator), dtypes.int64) + low
+
+
+def _scaled(count: Tensor, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
+    high, low = (ops.astype(half, dtypes.uint64) * count for half in bits((2, *shape), generator=generator))
+    return ops.bitwise_right_shift(high + ops.bitwise_right_shift(low, 32), 32)
 
 
 def _below(count: int, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
@@ -58,8 +82,7 @@ def _below(count: int, shape: tuple[int, ...], generator: Generator | None) -> T
     if 2**32 % count == 0:
         return ops.bitwise_right_shift(ops.astype(bits(shape, generator=generator), dtypes.uint64) * _u64(count), 32)
     if count <= 2**32:
-        high, low = ops.astype(bits((2, *shape), generator=generator), dtypes.uint64) * _u64(count)
-        return ops.bitwise_right_shift(high + ops.bitwise_right_shift(low, 32), 32)
+        return _scaled(_u64(count), shape, generator)
     mask = _u64((1 << (count - 1).bit_length()) - 1)
 
     def masked() -> tuple[Tensor, Tensor]:
@@ -71,9 +94,9 @@ def _below(count: int, shape: tuple[int, ...], generator: Generator | None) -> T
 
 @drawn
 def integers(
-    low: int,
-    high: int | None = None,
-    shape: Any = (),
+    low: Any,
+    high: Any = None,
+    shape: Any = None,
     *,
     endpoint: bool = False,
     dtype: Any = None,
@@ -81,7 +104,8 @@ def integers(
 ) -> Tensor:
     """`randint`, with NumPy's `endpoint`: whether `high` itself may be drawn."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high + 1 if endpoint else high, shape, dtype=dtype, generator=generator)
+    last = asarray(high) if isinstance(high, list) else high
+    return randint(low, last + 1 if endpoint else last, shape, dtype=dtype, generator=generator)
 
 
 @drawn

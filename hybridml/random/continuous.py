@@ -80,6 +80,18 @@ def randn(*shape: int, dtype: Any = None, generator: Generator | None = None) ->
     return normal(_sizes(shape), dtype=dtype, generator=generator)
 
 
+@drawn
+def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """`uniform` numbers of x's shape and dtype."""
+    return uniform(x.shape, dtype=x.dtype if dtype is None else dtype, generator=generator)
+
+
+@drawn
+def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """`normal` numbers of x's shape and dtype."""
+    return normal(x.shape, dtype=x.dtype if dtype is None else dtype, generator=generator)
+
+
 def _sizes(shape: tuple[Any, ...]) -> Any:
     return shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
 

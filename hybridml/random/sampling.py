@@ -130,7 +130,7 @@ class Draw:
     def _place(self, name: str, shape: Any, dtype: Any, generator: Generator | None, tensors: list[Tensor]) -> None:
         self.generator, self.result = generator, self._result(name, dtype, tensors)
         self.dtype = dtypes.float32 if self.result.itemsize < 4 else self.result
-        self.shape = _common_shape(name, shape, tensors)
+        self.shape = common_shape(name, shape, tensors)
 
     def _result(self, name: str, dtype: Any, tensors: list[Tensor]) -> np.dtype:
         if dtype is not None:
@@ -173,10 +173,11 @@ class Counts(Draw):
     def _place(self, name: str, shape: Any, dtype: Any, generator: Generator | None, tensors: list[Tensor]) -> None:
         self.generator, self.dtype = generator, dtypes.float64
         self.result = dtypes.int64 if dtype is None else dtypes.canonical(dtype)
-        self.shape = _common_shape(name, shape, tensors)
+        self.shape = common_shape(name, shape, tensors)
 
 
-def _common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...]:
+def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...]:
+    """That of the result: to which the parameters broadcast, or the one asked for, which they must fit."""
     avals = [Aval(t.shape, t.dtype) for t in tensors]
     common = broadcast(name, *avals) if avals else ()
     if shape is None:

@@ -168,6 +168,11 @@ def test_integers_of_any_range() -> None:
     x = g.randint(-(2**62), 2**62 - 12345, (N,)).numpy()
     assert stats.kstest(x.astype("f8"), stats.uniform(-(2.0**62), 2.0**63).cdf).pvalue > 0.005
     assert set(g.integers(0, 3, (100,), endpoint=True, dtype="uint8").tolist()) == {0, 1, 2, 3}
+    tops = hm.tensor([1, 5, 1000, 2**32])
+    many = g.randint(hm.tensor(-3), tops, (N, 4)).numpy()
+    assert (many.min(0) == [-3, -3, *many.min(0)[2:]]).all() and (many < tops.numpy()).all()
+    check(many[:, 1], lambda k: np.full(k.shape, 1 / 8))
+    assert g.randint(3, (5,)).shape == (5,) and g.integers([1, 2], [1, 9], endpoint=True).tolist()[0] == 1
     # a range that keeps half of the words: what Lemire's scaling alone favours would be seen
     check(g.randint(0, 3 * 2**30, (N,)).numpy() // 2**28, lambda k: np.full(k.shape, 1 / 12))
 
@@ -199,6 +204,7 @@ DRAWS: dict[str, Callable[[random.Generator], hm.Tensor]] = {
     "geometric": lambda g: g.geometric(P, (50, 3)),
     "bernoulli": lambda g: g.bernoulli(P, (50, 3)),
     "randint": lambda g: g.randint(5, 13, (100,)),
+    "randint of tensors": lambda g: g.randint(hm.tensor([-5, 3, 100]), hm.tensor([[13], [2**32]])),
     "randint of two words": lambda g: g.randint(-(2**61), 2**62 + 13, (100,)),
     "categorical": lambda g: g.categorical(A * 0.01, (50, 1), axis=0),
     "multinomial": lambda g: g.multinomial(A[:, 0], 40, True),
@@ -311,6 +317,9 @@ def test_shapes_and_dtypes() -> None:
     assert g.gamma(np.ones(2)).dtype.name == "float64" and g.gamma([1, 2]).dtype.name == "float32"
     assert g.exponential(2.0, size=(2, 2)).shape == (2, 2) and g.randint(3, size=5).shape == (5,)
     assert g.normal((0, 3)).shape == (0, 3) and g.gamma(2.0, shape=(0,)).shape == (0,)
+    assert g.randn_like(hm.zeros((2, 3), dtype="float64")).dtype is hm.float64 and g.rand_like(hm.zeros(2)).shape == (
+        2,
+    )
     assert g.randn(2, 3).shape == g.rand(2, 3).shape == (2, 3)
 
 
@@ -326,6 +335,8 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "negative": (ShapeError, "a size cannot be negative", lambda: random.normal((-1,))),
     "dtype": (DTypeError, "gamma: draws floats, got dtype int64", lambda: random.gamma(1.0, dtype="int64")),
     "range": (ArgumentError, "needs low < high", lambda: random.randint(3, 3)),
+    "bounds": (DTypeError, "bounds must be integers, got low=0, high=1.5", lambda: random.randint(1.5)),
+    "kinds": (DTypeError, "bounds must be integers, got float32", lambda: random.randint(hm.ones(3))),
     "narrow": (ArgumentError, "uint8 does not hold", lambda: random.randint(0, 300, dtype="uint8")),
     "rows": (ShapeError, "probs must be a vector or a matrix", lambda: random.multinomial(hm.ones((1, 1, 1)), 1)),
     "many": (ArgumentError, "5 samples of 3 categories", lambda: random.multinomial(hm.ones(3), 5)),
