@@ -57,17 +57,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
-    """Normal held between `a` and `b`: values outside are drawn again until none is left."""
+    """Normal, given that it is between `a` and `b`."""
     if not a < b:
         raise ArgumentError(f"trunc_normal_: needs a < b, got a={a}, b={b}")
-    values = hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype)
-    # Each round keeps at least the share of the interval: 100 rounds leave one in 10^29 of a half-open interval.
-    for _ in range(100):
-        outside = hm.logical_or(values < a, values > b)
-        if not bool(outside.any()):
-            return _fill(tensor, values)
-        values = hm.where(outside, hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype), values)
-    raise ArgumentError(f"trunc_normal_: [{a}, {b}] lies too far from mean={mean} with std={std}")
+    return _fill(tensor, hm.random.truncated_normal(a, b, mean, std, tensor.shape, dtype=tensor.dtype))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
