@@ -61,6 +61,12 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape((-1, x.shape[-1]))
 
 
+def _over_steps(x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the recurrent weight. By itself, for the sizes of the call: in a program for all lengths it would
+    be BLAS's, of other bits than in one for these sizes."""
+    return hm.matmul(_flat(x).mT, _flat(y))
+
+
 # -- LSTM
 
 
@@ -104,14 +110,13 @@ def _lstm_steps_back(
     first_h: Tensor,
     first_c: Tensor,
     weight: Tensor,
-    hidden: Tensor,
     cells: Tensor,
     gates: Tensor,
     d_hidden: Tensor | None,
     d_cells: Tensor | None,
     d_gates: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the inputs, of the first state and cell, and of the weight."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the inputs, of the first state and cell."""
 
     def step(after: tuple[Tensor, Tensor], slices: Any) -> Any:
         (dh, dc), (gate, before, c, d_h, d_c, d_gate) = after, slices
@@ -122,7 +127,7 @@ def _lstm_steps_back(
     start = hm.zeros_like(first_h), hm.zeros_like(first_c)
     slices = gates, _earlier(first_c, cells), cells, d_hidden, d_cells, d_gates
     (dh, dc), d_inputs = hm.scan(step, start, slices, reverse=True)
-    return d_inputs, dh, dc, hm.matmul(_flat(d_inputs).mT, _flat(_earlier(first_h, hidden)))
+    return d_inputs, dh, dc
 
 
 class _LSTM(Function):
@@ -138,7 +143,8 @@ class _LSTM(Function):
         ctx: Any, d_hidden: Tensor | None, d_cells: Tensor | None, d_gates: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         h, c, weight, hidden, cells, gates = ctx.saved_tensors
-        return _lstm_steps_back(h, c, weight, hidden, cells, gates, d_hidden, d_cells, d_gates)
+        d_inputs, dh, dc = _lstm_steps_back(h, c, weight, cells, gates, d_hidden, d_cells, d_gates)
+        return d_inputs, dh, dc, _over_steps(d_inputs, _earlier(h, hidden))
 
 
 # -- GRU
@@ -180,18 +186,16 @@ def _gru_steps(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple
 def _gru_steps_back(
     first: Tensor, weight: Tensor, hidden: Tensor, gates: Tensor, d_hidden: Tensor | None, d_gates: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the inputs, of the first state, of the weight and of the bias."""
-    earlier = _earlier(first, hidden)
+    """Gradients of the inputs, of the first state, of the products and of the bias."""
 
     def step(dh: Tensor, slices: Any) -> Any:
         gate, before, d_h, d_gate = slices
         d_input, d, past = _gru_cell_back(gate, before, dh if d_h is None else dh + d_h, d_gate)
         return past + hm.matmul(d, weight), (d_input, d)
 
-    slices = gates, earlier, d_hidden, d_gates
+    slices = gates, _earlier(first, hidden), d_hidden, d_gates
     dh, (d_inputs, d_products) = hm.scan(step, hm.zeros_like(first), slices, reverse=True)
-    d_products = _flat(d_products)
-    return d_inputs, dh, hm.matmul(d_products.mT, _flat(earlier)), d_products.sum(axis=0)
+    return d_inputs, dh, d_products, _flat(d_products).sum(axis=0)
 
 
 class _GRU(Function):
@@ -205,4 +209,5 @@ class _GRU(Function):
     @staticmethod
     def backward(ctx: Any, d_hidden: Tensor | None, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first, weight, hidden, gates = ctx.saved_tensors
-        return _gru_steps_back(first, weight, hidden, gates, d_hidden, d_gates)
+        d_inputs, dh, d_products, d_bias = _gru_steps_back(first, weight, hidden, gates, d_hidden, d_gates)
+        return d_inputs, dh, _over_steps(d_products, _earlier(first, hidden)), d_bias
