@@ -21,15 +21,23 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
               -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000)  # fmt: skip
 
 
+def _power(s: Any, q: np.ndarray, k: int) -> Any:
+    """(q + k) ** -s; the exponent would magnify what the sum loses, which is made good."""
+    base = q + k
+    lost = (q - (base - (base - q))) + (k - (base - q))
+    return base**-s * (1 - s * np.where(np.isfinite(lost), lost, 0.0) / base)
+
+
 def hurwitz(s: Any, q: np.ndarray) -> Any:
-    """zeta(s, q) for q > 0 and s > 1 (s > -10 with a loss that grows as s falls)."""
-    total = sum(((q + k) ** -s for k in range(TERMS)), np.zeros(np.shape(q)))
-    far = q + TERMS
-    power = far**-s
-    rising, total = s * power / far, total + power * (0.5 + far / (s - 1))
+    """zeta(s, q) for q > 0 and s > 1 (s > -10 with a loss that grows as s falls). Small terms are added up first."""
+    far, power = q + TERMS, _power(s, q, TERMS)
+    rising, total = s * power / far, np.zeros(np.shape(power))
     for k, coefficient in enumerate(_BERNOULLI):
         total = total + coefficient * rising
         rising = rising * ((s + (2 * k + 1)) / far) * ((s + (2 * k + 2)) / far)
+    total = total + power * (0.5 + far / (s - 1))
+    for k in reversed(range(TERMS)):
+        total = total + _power(s, q, k)
     return total
 
 

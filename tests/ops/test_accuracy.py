@@ -61,7 +61,7 @@ def gives_floats(op: Op) -> bool:
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_rows_keep_their_figures(name: str) -> None:
-    found = {"float32": float32_error(OPS[name], 2000), "float64": float64_error(OPS[name], 12)}
+    found = {"float32": float32_error(OPS[name], 2000), "float64": float64_error(OPS[name], 25)}
     for dtype, value in found.items():
         assert value <= PUBLISHED[name][dtype] + 1e-4, f"{name} of {dtype} is {value:.3f} ulp off"
 
