@@ -193,7 +193,7 @@ def multinomial(
 def _with(p: Tensor, count: int, generator: Generator | None) -> Tensor:
     upto = ops.cumsum(p, axis=-1)
     u = unit((*p.shape[:-1], count), dtypes.float64, generator) * upto[..., -1:]
-    return (upto[..., None, :] <= u[..., None]).sum(-1)
+    return ops.searchsorted(upto, u, right=True)
 
 
 def _without(p: Tensor, count: int, generator: Generator | None) -> Tensor:

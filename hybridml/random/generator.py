@@ -78,6 +78,18 @@ class Generator:
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return out
 
+    def spawn(self, n: int) -> list[Generator]:
+        """`n` generators with keys drawn from this one, for workers whose numbers have nothing to do with each other.
+
+        >>> import hybridml as hm
+        >>> first, second = hm.random.Generator(0).spawn(2)
+        >>> bool((first.normal((3,)) == second.normal((3,))).any())
+        False
+        """
+        keys = words((n,), self)
+        zero = asarray(np.array([0], np.uint64))
+        return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]
+
     def get_state(self) -> Tensor:
         """A copy of (key, counter)."""
         return self.state.clone()

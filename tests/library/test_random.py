@@ -323,6 +323,15 @@ def test_shapes_and_dtypes() -> None:
     assert g.randn(2, 3).shape == g.rand(2, 3).shape == (2, 3)
 
 
+def test_generators_of_a_generator() -> None:
+    first, second = random.Generator(3).spawn(2)
+    again = random.Generator(3)
+    assert [g.state.tolist() for g in again.spawn(2)] == [first.state.tolist(), second.state.tolist()]
+    assert first.state.tolist() != second.state.tolist() and again.state.tolist() != [3, 0]
+    numbers = np.concatenate([first.uniform((N,)).numpy(), second.uniform((N,)).numpy()])
+    assert len(set(numbers.tolist())) > 2 * N - 10
+
+
 ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "scale": (ArgumentError, "exponential: scale must be 0 or more, got -1", lambda: random.exponential(-1)),
     "std": (ArgumentError, "normal: std must be 0 or more", lambda: random.normal((3,), 0.0, -2.0)),
