@@ -7,7 +7,7 @@ Indices may count from the end; one that does not exist raises OutOfBoundsError 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybridml_compiler import dtypes
@@ -16,7 +16,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
-from .aliasing import is_python_float
+from .aliasing import is_python_float, update
 from .segments import highest, lowest
 from .selecting import lifted
 from .tensor import Tensor
@@ -273,10 +273,26 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return _where.fn(mask, _reshape.fn(taken, x.shape), x)
 
 
+# -- as methods, and in place
+
+
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    name = f"{function.__name__}_"
+
+    def in_place(self: Tensor, *args: Any, **params: Any) -> Tensor:
+        return update(self, lambda x: function(x, *args, **params), (), name)
+
+    in_place.__name__ = name
+    in_place.__doc__ = f"`{function.__name__}` in place."
+    return in_place
+
+
 for _method in (
-    gather, index_add, index_copy, index_fill, index_put, index_select, masked_fill, masked_scatter, masked_select,
-    scatter, scatter_reduce,
+    index_add, index_copy, index_fill, index_put, masked_fill, masked_scatter, scatter, scatter_reduce,
 ):  # fmt: skip
+    setattr(Tensor, _method.__name__, _method)
+    setattr(Tensor, f"{_method.__name__}_", _in_place(_method))
+for _method in (gather, index_select, masked_select):
     setattr(Tensor, _method.__name__, _method)
 
 __all__ = [

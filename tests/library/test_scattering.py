@@ -145,6 +145,32 @@ def test_gradients(name: str) -> None:
         np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-9, atol=1e-12)
 
 
+def test_in_place() -> None:
+    index = hm.asarray(ONCE[1])
+
+    def program(x: Any, s: Any) -> Any:
+        y = x * 2
+        part = y[1:]
+        y.scatter_(1, index, s).masked_fill_(y > 9, 0)
+        part.index_add_(0, hm.tensor([0, 0]), s[:2, :5], alpha=2)
+        return (y**2).sum() + part.sum(), y
+
+    x, s = hm.asarray(X), hm.asarray(SRC)
+    _, y = program(x, s)
+    expected = (torch.tensor(X) * 2).scatter_(1, torch.tensor(ONCE[1]), torch.tensor(SRC))
+    expected.masked_fill_(expected > 9, 0)
+    expected[1:].index_add_(0, torch.tensor([0, 0]), torch.tensor(SRC[:2, :5]), alpha=2)
+    np.testing.assert_array_equal(np.asarray(y), expected.numpy())
+    traced = hm.trace(program, backend="interpret")(x, s)
+    np.testing.assert_array_equal(np.asarray(traced[1]), expected.numpy())
+    gradient = hm.grad(lambda x, s: program(x, s)[0], argnums=(0, 1))
+    for a, b in zip(gradient(x, s), hm.trace(gradient, backend="interpret")(x, s), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b))
+        assert np.abs(np.asarray(a)).sum() > 0
+    with pytest.raises(hm.GradientError, match="scatter_: in-place update of a leaf"):
+        hm.ones((2, 2), requires_grad=True).scatter_(0, hm.tensor([[0]]), 1.0)
+
+
 def test_compiled() -> None:
     found = both(lambda x, i, s: hm.scatter(x * 2, 1, i, s * 3), X, ONCE[1], SRC, backend="llvm")
     assert found.shape == X.shape
