@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.fourier import SWAPPED
 from hybridml_compiler.ops.shapes import axis_index, integer
 
@@ -209,20 +209,22 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     """
     n = _points("fftfreq", n)
     k = arange(n)
-    return _scaled(ops.where(k < (n + 1) // 2, k, k - n), n, d, dtype, device)
+    return _scaled("fftfreq", ops.where(k < (n + 1) // 2, k, k - n), n, d, dtype, device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of `rfft` of n points `d` apart, from 0 to n // 2."""
     n = _points("rfftfreq", n)
-    return _scaled(arange(n // 2 + 1), n, d, dtype, device)
+    return _scaled("rfftfreq", arange(n // 2 + 1), n, d, dtype, device)
 
 
-def _scaled(k: Tensor, n: int, d: float, dtype: Any, device: Any) -> Tensor:
+def _scaled(name: str, k: Tensor, n: int, d: float, dtype: Any, device: Any) -> Tensor:
     """In float64, rounded once."""
     if device is not None:
         Device(device)
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+    if not dtypes.is_float(wanted):
+        raise DTypeError(f"{name}: frequencies are floats, got dtype {wanted.name}")
     return ops.astype(ops.astype(k, dtypes.float64) * (1.0 / (n * d)), wanted)
 
 

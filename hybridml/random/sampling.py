@@ -82,6 +82,8 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
     def decorate(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         name = fn.__name__
         positional = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        leads = positional[0] == "shape" and domains
+        hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
         traced: list[Callable[P, Tensor]] = []
 
         @functools.wraps(fn)
@@ -93,6 +95,8 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
                     if type(value) is Tensor or type(value) is np.ndarray:
                         largest = max(largest, math.prod(value.shape))
                 elif key in ("shape", "num_samples") and value is not None:
+                    if isinstance(value, float | Tensor | np.ndarray):
+                        raise ArgumentError(f"{name}: {key} must be an integer or a tuple of them, got {value!r}{hint}")
                     largest = max(largest, math.prod(shape_of(value)))
             if largest < LARGE or current_interpreter() is not None:
                 return fn(*args, **kwargs)

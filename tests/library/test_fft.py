@@ -113,6 +113,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[hm.Tensor], Any]]] =
     "norm": (ArgumentError, "norm must be", lambda x: fft.fft(x, norm="none")),
     "norm of hfft": (ArgumentError, "hfft: norm must be", lambda x: fft.hfft(x, norm="none")),
     "sizes": (ArgumentError, "fftn: 1 sizes for 2 axes", lambda x: fft.fftn(x, s=(3,), axes=(0, 1))),
+    "frequencies": (DTypeError, "rfftfreq: frequencies are floats", lambda x: fft.rfftfreq(4, dtype="int64")),
     "complex": (DTypeError, "fft_r2c: takes real numbers", lambda x: fft.rfft(x * 1j)),
     "whole": (ArgumentError, "the number of points must be an integer", lambda x: fft.fft(x, n=2.5)),  # type: ignore[arg-type]
 }

@@ -339,6 +339,11 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "p": (ArgumentError, "bernoulli: p must be a probability", lambda: random.bernoulli(1.5)),
     "0": (ArgumentError, "geometric: p must be a probability above 0", lambda: random.geometric(0.0)),
     "order": (DTypeError, "std must be a number or a tensor.*sizes go to", lambda: random.normal(0, 1, (3,))),
+    "first": (
+        ArgumentError,
+        r"or a tuple of them, got 0.5; it comes first, mean and std",
+        lambda: random.normal(0.5, 1),
+    ),
     "shape": (ShapeError, "do not broadcast to shape", lambda: random.normal((3,), hm.zeros((2, 3)))),
     "parameters": (ShapeError, "gamma: shapes", lambda: random.gamma(hm.ones(2), hm.ones(3))),
     "negative": (ShapeError, "a size cannot be negative", lambda: random.normal((-1,))),
