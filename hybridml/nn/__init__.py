@@ -32,14 +32,11 @@ from .activations import (
     Tanhshrink,
     Threshold,
 )
-from .attention import (
-    MultiHeadAttention,
-    MultiheadAttention,
-    TransformerEncoderLayer,
-)
+from .attention import MultiHeadAttention, MultiheadAttention
 from .containers import (
     ModuleDict,
     ModuleList,
+    ParameterDict,
     ParameterList,
     Sequential,
 )
@@ -165,6 +162,13 @@ from .shapes import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from .transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "CELU",
@@ -263,6 +267,7 @@ __all__ = [
     "PReLU",
     "PairwiseDistance",
     "Parameter",
+    "ParameterDict",
     "ParameterList",
     "PixelShuffle",
     "PixelUnshuffle",
@@ -291,6 +296,10 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",

@@ -1,9 +1,8 @@
-"""MultiheadAttention and the transformer encoder layer (Vaswani et al. 2017)."""
+"""MultiheadAttention (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import hybridml as hm
@@ -13,11 +12,8 @@ from .. import functional as F
 from ..functional.attention import attention_weights
 from ..tensor import Tensor
 from . import init
-from .activations import activation
-from .dropout import Dropout
 from .linear import Linear
 from .module import Module
-from .normalization import LayerNorm
 from .parameter import Parameter
 
 
@@ -139,62 +135,3 @@ class MultiheadAttention(Module):
 
 
 MultiHeadAttention = MultiheadAttention  # the other common spelling
-
-
-class TransformerEncoderLayer(Module):
-    """Self-attention and a two-layer network, each with a residual path, dropout and layer normalisation.
-
-    `norm_first=True` normalises before each part (more stable), False after it (the original).
-
-    >>> TransformerEncoderLayer(8, 2, 16, batch_first=True)(hm.ones((3, 5, 8))).shape
-    (3, 5, 8)
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        *,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.norm_first = norm_first
-        self.activation = _activation(activation)
-        self._draw_in(dtype)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        def attend(x: Tensor) -> Tensor:
-            output, _ = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)
-            return self.dropout1(output)
-
-        def transform(x: Tensor) -> Tensor:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        if self.norm_first:
-            src = src + attend(self.norm1(src))
-            return src + transform(self.norm2(src))
-        src = self.norm1(src + attend(src))
-        return self.norm2(src + transform(src))
-
-
-_activation = activation  # the argument of the same name hides it above

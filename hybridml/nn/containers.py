@@ -179,3 +179,51 @@ class ParameterList(Module):
 
     def __getitem__(self, index: int) -> Tensor:
         return list(self)[index]
+
+
+class ParameterDict(Module):
+    """A dict of parameters that are found under their keys, in order of insertion.
+
+    >>> import hybridml as hm
+    >>> list(ParameterDict({"a": hm.nn.Parameter(hm.ones(2))}).state_dict())
+    ['a']
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__()
+        self.update(parameters or {})
+
+    def update(self, parameters: Mapping[str, Tensor]) -> None:
+        for name, parameter in parameters.items():
+            self[name] = parameter
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self:
+            raise KeyError(name)
+        found: Tensor = getattr(self, name)
+        return found
+
+    def __setitem__(self, name: str, parameter: Tensor) -> None:
+        self.register_parameter(name, parameter)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        delattr(self, name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def __contains__(self, name: object) -> bool:
+        return self._kinds.get(name) == "parameter" if isinstance(name, str) else False
+
+    def keys(self) -> Iterator[str]:
+        return (name for name, _ in self._own("parameter"))
+
+    def values(self) -> Iterator[Tensor]:
+        return (parameter for _, parameter in self._own("parameter"))
+
+    def items(self) -> Iterator[tuple[str, Tensor]]:
+        return self._own("parameter")

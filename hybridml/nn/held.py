@@ -36,4 +36,5 @@ class Held(Module):
 
     def extra_repr(self) -> str:
         shown = {name: getattr(self, name) for name in self._options}
-        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if not isinstance(value, Tensor))
+        given = {name: value for name, value in shown.items() if value is not None and not isinstance(value, Tensor)}
+        return ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -291,3 +291,26 @@ def test_softmax_of_a_cast_input() -> None:
 def test_weights_of_losses_have_the_shape_of_the_input() -> None:
     with pytest.raises(ValueError, match=r"weight \(3,\) must have the shape \(2, 3\)"):
         F.mse_loss(hm.ones((2, 3)), hm.ones((2, 3)), weight=hm.ones(3))
+
+
+def test_a_transformer_with_a_hint_is_one_with_a_mask() -> None:
+    hm.manual_seed(0)
+    model = nn.Transformer(8, 2, 1, 1, 12, 0.0, batch_first=True)
+    src, tgt = hm.random.normal((2, 5, 8)), hm.random.normal((2, 4, 8))
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    expected = model(src, tgt, tgt_mask=mask).detach().numpy()
+    for got in (model(src, tgt, tgt_is_causal=True), hm.trace(lambda s, t: model(s, t, tgt_is_causal=True))(src, tgt)):
+        np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="sequences of 8 features"):
+        model(src, hm.ones((2, 4, 7)))
+
+
+def test_a_dict_of_parameters() -> None:
+    found = nn.ParameterDict({"a": nn.Parameter(hm.ones(2)), "b": nn.Parameter(hm.zeros(()))})
+    found["c"] = nn.Parameter(hm.ones(1))
+    del found["a"]
+    assert list(found) == list(found.keys()) == ["b", "c"] and len(found) == 2 and "a" not in found
+    assert [name for name, _ in found.items()] == ["b", "c"] and [p.size for p in found.values()] == [1, 1]
+    assert found["c"] is found.c and len(list(found.parameters())) == 2
+    with pytest.raises(KeyError):
+        found["a"]

@@ -38,6 +38,8 @@ COUNTS = np.asarray([[0.0, 1.0, 3.0], [2.0, 7.0, 1.0]], np.float32)
 LISTS = np.asarray([[2, 0, -1, 1, 3], [4, -1, -1, 0, 0], [-1, 0, 0, 0, 0], [0, 1, 2, 3, 4]])
 VARIANCES = np.asarray([[0.5, 0.3, 2.0], [0.1, 3.0, 1.0]], np.float32)
 
+CAUSAL = np.triu(np.ones((4, 4), bool), 1)
+
 
 def calls(name: str, inputs: dict[str, Any], *options: dict[str, Any]) -> dict[str, FunctionCase]:
     """A case for each set of options, the inputs as positional arguments."""
@@ -386,6 +388,28 @@ MODULES: dict[str, ModuleCase] = {
             ("spectral_norm", False, {"n_power_iterations": 2}),
         )
     },
+    **{
+        f"TransformerDecoderLayer {first}": ModuleCase(
+            lambda nn, first=first: nn.TransformerDecoderLayer(
+                8, 2, 12, 0.0, "gelu" if first else "relu", norm_first=first, batch_first=first
+            ),
+            {"x": (4, 3, 8), "z": memory, "m": CAUSAL[:n, :n]},
+            lambda m, t: m(t.x, t.z, tgt_mask=t.m, tgt_is_causal=True),
+        )
+        for first, memory, n in ((False, (5, 3, 8), 4), (True, (4, 5, 8), 3))
+    },
+    "TransformerEncoder": ModuleCase(
+        lambda nn: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True), 2, nn.LayerNorm(8), enable_nested_tensor=False
+        ),
+        {"x": (2, 4, 8), "p": np.asarray([[False] * 4, [False] * 3 + [True]])},
+        lambda m, t: m(t.x, src_key_padding_mask=t.p),
+    ),
+    "Transformer": ModuleCase(
+        lambda nn: nn.Transformer(8, 2, 1, 2, 12, 0.0, bias=False),
+        {"x": (5, 2, 8), "z": (4, 2, 8), "m": CAUSAL},
+        lambda m, t: m(t.x, t.z, tgt_mask=t.m),
+    ),
     **layers("BatchNorm2d InstanceNorm2d GroupNorm", {"m": IMAGE}, 4, 4, affine=True, bias=False),
     **layers("LocalResponseNorm", {"m": IMAGE}, 3, alpha=0.2),
     **layers("ReLU ReLU6 SiLU Mish SELU CELU Hardsigmoid Hardswish LogSigmoid Softsign Tanhshrink", {"m": EDGES}),
