@@ -61,7 +61,12 @@ def atleast_3d(*arrays: Tensor) -> Any:
 
 
 def ravel(x: Tensor, /) -> Tensor:
-    """The elements along one axis, in row-major order."""
+    """The elements along one axis, in row-major order.
+
+    >>> import hybridml as hm
+    >>> hm.ravel(hm.tensor([[1, 2], [3, 4]])).tolist()
+    [1, 2, 3, 4]
+    """
     return _reshape(_tensor(x), (-1,)) if _tensor(x).size else _reshape(_tensor(x), (0,))
 
 
@@ -301,12 +306,22 @@ def dsplit(x: Tensor, indices_or_sections: Any, /) -> list[Tensor]:
 
 
 def fliplr(x: Tensor, /) -> Tensor:
-    """The columns of x, of at least 2 axes, in reversed order."""
+    """The columns of x, of at least 2 axes, in reversed order.
+
+    >>> import hybridml as hm
+    >>> hm.fliplr(hm.tensor([[1, 2], [3, 4]])).tolist()
+    [[2, 1], [4, 3]]
+    """
     return _flip(_at_least(2, "fliplr", x), 1)
 
 
 def flipud(x: Tensor, /) -> Tensor:
-    """The rows of x in reversed order."""
+    """The rows of x in reversed order.
+
+    >>> import hybridml as hm
+    >>> hm.flipud(hm.tensor([[1, 2], [3, 4]])).tolist()
+    [[3, 4], [1, 2]]
+    """
     return _flip(_at_least(1, "flipud", x), 0)
 
 

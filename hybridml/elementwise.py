@@ -27,17 +27,32 @@ def _is_number(x: Any) -> bool:
 
 
 def fabs(x: Tensor, /) -> Tensor:
-    """|x| as a float."""
+    """|x| as a float.
+
+    >>> import hybridml as hm
+    >>> hm.fabs(hm.tensor([-1, 2])).tolist()
+    [1.0, 2.0]
+    """
     return _abs(_floating(x))
 
 
 def deg2rad(x: Tensor, /) -> Tensor:
-    """Degrees to radians."""
+    """Degrees to radians.
+
+    >>> import hybridml as hm
+    >>> round(hm.deg2rad(hm.tensor(180.0)).item(), 4)
+    3.1416
+    """
     return _floating(x) * (math.pi / 180)
 
 
 def rad2deg(x: Tensor, /) -> Tensor:
-    """Radians to degrees."""
+    """Radians to degrees.
+
+    >>> import hybridml as hm
+    >>> round(hm.rad2deg(hm.tensor(hm.pi)).item(), 3)
+    180.0
+    """
     return _floating(x) * (180 / math.pi)
 
 
@@ -103,7 +118,12 @@ def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
 
 
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
-    """`(x // y, x % y)`."""
+    """`(x // y, x % y)`.
+
+    >>> import hybridml as hm
+    >>> [t.tolist() for t in hm.divmod(hm.tensor([7, -7]), 4)]
+    [[1, -2], [3, 1]]
+    """
     return ops.floor_divide(x, y), ops.remainder(x, y)
 
 
@@ -164,18 +184,33 @@ def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
 
 
 def spacing(x: Tensor, /) -> Tensor:
-    """Distance of x to the next number away from zero, with the sign of x."""
+    """Distance of x to the next number away from zero, with the sign of x.
+
+    >>> import hybridml as hm
+    >>> hm.spacing(hm.tensor(1.0)).item() == hm.finfo(hm.float32).eps
+    True
+    """
     x = _floating(x)
     return nextafter(x, _copysign(ops.full(shape=(), value=math.inf, dtype=x.dtype), x)) - x
 
 
 def isposinf(x: Tensor, /) -> Tensor:
-    """Where x is +infinity."""
+    """Where x is +infinity.
+
+    >>> import hybridml as hm
+    >>> hm.isposinf(hm.tensor([hm.inf, -hm.inf])).tolist()
+    [True, False]
+    """
     return ops.equal(x, math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
 
 
 def isneginf(x: Tensor, /) -> Tensor:
-    """Where x is -infinity."""
+    """Where x is -infinity.
+
+    >>> import hybridml as hm
+    >>> hm.isneginf(hm.tensor([hm.inf, -hm.inf])).tolist()
+    [False, True]
+    """
     return ops.equal(x, -math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
 
 

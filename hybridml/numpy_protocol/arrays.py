@@ -385,16 +385,6 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, writeabl
     return hm.windows(x, size=window, axes=axes)
 
 
-@implements(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    return hm.astype(_tensor(x), dtype, copy=copy)
-
-
-@implements(np.fliplr)
-def fliplr(m: Any) -> Any:
-    return hm.fliplr(m)
-
-
 def _indices_of(name: str) -> Any:
     def indices(arr: Any, k: int = 0) -> tuple[Tensor, ...]:
         shape: Sequence[int] = _tensor(arr).shape
@@ -417,5 +407,5 @@ def diag_indices_from(arr: Any) -> tuple[Tensor, ...]:
     return (hm.arange(x.shape[0], dtype=hm.int64),) * x.ndim
 
 
-same(np, "result_type tril triu flipud rot90 diag diagflat diagonal vander matrix_transpose unstack")
+same(np, "astype result_type tril triu fliplr flipud rot90 diag diagflat diagonal vander matrix_transpose unstack")
 same(np, "atleast_1d atleast_2d atleast_3d")

@@ -41,9 +41,10 @@ def implements(*functions: Function) -> Callable[[Function], Function]:
 
 
 def same(namespace: Any, names: str, prefix: str = "") -> None:
-    """Rows for functions of a NumPy namespace which `hybridml` has under the same name."""
+    """Rows for functions of a NumPy namespace which `hybridml` has under the same name; an older NumPy lacks some."""
     for name in names.split():
-        FUNCTIONS[getattr(namespace, name)] = prefix + name
+        if hasattr(namespace, name):
+            FUNCTIONS[getattr(namespace, name)] = prefix + name
 
 
 def name_of(func: Function) -> str:
@@ -53,7 +54,7 @@ def name_of(func: Function) -> str:
 
 def target_of(func: Function) -> Function | None:
     """What runs in the place of a NumPy function; None where there is no row, or its home is not there."""
-    row = FUNCTIONS.get(_public(func))
+    row = FUNCTIONS.get(public(func))
     return _named(row) if isinstance(row, str) else row
 
 
@@ -172,9 +173,9 @@ def _signature(func: Function) -> inspect.Signature | None:
 
 
 @cache
-def _public(func: Function) -> Function:
+def public(func: Function) -> Function:
     """NumPy has a second function behind each that takes `like=`: rows stand under the one that users call."""
-    module = importlib.import_module(func.__module__)
+    module = importlib.import_module(getattr(func, "__module__", "numpy"))  # an older ufunc has none
     found = getattr(module, func.__name__, func)
     return found if callable(found) else func
 

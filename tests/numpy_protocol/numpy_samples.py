@@ -302,7 +302,7 @@ SELECTING = [
     sample(np.argsort, INTS, axis=0, stable=True),
     sample(np.partition, V, 2, take=lambda found: found[2]),
     sample(np.argpartition, V, 2, take=lambda found: found[2]),
-    sample(np.sort_complex, Z[0], grad=False),
+    sample(np.sort_complex, Z[0]),
     sample(np.lexsort, (K, np.array([1, 0, 1, 0, 0]))),
     sample(np.searchsorted, UP, S),
     sample(np.searchsorted, UP[::-1].copy(), S, side="right", sorter=np.arange(6)[::-1].copy()),
@@ -409,23 +409,24 @@ FOURIER = [
     *(sample(getattr(np.fft, name), X3) for name in (
         "fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "rfft", "rfft2", "rfftn", "ihfft", "fftshift", "ifftshift",
     )),
-    *(sample(getattr(np.fft, name), Z, norm="ortho", grad=False) for name in (
+    *(sample(getattr(np.fft, name), Z, norm="ortho") for name in (
         "irfft", "irfft2", "irfftn", "hfft", "fft",
     )),
     sample(np.fft.fft, X3, n=3, axis=1, norm="forward"),
 ]  # fmt: skip
 
 COMPLEX = [
-    *(sample(f, Z, grad=False) for f in (np.real, np.imag, np.angle, np.iscomplex, np.isreal)),
+    *(sample(f, Z) for f in (np.real, np.imag, np.angle, np.iscomplex, np.isreal)),
     *(sample(f, S, grad=False) for f in (np.real, np.imag, np.angle, np.iscomplex, np.isreal, np.real_if_close)),
     sample(np.real_if_close, Z.real + 0j, grad=False),
     *(sample(f, A) for f in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10)),
-    *(sample(f, S, grad=False) for f in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10)),
+    *(sample(f, S) for f in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10)),
     *(sample(f, A / 3) for f in (np.emath.arccos, np.emath.arcsin, np.emath.arctanh)),
-    *(sample(f, S * 3, grad=False) for f in (np.emath.arccos, np.emath.arcsin, np.emath.arctanh)),
+    sample(np.emath.arctanh, S * 3),
+    *(sample(f, S * 3, grad=False) for f in (np.emath.arccos, np.emath.arcsin)),  # on the cut of their branches
     sample(np.emath.logn, 2.0, A),
     sample(np.emath.power, A, 1.5),
-    sample(np.emath.power, S, 0.5, grad=False),
+    sample(np.emath.power, S, 0.5),
 ]
 
 # Records without named fields are arrays of numbers.
@@ -454,7 +455,7 @@ _UFUNCS: dict[str, tuple[Any, ...]] = {
     "ldexp": (A, INTS), "clip": (S, -0.5, 0.5), "matmul": (A, B.T), "vecdot": (A, B), "matvec": (X3, V[:4]),
     "vecmat": (V[:3], X3), "conjugate": (Z,), "heaviside": (S, 0.5), "nextafter": (S, B),
 }  # fmt: skip
-_NO_GRADIENT = {"spacing", "nextafter", "conjugate", "heaviside", "divmod", "floor_divide", "frexp"}
+_NO_GRADIENT = {"spacing", "nextafter", "heaviside", "divmod", "floor_divide", "frexp"}
 
 
 def ufunc_sample(ufunc: np.ufunc) -> Sample:

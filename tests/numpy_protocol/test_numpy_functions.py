@@ -2,145 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import numpy as np
+import numpy_page
 import pytest
-from numpy_samples import SAMPLES, Sample, ufunc_sample
-from overridable import OVERRIDABLE_UFUNCS
-
-import hybridml as hm
-from hybridml.numpy_protocol import functions, table, ufuncs
-
-PRESENT = [s for s in SAMPLES if table.target_of(s.func) is not None]
-PRESENT += [ufunc_sample(u) for u in OVERRIDABLE_UFUNCS if ufuncs.target_of(u) is not None]
-assert functions.SUBJECTS
+from numpy_calls import CALLED, check_call, check_slope, has_derivative
+from numpy_samples import Sample
 
 
-def leaves(x: Any) -> Iterator[Any]:
-    """The arrays of arguments or of a result, in order."""
-    if isinstance(x, tuple | list):
-        for part in x:
-            yield from leaves(part)
-    elif isinstance(x, dict):
-        yield from leaves(list(x.values()))
-    elif isinstance(x, np.ndarray | np.generic | hm.Tensor):
-        yield x
-
-
-def with_leaves(x: Any, new: Iterator[Any]) -> Any:
-    """The same arguments with other arrays."""
-    if isinstance(x, tuple | list):
-        return type(x)([with_leaves(part, new) for part in x])
-    if isinstance(x, dict):
-        return {name: with_leaves(part, new) for name, part in x.items()}
-    return next(new) if isinstance(x, np.ndarray) else x
-
-
-def program(sample: Sample) -> Callable[..., Any]:
-    """The call as a function of its arrays."""
-
-    def run(*arrays: Any) -> Any:
-        args, kwargs = with_leaves([sample.args, sample.kwargs], iter(arrays))
-        result = sample.func(*args, **kwargs)
-        if sample.written:
-            assert result is None
-            result = args[0]
-        return result
-
-    return run
-
-
-def arrays_of(sample: Sample) -> list[np.ndarray]:
-    return [x.copy() for x in leaves([sample.args, sample.kwargs]) if isinstance(x, np.ndarray)]
-
-
-def determined(sample: Sample, result: Any) -> Any:
-    return result if sample.take is None else sample.take(result)
-
-
-def assert_same(sample: Sample, found: Any, expected: Any) -> None:
-    if not isinstance(expected, np.ndarray | np.generic | tuple | list):
-        if isinstance(found, hm.Tensor):
-            found = found.item()
-        assert type(found) is type(expected) and found == expected
-        return
-    assert all(isinstance(x, hm.Tensor) for x in leaves(found))
-    if sample.take is not None:
-        found, expected = sample.take(to_numpy(found)), sample.take(expected)
-    got, wanted = list(leaves(found)), list(leaves(expected))
-    assert len(got) == len(wanted) and (wanted or found == expected)
-    for a, b in zip(map(to_numpy, got), map(np.asarray, wanted), strict=True):
-        assert a.shape == b.shape and KINDS.get(a.dtype.kind) == KINDS.get(b.dtype.kind)
-        np.testing.assert_allclose(a, b, rtol=sample.rtol, atol=1e-11)
-
-
-KINDS = {"i": "integer", "u": "integer", "f": "float", "c": "complex", "b": "bool"}
-
-
-def to_numpy(x: Any) -> Any:
-    if isinstance(x, hm.Tensor):
-        return x.detach().numpy()
-    return [to_numpy(part) for part in x] if isinstance(x, tuple | list) else x
-
-
-@pytest.mark.parametrize("sample", PRESENT, ids=str)
+@pytest.mark.parametrize("sample", CALLED, ids=str)
 def test_a_function_gives_for_tensors_what_it_gives_for_arrays(sample: Sample) -> None:
-    run = program(sample)
-    expected = run(*arrays_of(sample))
-    assert_same(sample, run(*map(hm.tensor, arrays_of(sample))), expected)
-    assert_same(sample, hm.trace(run)(*map(hm.tensor, arrays_of(sample))), expected)
+    check_call(sample)
 
 
-def projection(sample: Sample, result: Any) -> Any:
-    """One number of the float results that is sensitive to each of their elements."""
-    total: Any = 0.0
-    for k, x in enumerate(leaves(determined(sample, result))):
-        if x.dtype.kind in "fc":
-            weights = np.cos(np.arange(np.size(np.empty(x.shape))) + k).reshape(x.shape)
-            if x.dtype.kind == "c":
-                total = total + np.sum(np.real(x) * weights) + np.sum(np.imag(x) * (weights + 0.5))
-            else:
-                total = total + np.sum(x * weights)
-    return total
-
-
-def has_derivative(sample: Sample) -> bool:
-    inputs = arrays_of(sample)
-    outputs = [
-        x for x in leaves(determined(sample, program(sample)(*inputs))) if isinstance(x, np.ndarray | np.generic)
-    ]
-    return sample.grad and all(x.dtype.kind in "fbiu" for x in inputs) and any(
-        x.dtype.kind == "f" for x in inputs) and any(x.dtype.kind in "fc" for x in outputs)  # fmt: skip
-
-
-@pytest.mark.parametrize("sample", [s for s in PRESENT if has_derivative(s)], ids=str)
+@pytest.mark.parametrize("sample", [s for s in CALLED if has_derivative(s)], ids=str)
 def test_a_gradient_is_the_slope_of_numpys_function(sample: Sample) -> None:
-    run = program(sample)
-    arrays = arrays_of(sample)
-    rng = np.random.default_rng(1)
-    ways = [rng.standard_normal(x.shape) if x.dtype.kind == "f" else np.zeros(x.shape, x.dtype) for x in arrays]
-    step = 1e-6
+    check_slope(sample)
 
-    def at(distance: float) -> float:
-        return float(
-            projection(
-                sample,
-                run(*(x + distance * w if x.dtype.kind == "f" else x for x, w in zip(arrays, ways, strict=True))),
-            )
-        )
 
-    slope = (at(step) - at(-step)) / (2 * step)
-    tensors = [hm.tensor(x) for x in arrays]
-    floats = [k for k, t in enumerate(tensors) if t.dtype.kind == "f"]
+def test_the_page_is_up_to_date() -> None:
+    assert numpy_page.PAGE.read_text("utf-8") == numpy_page.page(), "run `python tests/numpy_protocol/numpy_page.py`"
 
-    def loss(*given: Any) -> Any:
-        full = list(tensors)
-        for k, t in zip(floats, given, strict=True):
-            full[k] = t * 1.0 if sample.written else t
-        return projection(sample, run(*full))
 
-    grads = hm.grad(loss, argnums=tuple(range(len(floats))))(*(tensors[k] for k in floats))
-    found = sum(float((g * hm.asarray(ways[k])).sum()) for g, k in zip(grads, floats, strict=True))
-    assert found == pytest.approx(slope, rel=2e-5, abs=2e-6)
+def test_every_function_that_numpy_lets_others_implement_is_called_or_refused() -> None:
+    assert not numpy_page.not_called() - numpy_page.CALLED_ELSEWHERE
+    assert not [name for name, why in numpy_page.refused() if "no counterpart" in why]

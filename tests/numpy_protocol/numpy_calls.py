@@ -1,0 +1,136 @@
+"""Calling a sample: for arrays, for tensors, traced, and its derivative beside a difference quotient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy_samples import SAMPLES, Sample, ufunc_sample
+from overridable import OVERRIDABLE_UFUNCS
+
+import hybridml as hm
+from hybridml.numpy_protocol import functions, table, ufuncs
+
+assert functions.SUBJECTS
+CALLED = [s for s in SAMPLES if table.target_of(s.func) is not None]
+CALLED += [ufunc_sample(u) for u in OVERRIDABLE_UFUNCS if ufuncs.target_of(u) is not None]
+
+
+def leaves(x: Any) -> Iterator[Any]:
+    """The arrays of arguments or of a result, in order."""
+    if isinstance(x, tuple | list):
+        for part in x:
+            yield from leaves(part)
+    elif isinstance(x, dict):
+        yield from leaves(list(x.values()))
+    elif isinstance(x, np.ndarray | np.generic | hm.Tensor):
+        yield x
+
+
+def with_leaves(x: Any, new: Iterator[Any]) -> Any:
+    """The same arguments with other arrays."""
+    if isinstance(x, tuple | list):
+        return type(x)([with_leaves(part, new) for part in x])
+    if isinstance(x, dict):
+        return {name: with_leaves(part, new) for name, part in x.items()}
+    return next(new) if isinstance(x, np.ndarray) else x
+
+
+def program(sample: Sample) -> Callable[..., Any]:
+    """The call as a function of its arrays."""
+
+    def run(*arrays: Any) -> Any:
+        args, kwargs = with_leaves([sample.args, sample.kwargs], iter(arrays))
+        result = sample.func(*args, **kwargs)
+        if sample.written:
+            assert result is None
+            result = args[0]
+        return result
+
+    return run
+
+
+def arrays_of(sample: Sample) -> list[np.ndarray]:
+    return [x.copy() for x in leaves([sample.args, sample.kwargs]) if isinstance(x, np.ndarray)]
+
+
+def determined(sample: Sample, result: Any) -> Any:
+    return result if sample.take is None else sample.take(result)
+
+
+def assert_same(sample: Sample, found: Any, expected: Any) -> None:
+    if not isinstance(expected, np.ndarray | np.generic | tuple | list):
+        if isinstance(found, hm.Tensor):
+            found = found.item()
+        assert type(found) is type(expected) and found == expected
+        return
+    assert all(isinstance(x, hm.Tensor) for x in leaves(found))
+    if sample.take is not None:
+        found, expected = sample.take(to_numpy(found)), sample.take(expected)
+    got, wanted = list(leaves(found)), list(leaves(expected))
+    assert len(got) == len(wanted) and (wanted or found == expected)
+    for a, b in zip(map(to_numpy, got), map(np.asarray, wanted), strict=True):
+        assert a.shape == b.shape and KINDS.get(a.dtype.kind) == KINDS.get(b.dtype.kind)
+        np.testing.assert_allclose(a, b, rtol=sample.rtol, atol=1e-11)
+
+
+KINDS = {"i": "integer", "u": "integer", "f": "float", "c": "complex", "b": "bool"}
+
+
+def to_numpy(x: Any) -> Any:
+    if isinstance(x, hm.Tensor):
+        return x.detach().numpy()
+    return [to_numpy(part) for part in x] if isinstance(x, tuple | list) else x
+
+
+def check_call(sample: Sample) -> None:
+    """A sample gives for tensors what it gives for arrays, eagerly and traced."""
+    run = program(sample)
+    expected = run(*arrays_of(sample))
+    assert_same(sample, run(*map(hm.tensor, arrays_of(sample))), expected)
+    assert_same(sample, hm.trace(run)(*map(hm.tensor, arrays_of(sample))), expected)
+
+
+def projection(sample: Sample, result: Any) -> Any:
+    """One number of the float results that is sensitive to each of their elements."""
+    total: Any = 0.0
+    for k, x in enumerate(leaves(determined(sample, result))):
+        if x.dtype.kind in "fc":
+            weights = np.cos(np.arange(np.size(np.empty(x.shape))) + k).reshape(x.shape)
+            total = total + np.sum(np.real(x) * weights)
+            total = total + np.sum(np.imag(x) * (weights + 0.5)) if x.dtype.kind == "c" else total
+    return total
+
+
+def has_derivative(sample: Sample) -> bool:
+    inputs, result = arrays_of(sample), program(sample)(*arrays_of(sample))
+    outputs = [x for x in leaves(determined(sample, result)) if not isinstance(x, hm.Tensor)]
+    return sample.grad and all(any(x.dtype.kind in "fc" for x in xs) for xs in (inputs, outputs))
+
+
+def check_slope(sample: Sample) -> None:
+    """The gradient of a sample is the slope of NumPy's function, along a random way."""
+    run, arrays = program(sample), arrays_of(sample)
+    rng = np.random.default_rng(1)
+    ways = {k: _way(rng, x) for k, x in enumerate(arrays) if x.dtype.kind in "fc"}
+
+    def at(distance: float) -> float:
+        moved = [x + distance * ways[k] if k in ways else x.copy() for k, x in enumerate(arrays)]
+        return float(projection(sample, run(*moved)))
+
+    def loss(*given: Any) -> Any:
+        tensors = [hm.asarray(x.copy()) for x in arrays]
+        for k, t in zip(ways, given, strict=True):
+            tensors[k] = t * 1.0 if sample.written else t
+        return projection(sample, run(*tensors))
+
+    grads = hm.grad(loss, argnums=tuple(range(len(ways))))(*(hm.tensor(arrays[k]) for k in ways))
+    found = sum((g.numpy().conj() * way).sum().real for g, way in zip(grads, ways.values(), strict=True))
+    assert found == pytest.approx((at(1e-6) - at(-1e-6)) / 2e-6, rel=2e-5, abs=2e-6)
+
+
+def _way(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    real = rng.standard_normal(x.shape)
+    return real + 1j * rng.standard_normal(x.shape) if x.dtype.kind == "c" else real
