@@ -18,6 +18,13 @@ from hybridml.numpy_protocol import table, ufuncs
 PAGE = Path(__file__).parent.parent.parent / "docs" / "numpy.md"
 CALLED_ELSEWHERE = {"np.fromfile", "np.save", "np.savetxt", "np.savez", "np.savez_compressed"}  # with files
 MARK = "<!-- from here on written by tests/numpy_protocol/numpy_page.py -->\n"
+COUNT = """\
+{ufuncs} ufuncs and {functions} functions, {all} in all, are what NumPy {numpy} lets other types implement
+(`numpy.testing.overrides`; `np.ones` and its kin twice, for `like=`). {run} of them run on tensors, eagerly and traced;
+the other {refused} work on strings, dates and records, which tensors do not hold, and say so.
+`python tests/numpy_protocol/numpy_page.py` calls each of them ({calls} calls, beside NumPy's result, and where there is
+a derivative NumPy's slope), as the tests do, counts, and writes this.
+"""
 
 
 def not_called() -> set[str]:
@@ -47,16 +54,14 @@ def page() -> str:
     """The page: its own text up to the mark, and the tables."""
     all_of = len(OVERRIDABLE_FUNCTIONS) + len(OVERRIDABLE_UFUNCS)
     without = refused()
-    version = np.__version__.rpartition(".")[0]
-    counts = len(OVERRIDABLE_UFUNCS), len(OVERRIDABLE_FUNCTIONS), all_of
-    text = (
-        "{} ufuncs and {} functions, {} in all, ".format(*counts)
-        + f"are what NumPy {version} lets other types implement "
-        "(`numpy.testing.overrides`; `np.ones` and its kin twice, for `like=`). "
-        f"{all_of - len(without)} of them run on tensors, eagerly and traced; the other {len(without)} work on strings, "
-        "dates and records, which tensors do not hold, and say so. `python tests/numpy_protocol/numpy_page.py` calls "
-        f"each of them ({len(CALLED)} calls, beside NumPy's result, and where there is a derivative NumPy's slope), as "
-        "the tests do, counts, and writes this."
+    text = COUNT.format(
+        numpy=np.__version__.rpartition(".")[0],
+        ufuncs=len(OVERRIDABLE_UFUNCS),
+        functions=len(OVERRIDABLE_FUNCTIONS),
+        all=all_of,
+        run=all_of - len(without),
+        refused=len(without),
+        calls=len(CALLED),
     )
     lines = [
         textwrap.fill(text, 130, break_on_hyphens=False),
