@@ -5,7 +5,6 @@ compiled call where it is large, and the rejection loop.
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -81,7 +80,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
 
     def decorate(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         name = fn.__name__
-        positional = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        positional = fn.__code__.co_varnames[: fn.__code__.co_argcount]
         leads = positional[0] == "shape" and domains
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
         traced: list[Callable[P, Tensor]] = []
