@@ -18,7 +18,8 @@ from . import (
     floats,
     fourier,
     gather,
-    incomplete,
+    incomplete_beta,
+    incomplete_gamma,
     linalg,
     movement,
     pooling,
@@ -37,7 +38,7 @@ _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random),
     *(systems, factorizations, linalg),
-    *(special, zeta, incomplete, exact),
+    *(special, zeta, incomplete_gamma, incomplete_beta, exact),
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}

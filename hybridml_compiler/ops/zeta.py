@@ -108,7 +108,7 @@ digamma_by_order: Op = computed(
     "Derivative of digamma of an order from 1 on; at -1, -2, ... nan where the order is even, else inf.",
     ((0.4, 5.0),),
     tuple((x,) for x in (-1.5, -0.25, -3.75, 0.0, -0.0, -1.0, 1e-30, 1e30, np.inf, -np.inf, np.nan)),
-    orders=(1, 2, 5),
+    orders=({"order": 1}, {"order": 2}, {"order": 5}),
 )
 
 ROWS = (zeta, digamma_by_order)

@@ -105,7 +105,7 @@ def _run(op: Op, *operands: Any, **params: Any) -> np.ndarray:
 
 
 def _params(op: Op) -> dict[str, Any]:
-    return {"order": 2} if "order" in op.params else {}
+    return {"order": 2} if "order" in op.params else {"of_a": 1, "of_b": 1} if "of_a" in op.params else {}
 
 
 def float32_error(op: Op, n: int = NARROW_POINTS) -> float:
@@ -172,6 +172,13 @@ def _gradient_of_order(a: Any, x: Any) -> Any:
         h = _m.mpf(10) ** -40
         low, middle, high = (_m.gammainc(a + k * h, 0, x, regularized=True) for k in (-1, 0, 1))
         return (low - 2 * middle + high) / h**2
+
+
+def _gradient_of_both(a: Any, b: Any, x: Any) -> Any:
+    with _m.workprec(400):
+        h = _m.mpf(10) ** -25
+        signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        return sum(i * j * _m.betainc(a + i * h, b + j * h, 0, x, regularized=True) for i, j in signs) / (4 * h**2)
 
 
 def _waves(x: np.ndarray) -> np.ndarray:
@@ -253,6 +260,9 @@ ELEMENTWISE: dict[str, Reference] = {
     "betainc": Reference(
         lambda a, b, x: _m.betainc(a, b, 0, x, regularized=True),
         (((0.1, 9.0), (0.1, 9.0), (0.01, 0.99)), ((10.0, 60.0), (10.0, 60.0), (0.3, 0.7))),
+    ),
+    "betainc_by_order": Reference(
+        _gradient_of_both, (((0.5, 9.0), (0.5, 9.0), (0.01, 0.99)),), lambda a, b, x: np.ones(a.shape)
     ),
     "i0": Reference(lambda x: _m.besseli(0, x), ((-9.0, 9.0), (9.0, 700.0))),
     "i0e": Reference(lambda x: _m.besseli(0, x) * _m.exp(-abs(x)), ((-9.0, 9.0), (9.0, 700.0))),
