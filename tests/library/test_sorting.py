@@ -52,6 +52,7 @@ def test_large_ones_are_stable(dtype: str) -> None:
         elif dtype != "?":
             x[rng.random(shape) < 0.1] = np.iinfo(dtype).max
         t = hm.asarray(x)
+        np.testing.assert_array_equal(np.asarray(hm.sort(t, axis=axis)), np.sort(x, axis))
         np.testing.assert_array_equal(np.asarray(hm.argsort(t, axis=axis)), np.argsort(x, axis, kind="stable"))
         down = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
         np.testing.assert_array_equal(np.asarray(hm.argsort(t, axis=axis, descending=True)), down)
