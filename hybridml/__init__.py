@@ -42,6 +42,7 @@ from . import (
     missing,
     namespace,
     numerical,
+    numpy_methods,
     numpy_protocol,
     ops,
     padding,
@@ -116,8 +117,8 @@ __all__ = [
     "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads", "grad", "hamming_window",
     "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "istft",
     "jvp", "linalg", "load", "logit", "logsumexp", "manual_seed", "map", "memory_timeline", "methods", "multinomial",
-    "mvlgamma", "nn", "no_grad", "numpy_protocol", "optim", "polygamma", "profile", "rand", "rand_like",
-    "randint", "randn", "randn_like", "random", "randperm", "save", "scan", "set_grad_enabled",
+    "mvlgamma", "nn", "no_grad", "numpy_methods", "numpy_protocol", "optim", "polygamma", "profile", "rand",
+    "rand_like", "randint", "randn", "randn_like", "random", "randperm", "save", "scan", "set_grad_enabled",
     "set_num_threads", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip

@@ -99,9 +99,15 @@ def contiguous(self: Tensor) -> Tensor:
 
 
 @method
-def reshape(self: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
-    """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`."""
-    return _reshape.fn(self, _sizes("reshape", sizes, shape))
+def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> Tensor:
+    """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's order
+    with `order="F"`.
+    """
+    wanted = _sizes("reshape", sizes, shape)
+    if order == "C":
+        return _reshape.fn(self, wanted)
+    reversed_sizes = wanted if isinstance(wanted, int) else tuple(wanted)[::-1]
+    return _permute.fn(_reshape.fn(_permute.fn(self, None), reversed_sizes), None)
 
 
 @method

@@ -168,8 +168,12 @@ class Tensor:
             raise GradientError("numpy(): this tensor requires grad; use .detach().numpy()")
         return array
 
-    def item(self) -> bool | int | float:
-        """The single value as a Python scalar; `ShapeError` when there is not exactly one."""
+    def item(self, *place: int) -> bool | int | float:
+        """The single value as a Python scalar; `ShapeError` when there is not exactly one. With a place (in the
+        flattened tensor, or an index for each axis) the value there.
+        """
+        if place:
+            return (self.reshape(-1)[place[0]] if len(place) == 1 else self[place]).item()
         if self.size != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
         interp = current_interpreter()

@@ -290,7 +290,7 @@ def _turned(x: Tensor) -> Tensor:
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     x = _tensor(a)
     wanted = _shape(shape)
-    out = _turned(hm.reshape(_turned(x), wanted[::-1])) if order == "F" else hm.reshape(x, wanted)
+    out = x.reshape(wanted, order=order)
     return out.clone() if copy else out
 
 

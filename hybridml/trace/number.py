@@ -44,7 +44,7 @@ class Number(Traced):
             raise leaked(self)
         return interp.scalar(self, "bool()" if self._array.dtype.kind == "b" else "the value of a number")
 
-    def item(self) -> Any:
+    def item(self, *place: int) -> Any:
         return self
 
     def tolist(self) -> Any:

@@ -68,6 +68,57 @@ def test_methods_and_parameters_of_ufuncs(program: Callable[[Any], Any]) -> None
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6 if found.dtype == np.float32 else 1e-12)
 
 
+CALLS: list[Callable[[Any], Any]] = [
+    lambda x: x.std(axis=1, ddof=1),
+    lambda x: x.var(0, ddof=1),
+    lambda x: x.mean(0) + x.sum(axis=0, keepdims=True) - x.max(axis=0),
+    lambda x: x.round(1),
+    lambda x: x.reshape(3, 2, order="F"),
+    lambda x: x.take([0, 2], axis=1),
+    lambda x: x.compress([True, False, True], axis=1),
+    lambda x: x.trace(1),
+    lambda x: x.copy().T.dot(x.conjugate()),
+    lambda x: x.argsort(0),
+    lambda x: x.nonzero()[1],
+    lambda x: x.clip(-1, 2).cumsum(axis=1).flatten(),
+    lambda x: x[:, np.newaxis].squeeze().swapaxes(0, 1).astype("f4"),
+    lambda x: divmod(x, 2.0)[1] + divmod(7.0, x)[0],
+    lambda x: sum(x.flat) + x.flat[4] + len(x.flat),
+    lambda x: (x > 0).astype(int)[0].choose([x[0], x[1]]),
+    lambda x: x[np.ix_([0, 1], [0, 2])],
+]
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_methods_of_arrays(program: Callable[[Any], Any]) -> None:
+    expected = program(X.copy())
+    for run in (program, hm.trace(program)):
+        found = run(hm.tensor(X))
+        assert isinstance(found, hm.Tensor) and found.shape == np.shape(expected)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+def filled(x: Any) -> Any:
+    y = x * 1.0
+    y[0].fill(2.0)
+    y.flat[3:5] = -1.0
+    y.T.flat[-1] = 9.0
+    y.put([1], 7.0)
+    return y
+
+
+def test_methods_that_write() -> None:
+    expected = filled(X)
+    for run in (filled, hm.trace(filled)):
+        np.testing.assert_array_equal(run(hm.tensor(X)).numpy(), expected)
+
+
+def test_values_by_place() -> None:
+    t = hm.tensor(X)
+    assert t.item(4) == X.item(4) and t.item(1, 2) == X.item(1, 2) and t.tobytes() == X.tobytes()
+    assert round(t[1, 0], 0).item() == 0.0
+
+
 def updated(x: Any) -> Any:
     y = x * 1.0
     np.add(y, 2.0, out=y)
