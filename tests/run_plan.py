@@ -12,12 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
+from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.pipeline import host
 from hybridml_compiler.schedule.chain import Chain, Work, kernel_of, written_by
 from hybridml_compiler.schedule.contract import Matrix, Product
 from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule.opaque import Opaque
 from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
 from hybridml_compiler.schedule.region import Region
 
@@ -48,6 +51,8 @@ def run_plan(
             _run_chain(work, memories)
         elif isinstance(work, Region):
             _run_region(work, memories)
+        elif isinstance(work, Opaque):
+            _run_opaque(work, memories)
         elif _run(work, memories):
             return None
     fresh = dict(zip(plan.fresh, results, strict=True))
@@ -84,6 +89,16 @@ def _run_region(region: Region, memories: Sequence[np.ndarray]) -> None:
             buffers = [_array(m, b.dtype, b.size) for m, b in zip(given, kernel.operands, strict=True)]
             if cuts[slot] < cuts[slot + 1]:
                 assert not interpret_kernel(kernel, buffers, cuts[slot], cuts[slot + 1])
+
+
+def _run_opaque(work: Opaque, memories: Sequence[np.ndarray]) -> None:
+    graph = parse_graph(work.text)
+    avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
+    arrays = [
+        m[: a.size * a.dtype.itemsize].view(a.dtype).reshape(a.shape) for m, a in zip(memories, avals, strict=False)
+    ]
+    for out, found in zip(arrays[work.operands :], interpret(graph, arrays[: work.operands]), strict=True):
+        out[...] = found
 
 
 def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int = 1) -> int:
