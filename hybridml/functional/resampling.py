@@ -72,6 +72,8 @@ def interpolate(
     out = input
     for axis, (m, factor) in enumerate(zip(sizes, factors, strict=True), 2):
         n = int(input.shape[axis])
+        if m == n and (antialias or "linear" in mode or (mode == "nearest" and dims == 2)):
+            continue  # there PyTorch copies, whatever the factor
         if mode.startswith("nearest"):
             taps: Taps = _nearest(n, m, factor, mode == "nearest-exact")
         elif antialias:

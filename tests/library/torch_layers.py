@@ -138,6 +138,8 @@ def resized(rank: int, x: np.ndarray) -> dict[str, FunctionCase]:
         *({**size, "mode": mode} for size in sizes for mode in ("nearest", "nearest-exact", "area", *smooth)),
         *({**size, "mode": mode, "align_corners": True} for size in sizes for mode in smooth),
         {"scale_factor": 1.3, "mode": smooth[0], "recompute_scale_factor": True},
+        {"scale_factor": (1.6, 1.1, 1.1)[:rank], "mode": smooth[0]},
+        *([{"scale_factor": (1.6, 1.1), "mode": "nearest"}] if rank == 2 else []),
     )
 
 
@@ -174,6 +176,8 @@ FUNCTIONS: dict[str, FunctionCase] = {
         ),
         {"scale_factor": (2.0, 0.5), "mode": "bilinear", "antialias": True},
     ),
+    # PyTorch copies an axis that keeps its size, but its gradients do not know.
+    **calls("interpolate", {"m": (1, 2, 9, 6)}, {"scale_factor": (1.1, 0.5), "mode": "bilinear", "antialias": True}),
     **calls(
         "grid_sample",
         {"x": IMAGE, "g": POINTS},
