@@ -74,6 +74,8 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     if dtype is None and array.size == 0 and array.dtype.kind == "f":
         dtype = dtypes.default_float()
     if dtype is not None and array.dtype != dtype:
+        if array.dtype.kind == "c" and dtype.kind not in "cb":
+            raise DTypeError(f"asarray: {dtype.name} cannot hold {obj!r:.60}; use a complex dtype, or the real parts")
         with np.errstate(all="ignore"):
             array = array.astype(dtype)
     t = adopt(array)

@@ -171,7 +171,8 @@ def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
 
     if isinstance(value, Tensor):
         return value if interp is None else interp.lift(value)
-    if isinstance(value, bool | int | float | np.generic):
+    real = not isinstance(value, complex | np.complexfloating)
+    if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
         number = value.item() if isinstance(value, np.generic) else value
         if dtype.kind in "iu" and isinstance(number, float) and not number.is_integer():
             raise ArgumentError(

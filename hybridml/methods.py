@@ -263,7 +263,8 @@ def copy_(self: Tensor, source: Any) -> Tensor:
     from .creation import asarray
 
     interp = current_interpreter()
-    value = source if isinstance(source, Tensor) else asarray(source)
+    mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
+    value = source if isinstance(source, Tensor) else asarray(source, dtype=mine)
     value = value if interp is None else interp.lift(value)
     if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
         value = _astype.fn(value, self.dtype)

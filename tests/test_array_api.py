@@ -8,6 +8,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -308,6 +311,7 @@ def test_complex_numbers_are_made(xp: Any) -> None:
     assert np.asarray(xp.linspace(0, 1j, 2, endpoint=False)).tolist() == [0j, 0.5j]
 
 
+SLOW = pytest.mark.slow
 SIDE = 0j  # of the cut of a square root
 
 
@@ -341,3 +345,61 @@ def test_masks_fit_or_are_index_errors() -> None:
                 select(hm.ones(shape), hm.zeros(mask, dtype=hm.bool))
     with pytest.raises(IndexError, match="axis 2 does not exist"):
         hm.expand_dims(hm.ones(()), 2)
+
+
+def test_numbers_that_are_written_keep_all_their_bits() -> None:
+    def write(z: Any, x: Any) -> Any:
+        z[0] = 16777217j
+        z[abs(z) > 1] = 16777219j
+        x.copy_(0.1)
+        return z[0] * 1, x[0] * 1
+
+    for function in (write, hm.trace(write)):
+        z, x = hm.zeros((1,), dtype=hm.complex128), hm.zeros((1,), dtype=hm.float64)
+        assert [t.item() for t in function(z, x)] == [16777219j, 0.1] == [z.item(), x.item()]
+    for lossy in (lambda: x.__setitem__(0, 1j), lambda: x.copy_(1j), lambda: hm.asarray([1j], dtype="f4")):
+        with pytest.raises(hm.DTypeError, match="complex64 result does not fit|cannot hold"):
+            lossy()
+
+
+SCIPY = """
+import numpy as np
+import scipy.special
+import scipy.stats
+
+import hybridml as hm
+
+data = np.random.default_rng(0).random((6, 3)) + 0.1
+x = hm.tensor(data, requires_grad=True)
+for function in (scipy.special.logsumexp, scipy.special.softmax, scipy.stats.zscore, scipy.stats.gmean):
+    eager, traced = function(x), hm.trace(function)(x.detach())
+    assert type(eager) is type(traced) is hm.Tensor and eager.requires_grad
+    np.testing.assert_allclose(eager.detach().numpy(), function(data), rtol=1e-12)
+    np.testing.assert_allclose(traced.numpy(), function(data), rtol=1e-12)
+scipy.special.logsumexp(x).backward()
+np.testing.assert_allclose(x.grad.numpy(), scipy.special.softmax(data), rtol=1e-12)
+"""
+SCIKIT_LEARN = """
+import numpy as np
+import sklearn
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import MinMaxScaler
+
+import hybridml as hm
+
+data = np.random.default_rng(0).random((20, 3))
+for model in (MinMaxScaler(), PCA(n_components=2, svd_solver="full")):
+    want = model.fit_transform(data)
+    with sklearn.config_context(array_api_dispatch=True):
+        found = model.fit_transform(hm.asarray(data))
+    assert type(found) is hm.Tensor
+    np.testing.assert_allclose(abs(found.numpy()), abs(want), rtol=1e-9, atol=1e-12)
+"""
+
+
+@pytest.mark.parametrize("program", [pytest.param(SCIPY, id="scipy"), pytest.param(SCIKIT_LEARN, marks=SLOW)])
+def test_libraries_written_against_the_standard_run_on_tensors(program: str) -> None:
+    """In a process of its own: SciPy reads the switch when it is imported."""
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
