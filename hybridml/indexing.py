@@ -173,7 +173,7 @@ def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
         return value if interp is None else interp.lift(value)
     real = not isinstance(value, complex | np.complexfloating)
     if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
-        number = value.item() if isinstance(value, np.generic) else value
+        number: Any = value.item() if isinstance(value, np.generic) else value
         if dtype.kind in "iu" and isinstance(number, float) and not number.is_integer():
             raise ArgumentError(
                 f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first"
