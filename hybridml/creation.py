@@ -111,7 +111,12 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor over the memory of a NumPy array; `DTypeError` for a dtype that the framework lacks."""
+    """A tensor over the memory of a NumPy array; `DTypeError` for a dtype that the framework lacks.
+
+    >>> import hybridml as hm, numpy as np
+    >>> hm.from_numpy(np.arange(3)).tolist()
+    [0, 1, 2]
+    """
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy: takes a NumPy array, got {type(array).__name__}; use hm.asarray")
     return asarray(array)
@@ -133,7 +138,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of `shape` filled with one number."""
+    """A tensor of `shape` filled with one number.
+
+    Without `dtype` that of the number's kind. Raises ArgumentError where the dtype cannot hold the number.
+
+    >>> import hybridml as hm
+    >>> hm.full((2,), 7).tolist()
+    [7, 7]
+    """
     if device is not None:
         Device(device)
     if isinstance(fill_value, Tensor):
@@ -144,42 +156,84 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of zeros (default float without `dtype`)."""
+    """A tensor of zeros (default float without `dtype`).
+
+    >>> import hybridml as hm
+    >>> hm.zeros((2, 1)).tolist()
+    [[0.0], [0.0]]
+    """
     return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of ones (default float without `dtype`)."""
+    """A tensor of ones (default float without `dtype`).
+
+    >>> import hybridml as hm
+    >>> hm.ones((2,), dtype=hm.int8).tolist()
+    [1, 1]
+    """
     return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable."""
+    """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable.
+
+    >>> import hybridml as hm
+    >>> hm.empty((2,)).shape
+    (2,)
+    """
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`full` with the shape and dtype of x."""
+    """`full` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.full_like(hm.ones((2,), dtype=hm.int8), 7).dtype.name
+    'int8'
+    """
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`zeros` with the shape and dtype of x."""
+    """`zeros` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.zeros_like(hm.ones((2,))).tolist()
+    [0.0, 0.0]
+    """
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`ones` with the shape and dtype of x."""
+    """`ones` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.ones_like(hm.zeros((2,))).tolist()
+    [1.0, 1.0]
+    """
     return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`empty` with the shape and dtype of x."""
+    """`empty` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.empty_like(hm.ones((2, 3), dtype=hm.int8)).dtype.name
+    'int8'
+    """
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """start, start + step, ... below stop; `arange(n)` counts from 0."""
+    """start, start + step, ... below stop; `arange(n)` counts from 0.
+
+    int64 where all three are integers, else the default float. Raises ArgumentError for a step of 0 and for infinities.
+
+    >>> import hybridml as hm
+    >>> hm.arange(1, 7, 2).tolist()
+    [1, 3, 5]
+    """
     if device is not None:
         Device(device)
     return _arange.fn(start=_number(start), stop=_number(stop), step=_number(step), dtype=dtype)
@@ -208,14 +262,28 @@ def linspace(
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
-    """A matrix with ones on diagonal `k`."""
+    """A matrix with ones on diagonal `k`.
+
+    Default float without `dtype`; square without `n_cols`.
+
+    >>> import hybridml as hm
+    >>> hm.eye(2, 3, k=1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
     if device is not None:
         Device(device)
     return _eye.fn(n=n_rows, m=n_cols, k=k, dtype=dtype)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Coordinate matrices of 1-d tensors, in Cartesian ("xy") or matrix ("ij") order."""
+    """Coordinate matrices of 1-d tensors, in Cartesian ("xy") or matrix ("ij") order.
+
+    Raises ArgumentError for another order.
+
+    >>> import hybridml as hm
+    >>> [x.tolist() for x in hm.meshgrid(hm.arange(2), hm.arange(3))]
+    [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]
+    """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f'meshgrid: indexing must be "xy" or "ij", got {indexing!r}')
     n = len(arrays)

@@ -74,7 +74,14 @@ def concat(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor:
 
 
 def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
-    """x with axes of size 1 at the given places of the result."""
+    """x with axes of size 1 at the given places of the result.
+
+    Raises AxisError, an IndexError, for a place that is not there, ShapeError for one named twice.
+
+    >>> import hybridml as hm
+    >>> hm.expand_dims(hm.ones((3,)), axis=-1).shape
+    (3, 1)
+    """
     x = _tensor(x)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     ndim = x.ndim + len(axes)
@@ -86,7 +93,12 @@ def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
-    """x without the named axes, which must have size 1 (ShapeError); without any of size 1 when no axis is named."""
+    """x without the named axes, which must have size 1 (ShapeError); without any of size 1 when no axis is named.
+
+    >>> import hybridml as hm
+    >>> hm.squeeze(hm.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
     x = _tensor(x)
     if axis is None:
         return _reshape.fn(x, tuple(n for n in x.shape if n != 1))
@@ -98,7 +110,14 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """Tensors of one shape along a new axis.
+
+    Raises ShapeError where shapes differ, or for no tensors.
+
+    >>> import hybridml as hm
+    >>> hm.stack([hm.arange(2), hm.arange(2)], axis=1).tolist()
+    [[0, 0], [1, 1]]
+    """
     xs = [_tensor(x) for x in arrays]
     if not xs:
         raise ShapeError("stack: needs at least one tensor")
@@ -109,14 +128,28 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of x along an axis, without that axis."""
+    """The slices of x along an axis, without that axis.
+
+    Raises AxisError for an axis that is not there.
+
+    >>> import hybridml as hm
+    >>> [x.tolist() for x in hm.unstack(hm.asarray([[1, 2], [3, 4]]), axis=1)]
+    [[1, 3], [2, 4]]
+    """
     axis = _axis("unstack", axis, x.ndim, x)
     lead = (slice(None),) * axis
     return tuple(x[(*lead, k)] for k in range(x.shape[axis]))
 
 
 def split(x: Tensor, split_size_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch."""
+    """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch.
+
+    Raises ShapeError where listed sizes do not add up.
+
+    >>> import hybridml as hm
+    >>> [x.tolist() for x in hm.split(hm.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
     axis = _axis("split", axis, x.ndim, x)
     n = x.shape[axis]
     if isinstance(split_size_or_sections, int):
@@ -136,7 +169,14 @@ def split(x: Tensor, split_size_or_sections: int | Sequence[int], /, *, axis: in
 
 
 def chunk(x: Tensor, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of equal size (the last may be smaller)."""
+    """At most `chunks` pieces of equal size (the last may be smaller).
+
+    Source: PyTorch. Raises ArgumentError for a number below 1.
+
+    >>> import hybridml as hm
+    >>> [x.tolist() for x in hm.chunk(hm.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
     if chunks <= 0:
         raise ArgumentError(f"chunk: needs a positive number of pieces, got {chunks}")
     n = x.shape[_axis("chunk", axis, x.ndim, x)]
@@ -144,7 +184,14 @@ def chunk(x: Tensor, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
-    """x with the `source` axes moved to the `destination` places, the others in order."""
+    """x with the `source` axes moved to the `destination` places, the others in order.
+
+    Raises AxisError for an axis that is not there, ShapeError where they do not pair.
+
+    >>> import hybridml as hm
+    >>> hm.moveaxis(hm.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     froms = [_axis("moveaxis", a, x.ndim, x) for a in ([source] if isinstance(source, int) else source)]
     places = [_axis("moveaxis", a, x.ndim, x) for a in ([destination] if isinstance(destination, int) else destination)]
     if len(froms) != len(places) or len(set(froms)) != len(froms) or len(set(places)) != len(places):
@@ -156,7 +203,14 @@ def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence
 
 
 def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
-    """x with two axes exchanged."""
+    """x with two axes exchanged.
+
+    Raises AxisError for an axis that is not there.
+
+    >>> import hybridml as hm
+    >>> hm.swapaxes(hm.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
     a, b = _axis("swapaxes", axis1, x.ndim, x), _axis("swapaxes", axis2, x.ndim, x)
     order = list(range(x.ndim))
     order[a], order[b] = b, a
@@ -164,14 +218,28 @@ def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """x with its last two axes exchanged."""
+    """x with its last two axes exchanged.
+
+    Raises ShapeError for fewer than two axes.
+
+    >>> import hybridml as hm
+    >>> hm.matrix_transpose(hm.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose: needs at least 2 axes, got {Aval(x.shape, x.dtype)}")
     return swapaxes(x, -1, -2)
 
 
 def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Elements moved along axes; what leaves at the end comes in at the start."""
+    """Elements moved along axes; what leaves at the end comes in at the start.
+
+    Without an axis over the flattened x. Raises AxisError for an axis that is not there.
+
+    >>> import hybridml as hm
+    >>> hm.roll(hm.arange(4), 1).tolist()
+    [3, 0, 1, 2]
+    """
     if axis is None:
         return roll(x.reshape((-1,)), shift, axis=0).reshape(x.shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -189,7 +257,14 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
 
 
 def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
-    """x repeated along each axis."""
+    """x repeated along each axis.
+
+    Counts are for the last axes; more counts than axes make new ones.
+
+    >>> import hybridml as hm
+    >>> hm.tile(hm.arange(2), (2, 2)).tolist()
+    [[0, 1, 0, 1], [0, 1, 0, 1]]
+    """
     counts = tuple(repetitions)
     ndim = max(len(counts), x.ndim)
     counts = (1,) * (ndim - len(counts)) + counts
@@ -232,7 +307,14 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """The tensors stretched to their common shape."""
+    """The tensors stretched to their common shape.
+
+    Raises ShapeError where they have none.
+
+    >>> import hybridml as hm
+    >>> [x.shape for x in hm.broadcast_arrays(hm.ones((3, 1)), hm.ones((4,)))]
+    [(3, 4), (3, 4)]
+    """
     try:
         shape = broadcast_shapes(*(x.shape for x in arrays))
     except ShapeError:
@@ -241,7 +323,14 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape that the given shapes broadcast to."""
+    """The common shape that the given shapes broadcast to.
+
+    Raises ShapeError where there is none.
+
+    >>> import hybridml as hm
+    >>> hm.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
     try:
         if any(map(has_dims, shapes)):
             return broadcast("broadcast_shapes", *(Aval(tuple(shape), dtypes.float32) for shape in shapes))
@@ -251,12 +340,26 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Standard deviation; `correction` is subtracted from the number of elements in the divisor."""
+    """Standard deviation; `correction` is subtracted from the number of elements in the divisor.
+
+    Integers become the default float; gradients flow through it.
+
+    >>> import hybridml as hm
+    >>> hm.std(hm.asarray([1.0, 3.0])).item()
+    1.0
+    """
     return OPS["sqrt"].fn(OPS["var"].fn(_tensor(x), axis, correction, keepdims))
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """x in another data type; x itself when it has that type and `copy` is False."""
+    """x in another data type; x itself when it has that type and `copy` is False.
+
+    Floats are cut to integers, bool is x != 0. Raises DTypeError for complex to real: say which part.
+
+    >>> import hybridml as hm
+    >>> hm.astype(hm.asarray([1.7, -1.7]), hm.int32).tolist()
+    [1, -1]
+    """
     if device is not None:
         Device(device)
     x = _tensor(x)
@@ -265,7 +368,14 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
-    """x limited to min..max; either bound may be missing, a number or a tensor. NaN stays NaN."""
+    """x limited to min..max; either bound may be missing, a number or a tensor. NaN stays NaN.
+
+    Bounds broadcast. The gradient passes inside of them.
+
+    >>> import hybridml as hm
+    >>> hm.clip(hm.asarray([-1.0, 0.5, 3.0]), 0, 1).tolist()
+    [0.0, 0.5, 1.0]
+    """
     if min is None:
         return _tensor(x) if max is None else OPS["minimum"].fn(x, max)
     return OPS["maximum"].fn(x, min) if max is None else OPS["clip"].fn(x, min, max)

@@ -70,18 +70,36 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
 
 def get_default_dtype() -> np.dtype:
-    """dtype of float literals and of `zeros`, `ones`, ...; float32 unless changed."""
+    """dtype of float literals and of `zeros`, `ones`, ...; float32 unless changed.
+
+    >>> import hybridml as hm
+    >>> hm.get_default_dtype().name
+    'float32'
+    """
     return dtypes.default_float()
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Make float32 or float64 the dtype of float literals."""
+    """Make float32 or float64 the dtype of float literals.
+
+    Programs that were traced before are compiled again. Raises DTypeError for another dtype.
+
+    >>> import hybridml as hm
+    >>> hm.set_default_dtype(hm.float32)
+    """
     dtypes.set_default_float(dtype)
     switches.value += 1
 
 
 def device(type: Any = "cpu") -> Device:
-    """A device by name; this version has "cpu"."""
+    """A device by name; this version has "cpu".
+
+    Raises ArgumentError for another.
+
+    >>> import hybridml as hm
+    >>> hm.device("cpu") == hm.ones((1,)).device
+    True
+    """
     return type if isinstance(type, Device) else Device(type)
 
 
