@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 35000,  # with the array API, linalg, fft, distributions and NumPy's protocols
+    "hybridml": 36500,  # with the array API, linalg, fft, distributions and NumPy's protocols
     "hybridml_compiler/sizes": 1000,
     "hybridml_compiler/ops": 8000,  # with special functions, linalg, fft, sorts
     "hybridml_compiler/graph": 1200,
@@ -18,7 +18,7 @@ BUDGETS = {
     "hybridml_compiler/backends": 7000,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 4450,  # with memory of results on cache lines, guards on functions
     "hybridml_compiler": 36500,  # of its folders together
-    "tests": 29000,  # with programs of traced Python, each in seven places; planted errors for audits; guards
+    "tests": 30500,  # with programs of traced Python, each in seven places; planted errors for audits; guards
     "examples": 1000,
     "benchmarks": 3300,  # four libraries, twenty workloads, programs that are traced, a report
 }

@@ -110,15 +110,16 @@ def has_derivative(sample: Sample) -> bool:
     return sample.grad and all(any(x.dtype.kind in "fc" for x in xs) for xs in (inputs, outputs))
 
 
-def check_slope(sample: Sample) -> None:
-    """The gradient of a sample is the slope of NumPy's function, along a random way."""
+Ways = dict[int, np.ndarray]
+
+
+def along(sample: Sample) -> tuple[list[np.ndarray], Ways, Callable[..., Any]]:
+    """A sample's arrays, a random way for each that is of floats (by its place), and the projection as a function of
+    those.
+    """
     run, arrays = program(sample), arrays_of(sample)
     rng = np.random.default_rng(1)
     ways = {k: _way(rng, x) for k, x in enumerate(arrays) if x.dtype.kind in "fc"}
-
-    def at(distance: float) -> float:
-        moved = [x + distance * ways[k] if k in ways else x.copy() for k, x in enumerate(arrays)]
-        return float(projection(sample, run(*moved)))
 
     def loss(*given: Any) -> Any:
         tensors = [hm.asarray(x.copy()) for x in arrays]
@@ -126,11 +127,43 @@ def check_slope(sample: Sample) -> None:
             tensors[k] = t * 1.0 if sample.written else t
         return projection(sample, run(*tensors))
 
-    grads = hm.grad(loss, argnums=tuple(range(len(ways))))(*(hm.tensor(arrays[k]) for k in ways))
-    found = sum((g.numpy().conj() * way).sum().real for g, way in zip(grads, ways.values(), strict=True))
-    assert found == pytest.approx((at(1e-6) - at(-1e-6)) / 2e-6, rel=2e-5, abs=2e-6)
+    return arrays, ways, loss
 
 
 def _way(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     real = rng.standard_normal(x.shape)
     return real + 1j * rng.standard_normal(x.shape) if x.dtype.kind == "c" else real
+
+
+def check_slope(sample: Sample) -> None:
+    """The gradient of a sample is the slope of NumPy's function along a random way, and its own gradient (of what has
+    real arguments) the slope of it.
+    """
+    arrays, ways, loss = along(sample)
+    places = tuple(range(len(ways)))
+
+    def moved(distance: float) -> list[np.ndarray]:
+        return [x + distance * ways[k] if k in ways else x.copy() for k, x in enumerate(arrays)]
+
+    def slope(*given: Any) -> Any:
+        grads = hm.grad(loss, argnums=places)(*given)
+        return sum((hm.real(hm.conj(g) * hm.asarray(w))).sum() for g, w in zip(grads, ways.values(), strict=True))
+
+    def at(distance: float) -> float:
+        return float(slope(*(hm.tensor(moved(distance)[k]) for k in ways)))
+
+    ends = [float(projection(sample, program(sample)(*moved(step)))) for step in (1e-6, -1e-6)]
+    assert at(0.0) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=2e-5, abs=2e-6)
+    if all(arrays[k].dtype.kind == "f" for k in ways):
+        seconds = hm.grad(slope, argnums=places)(*(hm.tensor(arrays[k]) for k in ways))
+        second = sum((g.numpy() * w).sum() for g, w in zip(seconds, ways.values(), strict=True))
+        assert second == pytest.approx((at(1e-5) - at(-1e-5)) / 2e-5, rel=1e-4, abs=1e-4)
+
+
+def check_traced_gradient(sample: Sample) -> None:
+    """A traced gradient is the eager one."""
+    arrays, ways, loss = along(sample)
+    gradient = hm.grad(loss, argnums=tuple(range(len(ways))))
+    eager, traced = (run(*(hm.tensor(arrays[k]) for k in ways)) for run in (gradient, hm.trace(gradient)))
+    for a, b in zip(eager, traced, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-8, atol=1e-9)

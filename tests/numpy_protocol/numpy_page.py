@@ -23,7 +23,7 @@ COUNT = """\
 (`numpy.testing.overrides`; `np.ones` and its kin twice, for `like=`). {run} of them run on tensors, eagerly and traced;
 the other {refused} work on strings, dates and records, which tensors do not hold, and say so.
 `python tests/numpy_protocol/numpy_page.py` calls each of them ({calls} calls, beside NumPy's result, and where there is
-a derivative NumPy's slope), as the tests do, counts, and writes this.
+a derivative NumPy's slope, and the slope of that), as the tests do, counts, and writes this.
 """
 
 

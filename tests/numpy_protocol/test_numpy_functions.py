@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy_page
 import pytest
-from numpy_calls import CALLED, check_call, check_slope, has_derivative
+from numpy_calls import CALLED, check_call, check_slope, check_traced_gradient, has_derivative
 from numpy_samples import Sample
 
 
@@ -13,9 +13,18 @@ def test_a_function_gives_for_tensors_what_it_gives_for_arrays(sample: Sample) -
     check_call(sample)
 
 
-@pytest.mark.parametrize("sample", [s for s in CALLED if has_derivative(s)], ids=str)
+DIFFERENTIABLE = [s for s in CALLED if has_derivative(s)]
+
+
+@pytest.mark.parametrize("sample", DIFFERENTIABLE, ids=str)
 def test_a_gradient_is_the_slope_of_numpys_function(sample: Sample) -> None:
     check_slope(sample)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", DIFFERENTIABLE, ids=str)
+def test_a_traced_gradient_is_the_eager_one(sample: Sample) -> None:
+    check_traced_gradient(sample)
 
 
 def test_the_page_is_up_to_date() -> None:
