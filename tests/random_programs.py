@@ -173,17 +173,23 @@ class Writer:
             return str(
                 self.choose((f"{self.name((3, 4))}[{self.choose((0, 1, -1))}]", f"{self.name((4,))}[::-1]",
                              f"{self.name((4,))}[[2, 0, 0, 3]]", f"hm.cumulative_sum({self.name((4,))})",
+                             f"hm.sort({self.name((4,))})", f"hm.cummax({self.name((4,))}).values",
+                             f"hm.segment_sum({self.name((4,))}, hm.tensor([3, 0, 3, 1]), 4)",
+                             f"hm.einsum('ij,ij->j', {self.name((3, 4))}, {self.name((3, 4))}) % 16",
                              f"{self.name((3, 4))}[[2, 0, -1, 2], [0, 3, 3, 1]]", self.replaced((4,))))
             )  # fmt: skip
         if shape == (3, 4):
             return str(
                 self.choose((f"{self.name((2, 3, 4))}[1]", f"{self.name((3, 4))}[::-1]", "table * 1",
-                             f"{self.name((3, 4))}[:, [1, 0, 0, -1]]", self.replaced((3, 4))))
+                             f"{self.name((3, 4))}[:, [1, 0, 0, -1]]", self.replaced((3, 4)),
+                             f"hm.sort({self.name((3, 4))}, axis=0)", f"hm.diff({self.name((3, 4))}, prepend=1)",
+                             f"hm.scatter({self.name((3, 4))}, 1, hm.tensor([[2], [0]]), {self.name((3, 4))})"))
             )  # fmt: skip
         if shape == (3,):
             return str(
                 self.choose((f"{self.name((3, 4))}[:, {self.choose((0, 3))}]", f"{self.name((4,))}[1:]",
-                             f"{self.name((2, 3, 4))}[1, :, [2]][0]"))
+                             f"{self.name((2, 3, 4))}[1, :, [2]][0]", f"{self.name((3, 4))}.diagonal()",
+                             f"hm.top_k({self.name((4,))}, 3).values"))
             )  # fmt: skip
         if shape == (3, 1):
             return f"{self.name((3,))}[:, None]"
