@@ -41,6 +41,7 @@ from . import (
     methods,
     missing,
     namespace,
+    number,
     numerical,
     numpy_methods,
     numpy_protocol,
@@ -77,6 +78,8 @@ from .tensor import Device, Tensor
 from .trace import TracedFunction, trace
 from .transforms import grad, jvp, value_and_grad, vjp
 from .tree import tree_leaves, tree_map
+
+number.install()
 
 __version__ = "0.1.0"
 

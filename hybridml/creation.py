@@ -13,6 +13,7 @@ from hybridml_compiler.ops.table import OPS
 from .aliasing import is_python_float
 from .context import current_interpreter
 from .interchange import imported
+from .number import Number, tensor_of
 from .tensor import Device, Tensor, adopt
 
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
@@ -35,6 +36,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         Device(device)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
+    obj = tensor_of(obj)
     if isinstance(obj, Tensor):
         t = obj if interp is None else interp.lift(obj)
         if interp is not None and is_python_float(t):
@@ -57,7 +59,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     """Lists, numbers and anything else that NumPy understands."""
-    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) for x in obj):
+    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is Number for x in obj):
         return _astacked(obj, dtype)
     try:
         array = np.array(obj)
@@ -148,6 +150,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     """
     if device is not None:
         Device(device)
+    fill_value = tensor_of(fill_value)
     if isinstance(fill_value, Tensor):
         t = OPS["broadcast_to"].fn(fill_value if dtype is None else _astype.fn(fill_value, dtype), shape).clone()
     else:

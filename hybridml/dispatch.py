@@ -24,6 +24,7 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 from . import aliasing
 from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, nans_var
 from .integer import Integer, plain
+from .number import Number, known, tensor_of
 from .places import here
 from .pulls import kept_names, may_be_stale, pull_of, pull_variadic
 from .tensor import Tensor, adopt, leaked, wrap
@@ -32,6 +33,7 @@ _ndarray = np.ndarray
 _astype, _pow = OPS["astype"], OPS["pow"]
 _SCALARS = (bool, int, float, complex, Dim, Integer, np.generic)
 _OPERANDS = (Tensor, np.ndarray, *_SCALARS)
+_STANDING = (Tensor, Integer, Number)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
 
@@ -61,6 +63,7 @@ def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
 
 
 def _operand(op: Op, position: int, value: Any, interp: Any) -> Any:
+    value = tensor_of(value)
     if isinstance(value, Tensor):
         if interp is not None:
             return interp.lift(value)
@@ -100,7 +103,8 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
         if is_dim(value):
             result.append(interp.size(value, dtype))
         elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
-            result.append(value.real if weak else _astype.fn(value.real, dtype))
+            real = value._number._tensor
+            result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
             t = constant(plain(value), dtype)
             result.append(t if interp is None else interp.constant(t, weak))
@@ -252,10 +256,10 @@ def plain_params(op: Op, params: dict[str, Any]) -> None:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
         if isinstance(value, Tensor):
             params[name] = _plain(value) if not value.shape else value.tolist()
-        elif isinstance(value, tuple | list) and any(isinstance(v, Tensor) or type(v) is Integer for v in value):
-            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else plain(v) for v in value])
-        elif type(value) is Integer:
-            params[name] = int(value)
+        elif isinstance(value, tuple | list) and any(isinstance(v, _STANDING) for v in value):
+            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else known(plain(v)) for v in value])
+        elif type(value) in (Integer, Number):
+            params[name] = known(plain(value))
 
 
 def _plain(t: Tensor) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 
+from .context import current_interpreter
 from .tensor import Tensor
 
 _FEWEST, _MOST = 16, 200_000  # values of a histogram
@@ -33,7 +34,9 @@ def _name(node: list[Any]) -> str:
 
 def text(t: Tensor) -> str:
     """`Tensor([1., 2.], requires_grad=True)`; the dtype is left out where a literal would have it."""
-    array = t._array
+    array, interp = t._array, current_interpreter()
+    if interp is not None and isinstance(t, interp.cls) and interp.ask is not None and not interp.frames:
+        array = interp.values(t, "repr()")
     if type(array) is not np.ndarray:
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
     body = np.array2string(

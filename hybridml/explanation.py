@@ -32,7 +32,7 @@ from .trace import TracedFunction
 from .trace.branches import Ask, way
 from .trace.effects import Effect, label, uses
 from .trace.entry import Entry
-from .trace.guards import elements, holder
+from .trace.guards import elements, holder, some_elements
 from .trace.names import Names, arguments
 from .trace.outcome import Outcome, array_of
 
@@ -147,7 +147,7 @@ def _guards(entry: Entry, names: Names) -> tuple[tuple[GuardLine, ...], int]:
     others = 0
     for guard in (*watch.free, *watch.quiet):
         read, key, value = guard
-        if isinstance(value, _SHOWN) and read not in (len, elements, frozenset, tuple):
+        if isinstance(value, _SHOWN) and read not in (len, elements, some_elements, frozenset, tuple):
             owner, own = holder(guard), label(watch, read, key)
             if isinstance(owner, Mapping) and key not in owner:
                 continue  # that there is no such attribute
@@ -180,10 +180,7 @@ def _aval(real: Any, node: ir.Node) -> Aval:
 
 
 def _effect(effect: Effect) -> EffectLine:
-    if effect.shows:
-        when = "only when it is traced"
-    else:
-        when = "done by every call" if effect.repeats else "calls run eagerly because of it"
+    when = "done by every call" if effect.repeats else "calls run eagerly because of it"
     return EffectLine(effect.name, effect.where, when)
 
 

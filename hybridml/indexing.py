@@ -19,6 +19,7 @@ from . import aliasing
 from .context import clock, current_interpreter, grad_is_off, interpreter
 from .dispatch import constant
 from .keys import Plan, gathered, is_basic, plan, sliced
+from .number import tensor_of
 from .tape import KEPT
 from .tensor import Tensor, method, wrap
 from .updates import put_back, updated
@@ -169,6 +170,7 @@ def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
     """What an update writes, as a tensor; a number takes the dtype."""
     from .creation import asarray
 
+    value = tensor_of(value)
     if isinstance(value, Tensor):
         return value if interp is None else interp.lift(value)
     real = not isinstance(value, complex | np.complexfloating)

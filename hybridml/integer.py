@@ -13,9 +13,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler.errors import TraceError
 
 from .context import current_interpreter
+from .number import Number, known
 from .tensor import Tensor, leaked
 
 LARGEST = 1 << 31  # of an int that is an input
@@ -23,17 +26,18 @@ _EXACT = 1 << 53  # of what is computed from them
 
 
 class Integer:
-    """`value` in this trace, `real`: the same as a number of the graph; `bound`: of its absolute value in any call."""
+    """`value` in this trace, `number`: the same in the graph; `bound`: of its absolute value in any call; `kind`: int,
+    or NumPy's int64.
+    """
 
-    __slots__ = ("_tracer", "bound", "real", "value")
-    __array_ufunc__ = None  # NumPy leaves arithmetic to us
+    __slots__ = ("_bound", "_kind", "_number", "_tracer", "_value")
 
-    def __init__(self, tracer: Any, real: Tensor, value: int, bound: int = LARGEST) -> None:
-        self._tracer, self.real, self.value, self.bound = tracer, real, value, bound
+    def __init__(self, tracer: Any, number: Number, value: int, bound: int = LARGEST, kind: type = int) -> None:
+        self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
 
     @property
     def __class__(self) -> Any:  # what `isinstance` looks at after the type itself
-        return int
+        return self._kind
 
     @__class__.setter
     def __class__(self, cls: type) -> None:
@@ -42,48 +46,53 @@ class Integer:
     def __int__(self) -> int:
         """The value, which the program holds for from here on."""
         if current_interpreter() is not self._tracer:
-            raise leaked(self.real)
+            raise leaked(self._number._tensor)
         if self._tracer.ask is None:
             raise TraceError(
-                f"the value {self.value} of an int that is an input is asked for where a gradient is derived, which "
+                f"the value {self._value} of an int that is an input is asked for where a gradient is derived, which "
                 "has none; derive the gradient inside of the traced function"
             )
-        self._tracer.look_at(self.real._array)
-        return self.value
+        self._tracer.look_at(self._number._tensor._array)
+        return self._value
 
     __index__ = __trunc__ = __floor__ = __ceil__ = __int__
+
+    def _known(self) -> Any:
+        """The value, of the type that it has in eager code."""
+        return self._kind(int(self))
 
     def _combined(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """`self op other`, for sums, differences and products."""
         kind = type(other)
         if kind is Integer or kind is int or kind is bool:
             value, size, real = (
-                (other.value, other.bound, other.real) if kind is Integer else (other, abs(other), other)
+                (other._value, other._bound, other._number) if kind is Integer else (other, abs(other), other)
             )
-            bound = self.bound * size if op is operator.mul else self.bound + size
+            bound = self._bound * size if op is operator.mul else self._bound + size
             if bound <= _EXACT:
-                mine, other = (self.real, self.value), (real if kind is Integer else float(real), value)
+                of = other._kind if kind is Integer and self._kind is int else self._kind
+                mine, other = (self._number, self._value), (real if kind is Integer else float(real), value)
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
-                return Integer(self._tracer, op(a, b), op(m, n), bound)
+                return Integer(self._tracer, op(a, b), op(m, n), bound, of)
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """With floats and numbers of the trace: as a float; with anything but a tensor: as the int that it is."""
         kind = type(other)
-        number = kind is float or getattr(kind, "is_number", False)
-        if issubclass(kind, Tensor) and not number:
+        if issubclass(kind, Tensor):
             return NotImplemented
-        one: Any = self.real if number else int(self)
+        one: Any = self._number if kind is float or kind is Number else self._known()
         return op(other, one) if swapped else op(one, other)
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
         if kind is Integer or (kind is int and abs(other) <= _EXACT):
             divisor = self if swapped else other
-            if (divisor.value if type(divisor) is Integer else divisor) == 0:
-                return int(other) / int(self) if swapped else int(self) / int(other)  # with the error of Python
-            number: Any = other.real if kind is Integer else float(other)
-            return number / self.real if swapped else self.real / number
+            if (divisor._value if type(divisor) is Integer else divisor) == 0:
+                other = plain(other)
+                return other / self._known() if swapped else self._known() / other  # as Python does, or NumPy
+            number: Any = other._number if kind is Integer else float(other)
+            return number / self._number if swapped else self._number / number
         return self._applied(other, operator.truediv, swapped)
 
     def __truediv__(self, other: Any) -> Any:
@@ -93,38 +102,47 @@ class Integer:
         return self._divided(other, True)
 
     def __neg__(self) -> Any:
-        return Integer(self._tracer, -self.real, -self.value, self.bound)
+        return Integer(self._tracer, -self._number, -self._value, self._bound, self._kind)
 
     def __pos__(self) -> Any:
         return self
 
     def __invert__(self) -> int:
-        return ~int(self)
+        return ~self._known()
 
     def __repr__(self) -> str:
-        return repr(int(self)) if current_interpreter() is self._tracer else f"Integer({self.value})"
+        return repr(self._known()) if current_interpreter() is self._tracer else f"Integer({self._value})"
 
     def __str__(self) -> str:
-        return str(int(self))
+        return str(self._known())
 
     def __format__(self, spec: str) -> str:
-        return format(int(self), spec)
+        return format(self._known(), spec)
 
     def __hash__(self) -> int:
         return hash(int(self))
 
     def __reduce__(self) -> Any:
-        return int, (int(self),)
+        return self._kind, (int(self),)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
+    def __copy__(self) -> Any:
+        return self
 
-        return np.array(int(self), dtype)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self._known(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Tensor) for x in inputs):
+            return NotImplemented  # the tensor knows
+        return getattr(ufunc, call)(*(known(plain(x)) for x in inputs), **{k: plain(v) for k, v in kwargs.items()})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(int(self), name)
+        if not hasattr(self._kind, name):
+            raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
+        return getattr(self._known(), name)
 
 
 def _computed(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Integer, Any], Any]:
@@ -136,7 +154,7 @@ def _asked(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Integer, A
 
 
 def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *args: function(int(self), *args)
+    return lambda self, *args: function(self._known(), *args)
 
 
 def _operators() -> None:
@@ -160,4 +178,4 @@ _operators()
 
 def plain(value: Any) -> Any:
     """The int itself, of an Integer; anything else as it is."""
-    return int(value) if type(value) is Integer else value
+    return value._known() if type(value) is Integer else value

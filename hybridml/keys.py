@@ -21,6 +21,7 @@ from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
+from .number import tensor_of
 from .selecting import lifted, true_positions
 from .tensor import Tensor
 
@@ -61,7 +62,7 @@ def plan(key: Any, aval: Aval) -> Plan:
     """Rows for a key; `OutOfBoundsError` for an index that does not exist, `ShapeError` for a mask or index arrays that
     do not fit, `ArgumentError` for a key of another kind.
     """
-    parts = [_part(k, aval) for k in (key if isinstance(key, tuple) else (key,))]
+    parts = [_part(tensor_of(k), aval) for k in (key if isinstance(key, tuple) else (key,))]
     taken = sum(map(_axes, parts))
     if taken > aval.ndim:
         raise OutOfBoundsError(f"index: {taken} indices for {aval}, which has {aval.ndim} axes")

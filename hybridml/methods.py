@@ -13,9 +13,8 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, manipulation, ops
-from .aliasing import is_python_float
 from .context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
-from .dispatch import slow_operator
+from .number import tensor_of
 from .places import write_stamp
 from .tensor import Device, Tensor, method
 
@@ -238,8 +237,6 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
                     else:
                         self._version = write_stamp()
                     return self
-        if type(self) is not Tensor and is_python_float(self):
-            return slow_operator(op, (self, other), {})  # `lr *= 0.5` of a lifted float makes a new one, as in Python
         return aliasing.update(self, op.fn, (other,), name)
 
     update.__name__ = name
@@ -275,6 +272,7 @@ def copy_(self: Tensor, source: Any) -> Tensor:
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`, in place."""
     self_ = self.detach() if self._node is not None else self
+    value = tensor_of(value)
     filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
     interp = current_interpreter()
     return aliasing.assign(self, filled if interp is None else interp.lift(filled), "fill_")

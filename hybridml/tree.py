@@ -3,65 +3,158 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 from hybridml_compiler.errors import ArgumentError
 
 
 class Structure(NamedTuple):
-    """Shape of a container: hashable and comparable. A leaf has kind None."""
+    """Shape of a container: hashable and comparable. A leaf has kind None; where a container comes once more there is
+    kind `Again`, with its number in `keys`.
+    """
 
     kind: Any
     keys: tuple[Any, ...]
     children: tuple[Any, ...]
-    factory: Any = None  # of a defaultdict
+    factory: Any = None  # of a class of dicts: the default_factory, and the names of its attributes
+
+
+class Again:
+    """See `Structure`."""
 
 
 LEAF = Structure(None, (), ())
 
 
-def flatten(tree: Any, leaves: list[Any]) -> Structure:
-    """Append the leaves of `tree` to `leaves`, left to right; the result says how to put them back."""
+# Id of a container that has been taken apart -> its number; negative: it is known, and stays whole.
+Met = dict[int, int]
+_kinds: dict[type, bool] = {}
+_structure = partial(tuple.__new__, Structure)  # a third of the time of `Structure(...)`, which every call pays
+
+
+def is_container(tree: Any) -> bool:
+    """Whether `flatten` takes it apart."""
     kind = type(tree)
-    if kind is tuple or kind is list:
-        return Structure(kind, (), tuple([flatten(child, leaves) for child in tree]))
+    found = _kinds.get(kind)
+    if found is None:
+        if len(_kinds) > 1000:  # every trace has classes of its own
+            _kinds.clear()
+        named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+        found = kind in (tuple, list) or issubclass(kind, dict) or named or dataclasses.is_dataclass(kind)
+        _kinds[kind] = found
+    return found
+
+
+def flatten(tree: Any, leaves: list[Any], met: Met | None = None) -> Structure:
+    """Append the leaves of `tree` to `leaves`, left to right; the result says how to put them back.
+
+    With `met` a container that is there twice is taken apart once, and is one again when it is put back; without, there
+    will be two.
+    """
+    kind = type(tree)
+    found = _kinds.get(kind)
+    if not (is_container(tree) if found is None else found):
+        leaves.append(tree)
+        return LEAF
+    if met is not None:
+        number = met.get(id(tree))
+        if number is not None:
+            return Structure(Again, (number,), ())
+        met[id(tree)] = len(met)
+    if kind is tuple or kind is list or isinstance(tree, tuple):
+        return _structure((kind, (), tuple([flatten(child, leaves, met) for child in tree]), None))
+    if kind is dict:
+        return _structure((kind, tuple(tree), tuple([flatten(child, leaves, met) for child in tree.values()]), None))
     if isinstance(tree, dict):
-        children = tuple([flatten(child, leaves) for child in tree.values()])
-        return Structure(kind, tuple(tree), children, getattr(tree, "default_factory", None))
-    if isinstance(tree, tuple) and hasattr(kind, "_fields"):
-        return Structure(kind, (), tuple([flatten(child, leaves) for child in tree]))
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = tuple(dict.fromkeys([*(f.name for f in dataclasses.fields(tree)), *getattr(tree, "__dict__", ())]))
-        return Structure(kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
-    leaves.append(tree)
-    return LEAF
+        children = tuple([flatten(child, leaves, met) for child in (*tree.values(), *_attributes(tree).values())])
+        factory = tree.default_factory if isinstance(tree, defaultdict) else None
+        return Structure(kind, tuple(tree), children, (factory, *_attributes(tree)))
+    names = _names(tree)
+    return _structure((kind, names, tuple([flatten(getattr(tree, n), leaves, met) for n in names]), None))
 
 
-def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
-    """The inverse of `flatten`."""
-    return _build(structure, iter(leaves))
+def _names(tree: Any) -> tuple[str, ...]:
+    """The attributes of a dataclass."""
+    return tuple(dict.fromkeys([*(f.name for f in dataclasses.fields(tree)), *getattr(tree, "__dict__", ())]))
 
 
-def _build(s: Structure, leaves: Any) -> Any:
+def _attributes(tree: Any) -> dict[str, Any]:
+    """Those of a dict of some class."""
+    return vars(tree) if hasattr(tree, "__dict__") else {}
+
+
+def containers(tree: Any) -> dict[int, Any]:
+    """The containers of a tree by the numbers that `flatten` gives them."""
+    found: dict[int, Any] = {}  # by id, in this order
+    pending = [tree]
+    while pending:
+        item = pending.pop()
+        if is_container(item) and id(item) not in found:
+            found[id(item)] = item
+            if type(item) is list or isinstance(item, tuple):
+                inside = list(item)
+            elif isinstance(item, dict):
+                inside = [*item.values(), *_attributes(item).values()]
+            else:
+                inside = [getattr(item, n) for n in _names(item)]
+            pending += inside[::-1]
+    return dict(enumerate(found.values()))
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any], made: dict[int, Any] | None = None, known: int = 0) -> Any:
+    """The inverse of `flatten`. `made`: the containers by their numbers, with the known ones that are needed; it gets
+    those that are made. `known`: how many `flatten` knew."""
+    return _build(structure, iter(leaves), {} if made is None else made, count(known))
+
+
+def _build(s: Structure, leaves: Any, made: dict[int, Any], numbers: Iterator[int]) -> Any:
     kind = s.kind
     if kind is None:
         return next(leaves)
-    children = [_build(child, leaves) for child in s.children]
+    if kind is Again:
+        if s.keys[0] not in made:
+            raise ArgumentError("a container that contains itself has no copy; pass what it holds")
+        return made[s.keys[0]]
+    number = next(numbers)
+    made[number] = built = _container(s, [_build(child, leaves, made, numbers) for child in s.children])
+    return built
+
+
+def _container(s: Structure, children: list[Any]) -> Any:
+    kind = s.kind
     if kind is list:
         return children
     if kind is tuple:
         return tuple(children)
+    if kind is dict:
+        return dict(zip(s.keys, children, strict=True))
     if issubclass(kind, dict):
-        items = zip(s.keys, children, strict=True)
-        return kind(s.factory, items) if issubclass(kind, defaultdict) else kind(items)
+        base = next(base for base in kind.__mro__ if base in (OrderedDict, dict))  # whatever its __init__ computes
+        copy = kind.__new__(kind)
+        base.update(copy, zip(s.keys, children[: len(s.keys)], strict=True))
+        factory, *names = s.factory
+        if factory is not None:
+            copy.default_factory = factory
+        if names:
+            vars(copy).update(zip(names, children[len(s.keys) :], strict=True))
+        return copy
     if issubclass(kind, tuple):
         return kind(*children)
     made = object.__new__(kind)  # a dataclass as it was, whatever its __init__ computes
     for name, child in zip(s.keys, children, strict=True):
         object.__setattr__(made, name, child)
     return made
+
+
+def known_in(structure: Structure) -> set[int]:
+    """The numbers of known containers that a structure has as a whole."""
+    if structure.kind is Again:
+        return {k for k in structure.keys if k < 0}
+    return set().union(*map(known_in, structure.children))
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:

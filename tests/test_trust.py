@@ -7,9 +7,8 @@ import pytest
 from benchmarks.frameworks import Hybridml
 from benchmarks.programs import ROWS, observe
 
-# What is counted; and what a compiled call does not do again, which is said.
+# What is counted.
 SAID = {
-    "print": "**1**, eager 3, with a warning",
     "lengths": "2",
     "floats": "1",
     "integers": "2",

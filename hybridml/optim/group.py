@@ -86,7 +86,7 @@ def _number(key: str, value: Any) -> Tensor:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{key} must be a number or a 0-dimensional float tensor, got {value!r}")
-    return hm.asarray(float(value), dtype=hm.float64)
+    return hm.asarray(value, dtype=hm.float64)
 
 
 def _write(key: str, held: Tensor, value: Any) -> None:

@@ -67,7 +67,7 @@ class LRScheduler:
             writes = [(self._epoch, epoch)]
             for number, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
                 rate = self.rate(base, epoch, number)
-                value = rate if isinstance(rate, Tensor) else hm.asarray(float(rate), dtype=hm.float64)
+                value = rate if isinstance(rate, Tensor) else hm.asarray(rate, dtype=hm.float64)
                 writes.append((group["lr"], hm.astype(value, group["lr"].dtype)))
             commit(writes)
 

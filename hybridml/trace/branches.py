@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridml_compiler.errors import TraceError, user_location
+from hybridml_compiler.errors import HybridmlError, TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
@@ -32,6 +32,7 @@ from ..tensor import Tensor
 from .capture import Tracer
 from .cut import between, cut
 from .program import Interpreted, compile_graph
+from .report import Failed
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -74,7 +75,10 @@ class Segment:
     executable: Any
 
     def run(self, known: Arrays) -> None:
-        known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
+        try:
+            known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
+        except HybridmlError as error:
+            raise Failed from error
 
 
 @dataclass(eq=False)

@@ -27,12 +27,13 @@ from hybridml_compiler.sizes.dims import set_real
 
 from ..context import current_interpreter, interpreter, interpreter_var
 from ..integer import Integer
+from ..number import Number
 from ..tape import Leaf
 from ..tensor import Tensor, leaked, wrap
 from .dynamic import Sized
 from .layouts import Layouts
 from .names import Names
-from .number import Number, Traced, is_number
+from .number import Traced, Weak, is_number
 from .order import Order, memory_order
 from .report import Untraceable
 
@@ -122,14 +123,16 @@ class Tracer:
         self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
         space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
         self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
-        self.number: type[Number] = type("Number", (Number, self.cls), dict(space))
+        self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
         self.inputs: list[Input] = []
-        self.double: type[Number] = type("Number", (self.number,), space | {"is_double": True})
+        self.double: type[Weak] = type("Tensor", (self.number,), space | {"is_double": True})
         self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.strict = False  # nothing is to be asked
+        self.prints: Callable[[Any, Any], None] | None = None
+        self.environment: dict[str, str | None] = {}  # environment variables that were read
         self.ask: Ask | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
         self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
@@ -205,27 +208,27 @@ class Tracer:
         name = (None if self.names is None else self.names.of(real)) or f"captured{len(self.inputs)}"
         return self._add("held" if source is None else "array", -1, real, t, name)
 
-    def argument(self, index: int, value: Any, t: Tensor | None, name: str) -> Traced:
-        """The shadow of a tensor or array argument, or the 0-d input of a Python float (`t` is None)."""
-        if t is None:
-            return self.lift_float("argument", index, value, name)
+    def argument(self, index: int, value: Any, t: Tensor, name: str) -> Traced:
+        """The shadow of a tensor or array argument."""
         found = self.shadows.get(id(value))
         return found if found is not None else self._add("argument", index, value, t, name)
 
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, place: Place | None = None, double: bool = False
-    ) -> Traced:
+    ) -> Number:
         """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True, double)
         self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
-        return shadow
+        return Number(shadow)
 
-    def lift_integer(self, kind: str, index: int, value: int, name: str, place: Place | None = None) -> Any:
-        """The integer that stands for a Python int."""
-        number = self.lift_float(kind, index, value, name, place)
+    def lift_integer(
+        self, kind: str, index: int, value: int, name: str, place: Place | None = None, double: bool = False
+    ) -> Any:
+        """The integer that stands for a Python int, or for NumPy's int64."""
+        number = self.lift_float(kind, index, value, name, place, double)
         self.inputs[-1].is_integer = True
-        return Integer(self, number, value)
+        return Integer(self, number, value, kind=np.int64 if double else int)
 
     def look_at(self, node: ir.Node) -> None:
         """The program holds for the values of the inputs that this one is computed from."""
@@ -307,10 +310,10 @@ class Tracer:
     def item(self, t: Tensor) -> Any:
         """The single value: a number of the graph where it is a float, as nothing may ever look at it."""
         t = self.lift(t)
-        if is_number(t) or not dtypes.is_float(t.dtype) or not inputs_of(t._array):
-            return t if is_number(t) else self._value(t._array, "item()").item()
+        if not dtypes.is_float(t.dtype) or not inputs_of(t._array):
+            return self._value(t._array, "item()").item()
         flat = t if t.shape == () else OPS["reshape"].fn(t, ())
-        return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
+        return Number(self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True))
 
     def scalar(self, t: Tensor, what: str) -> Any:
         """The single value of `t`, asked for in as few distinct answers as `what` needs."""
@@ -336,7 +339,7 @@ class Tracer:
 def _real(size: Any) -> Any:
     """A size in arithmetic of Python floats: a number of the trace, see number.py."""
     interp = current_interpreter()
-    return float(int(size)) if interp is None else interp.size(size, dtypes.float64, True)
+    return float(int(size)) if interp is None else Number(interp.size(size, dtypes.float64, True))
 
 
 set_real(_real)

@@ -24,11 +24,11 @@ from hybridml_compiler.errors import describe_line
 
 from .. import tree
 from ..tensor import Tensor
-from .guards import Entry, Watch, elements, environment, holder
+from .guards import Entry, Watch, elements, environment, holder, some_elements
 from .hidden import Hidden, Undone
 
 _ABSENT = object()
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _APPENDS = frozenset(("append", "extend"))
 _CHANGES = _APPENDS | {
     "add", "appendleft", "clear", "discard", "extendleft", "insert", "pop", "popitem", "popleft", "remove", "reverse",
@@ -46,7 +46,6 @@ class Effect:
     put: Callable[[Any], None]
     take_back: Callable[[], None] | None
     repeats: bool  # compiled calls can do it
-    shows: bool = False  # that they do not do it changes no result: it prints
     array: np.ndarray | None = None  # whose elements it writes
 
     def __str__(self) -> str:
@@ -56,10 +55,7 @@ class Effect:
 def find(watch: Watch, hidden: Hidden | Undone) -> list[Effect]:
     """The effects since the watch began. What they change is no longer a guard."""
     return [
-        *(
-            Effect(what, where or _line(watch, what), None, _nothing, None, False, not reads)
-            for what, where, reads in hidden.found
-        ),
+        *(Effect(what, where or _line(watch, what), None, _nothing, None, False) for what, where in hidden.found),
         *effects_of(watch),
     ]
 
@@ -116,7 +112,7 @@ def _slot(
     """A name that is assigned: repeated where all that the code does with it is that."""
     found = list(uses(watch.codes, name))
     only_stored = bool(found) and all(use.kind == "store" for use in found)
-    repeats = only_stored and not watch.reflects() and _is_plain(value)
+    repeats = only_stored and not watch.reflects() and is_plain(value)
     return Effect(name, _line(watch, name), value, put, take_back, repeats)
 
 
@@ -156,7 +152,7 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
         return _slot(watch, name, read(key), *_attribute(key, name, was))
     if read is elements:
         return _array(watch, key, np.frombuffer(was, key.dtype).reshape(key.shape))
-    name = "environ" if read is environment else str(key)
+    name = "environ" if read is environment else name_in(watch)(key) if read is some_elements else str(key)
     return Effect(name, _line(watch, name), None, _nothing, None, False)
 
 
@@ -183,7 +179,7 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
     def take_back() -> None:
         del c[was:]
 
-    return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and _is_plain(added))
+    return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
 
 
 def _array(watch: Watch, array: np.ndarray, was: np.ndarray) -> Effect:
@@ -201,9 +197,9 @@ def label(watch: Watch, read: Any, key: Any) -> str:
     return read.__reduce__()[1][0] if isinstance(read, attrgetter) else str(key)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether each call can make such a value anew: containers of numbers, strings and tensors."""
-    return all(isinstance(leaf, (*_PLAIN, Tensor)) for leaf in tree.tree_leaves(value))
+    return all(isinstance(leaf, (*PLAIN, Tensor)) for leaf in tree.tree_leaves(value))
 
 
 # -- names and lines, found in the bytecode of what the watch has reached

@@ -5,28 +5,45 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+import types
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import CompileError, TraceError
+from hybridml_compiler.errors import (
+    LOCATION,
+    CompileError,
+    TraceError,
+    describe_line,
+    is_internal,
+    user_location,
+)
 from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.dims import is_dim
 
 from .. import tree
-from ..tensor import Tensor, adopt
+from ..given import Array
+from ..integer import Integer
+from ..number import StandIn
+from ..tensor import Device, Tensor, adopt
 from .branches import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
 from .dynamic import Refused, Sized, decisions
-from .effects import Effect, find, name_in
-from .guards import Watch
-from .hidden import Hidden
+from .effects import PLAIN, Effect, find, is_plain, name_in
+from .guards import Watch, is_library
+from .hidden import Hidden, level
 from .integers import Integers
 from .lifted import lift, over, places, seen_in, settle
 from .names import Names, arguments, changed
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
 from .program import dense
+from .report import Failed, Untraceable
+from .shims import say, shims, variables_read
 
 _ndarray = np.ndarray
 
@@ -106,48 +123,71 @@ class Entry:
         names = Names(self.fn, objects)
         tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
         shadows = [
-            tracer.lift_integer("argument", k, leaf, label)
+            tracer.lift_integer("argument", k, leaf, label, double=k in self.doubles)
             if k in self.integers
             else tracer.lift_float("argument", k, leaf, label, double=True)
+            if k in self.doubles and type(leaf) is float
+            else np.int64(leaf)
             if k in self.doubles
             else _shadow(tracer, k, leaf, label)
             for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
         ]
-        args, kwargs = tree.unflatten(structure, shadows)
+        copies: dict[int, Any] = {}
+        args, kwargs = tree.unflatten(structure, shadows, copies)
+        whole = [(-1 - k, c) for k, c in copies.items()]
+        there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(tree.is_container, self.watch.reached()))]
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
         lifted = lift(tracer, self.places)
-        fn = over(self.fn, lifted, self.watch, tracer.copies)
+        seen_as = partial(shims, self.watch.functions, self.watch.names)
+        with seen_as():
+            fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
         tracer.ask, tracer.strict = path.answer, self.strict
+        printed: list[Effect] = []
+        tracer.prints = partial(_prints, tracer, printed, sys.stdout)
 
         def end(result: Any, backend: str) -> Outcome:
-            effects = self._effects(hidden)
+            effects = [*printed, *self._effects(hidden)]
+            if any(issubclass(type(key), Tensor) for key in keys_of(result)):
+                raise _refused(tracer, "returns a dict that has tensors as keys")
+            if not hidden.found and any(not effect.repeats and not is_plain(effect.value) for effect in effects):
+                raise _refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
+            for leaf in tree.tree_leaves(result):
+                if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
+                    raise _refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             for effect in effects:
                 if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
                     raise Endless(f"changes {effect}, which it computes with")
-            return Outcome(tracer, result, backend, list(path.given), effects)
+            return Outcome(tracer, result, backend, list(path.given), effects, whole, there)
 
         def trace() -> Outcome:
             try:
                 with hidden:
-                    with seen_in(tracer, lifted):
+                    with seen_as(), seen_in(tracer, lifted):
                         result = _finished(fn(*args, **kwargs), self.name)
                 self._check_arguments((args, kwargs), structure, shadows, hidden)
             except BaseException as error:
                 if (self.sized is not None or self.lifts) and isinstance(error, Exception):
                     self._effects(hidden)
+                    _set_back(hidden, tracer.name)
                     # Traced again for its own sizes and ints, with the error of those.
                     raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     self._check_arguments((args, kwargs), structure, shadows, hidden)
+                    if not (self.strict or self._is_async) and not hidden.set_back():
+                        self._effects(hidden)
+                        raise Stumbled(self, error) from error
                     end(None, "interpret").run(leaves, found)
                 else:
                     self._effects(hidden)
+                    if isinstance(error, Endless | Untraceable | Failed):
+                        _set_back(hidden, tracer.name)
                 raise
             return end(result, self.backend)
 
         self.watch.begin()
+        self._is_async = inspect.iscoroutinefunction(self.fn)
         hidden = Hidden(self.watch, name_in(self.watch))
         try:
             with decisions(tracer.guards):
@@ -169,14 +209,18 @@ class Entry:
         self.places = settle(self.places, tracer, used, self.watch)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
         self.pinned |= looked_at & self.integers
+        asked = [(ask.what, value) for ask, value in path.asked]
+        self.watch.read_by_numpy(self.seen.only_inputs(self.watch, outcome, asked) if self.seen is not None else ())
         self._guard(outcome)
+        self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
+        self.watch.free += variables_read(tracer)
         self.root = path.place(outcome)
         return outcome, found
 
     def _check_arguments(self, given: Any, structure: tree.Structure, shadows: Sequence[Any], hidden: Hidden) -> None:
         """The containers that a trace is given are copies: a function that changes them runs eagerly."""
         leaves: list[Any] = []
-        found = tree.flatten(given, leaves)
+        found = tree.flatten(given, leaves, {})
         if found == structure and all(a is b for a, b in zip(leaves, shadows, strict=True)):
             return
         self._effects(hidden)
@@ -204,7 +248,6 @@ class Entry:
     def _guard(self, outcome: Outcome) -> None:
         """Rely on what the new path relies on as well."""
         tracer = outcome.tracer
-        self.watch.read_by_numpy(tracer.shadows)
         for i in tracer.inputs:
             if i.node in self.by_node:
                 continue
@@ -314,6 +357,87 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
 
+_MADE_ANEW = (*PLAIN, Tensor, StandIn, Integer, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
+_NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Device, range, slice, type(Ellipsis))
+
+
+def keys_of(tree_: Any) -> Iterator[Any]:
+    """The keys of all dicts in a container."""
+    pending = [tree_]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            yield from item
+            pending += item.values()
+        elif isinstance(item, list | tuple):
+            pending += item
+
+
+def _each_call_has(leaf: Any) -> bool:
+    """Whether each call can return such a value: one that is computed anew, or that nobody can change."""
+    kind = type(leaf)
+    return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
+
+
+class Stumbled(BaseException):
+    """A trace has raised an error of the user, or of code that takes no stand-in: Python makes the call again."""
+
+    def __init__(self, entry: Entry, error: Exception) -> None:
+        super().__init__(error)
+        self.entry = entry
+        lines = [
+            describe_line(frame.f_code.co_filename, number)
+            for frame, number in traceback.walk_tb(error.__traceback__)
+            if not (is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")))
+        ]
+        self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
+
+
+def _set_back(hidden: Hidden, name: str) -> None:
+    lost = hidden.set_back()
+    if lost and sys.exception() is not None:
+        raise TraceError(
+            f"{name} has to run eagerly, and its trace has gone through or done what cannot be set back: {lost}. Trace "
+            "a function that does not, or call it in `with hybridml.eager():`"
+        )
+
+
+def _prints(tracer: Tracer, printed: list[Effect], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """`print` in a trace: every call prints, in this order, with its own values."""
+    leaves: list[Any] = []
+    structure = tree.flatten((args, kwargs), leaves)
+    where = user_location()
+    plain = all(isinstance(leaf, (*PLAIN, Tensor)) for leaf in leaves) and set(kwargs) <= {"sep", "end", "flush"}
+    if (
+        tracer.strict
+        or tracer.frames
+        or sys.stdout is not stdout
+        or not plain
+        or any(_has_history(leaf) for leaf in leaves)
+    ):
+        raise _refused(tracer, f"prints in a way that its compiled calls cannot ({where})")
+    values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
+    value = tree.unflatten(structure, values)
+    printed.append(Effect("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
+
+
+def _has_history(leaf: Any) -> bool:
+    return issubclass(type(leaf), Tensor) and leaf._node is not None
+
+
+def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
+    """What only NumPy can do with an array among the arguments."""
+    why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()}), where hm.asarray({label})"
+    return _refused(tracer, f"{why} would be traced")
+
+
+def _refused(tracer: Tracer, why: str) -> BaseException:
+    """A call that has to run eagerly; with strict=True that is an error."""
+    if tracer.strict:
+        return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
+    return Endless(why)
+
+
 def _is_data(leaf: Any) -> bool:
     return isinstance(leaf, Tensor | _ndarray | float)
 
@@ -322,7 +446,7 @@ def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
     if isinstance(leaf, Tensor):
         return tracer.argument(k, leaf, leaf, label)
     if isinstance(leaf, _ndarray):
-        return tracer.argument(k, leaf, adopt(leaf), label)
+        return Array(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
     if isinstance(leaf, float):
-        return tracer.argument(k, float(leaf), None, label)
+        return tracer.lift_float("argument", k, float(leaf), label)
     return leaf

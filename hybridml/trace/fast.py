@@ -328,7 +328,11 @@ def are_plain(captured: Sequence[Input]) -> bool:
 
 def _is_plain(outcome: Outcome) -> bool:
     """Whether an outcome needs no more than native code and its finisher do."""
-    if outcome.copies or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable()):
+    if (
+        outcome.copies
+        or outcome.own
+        or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable())
+    ):
         return False
     if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
         return False

@@ -17,7 +17,7 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
     """What is left to do in Python after the native call; None when its result is the result."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
-    results = [
+    results: list[tuple[int, bool, Any]] = [
         (
             place.get(r.index, -1) if r.kind in ("output", "float") else -1,
             r.kind == "float",
@@ -39,7 +39,7 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
     ]  # fmt: skip
     history = _historian(outcome)
     recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
-    structure, effects = outcome.structure, outcome.effects
+    structure, effects, there, known = outcome.structure, outcome.effects, outcome.there, outcome.known
     single = structure.children[0].kind is None and not effects
     if (
         single
@@ -65,12 +65,15 @@ def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]]
             real._node.grad = None if at is None else tensors[at]
         views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
         values = [
-            views[value] if is_view else value if at < 0 else tensors[at]._array.item() if number else tensors[at]
+            views[value] if is_view
+            else value if at < 0
+            else value(tensors[at]._array.item()) if number
+            else tensors[at]
             for (at, number, value), is_view in zip(results, viewed, strict=True)
-        ]
+        ]  # fmt: skip
         if single:
             return values[0]
-        value, *put = tree.unflatten(structure, values)
+        value, *put = tree.unflatten(structure, values, dict(there), known)
         for effect, new in zip(effects, put, strict=True):
             effect.put(new)
         return value

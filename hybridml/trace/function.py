@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 import logging
 import sys
@@ -11,8 +10,7 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -26,13 +24,14 @@ from ..context import current_interpreter, nans_var, stance_var
 from ..tracebacks import shorten
 from . import reasons
 from .branches import Arrays, Ask, Endless
+from .collector import collector_paused
 from .dynamic import MOST_KNOWN, Families, Refused, Sized
-from .entry import Entry
+from .entry import Entry, Stumbled
 from .fast import MISS, Fast, build
 from .integers import Integers, lifted_in
 from .names import arguments
-from .outcome import Failed, Outcome
-from .report import Unrepeatable, Untraceable, report
+from .outcome import Leaves, Outcome
+from .report import Failed, Unrepeatable, Untraceable, report
 from .shown import CacheInfo, Shown
 from .signature import doubles_in, signature
 
@@ -136,8 +135,9 @@ class TracedFunction(Shown):
         return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves: list[Any] = []
-        structure = tree.flatten((args, kwargs), leaves)
+        leaves = Leaves()
+        leaves.given = args, kwargs
+        structure = tree.flatten(leaves.given, leaves, {})
         given, objects = signature(structure, leaves)
         key = self._integers.key(given)
         try:
@@ -175,6 +175,12 @@ class TracedFunction(Shown):
         except Endless as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
+        except Stumbled as stumbled:
+            out = self._fn(*args, **kwargs)  # raises an error of its own
+            stumbled.entry.eager = True
+            self._entries.setdefault(key, []).insert(0, stumbled.entry)
+            self._report_eager(f"cannot be traced ({stumbled.what}): calls like this one run eagerly")
+            return out
         except Untraceable as error:
             if self._strict:
                 raise
@@ -231,8 +237,9 @@ class TracedFunction(Shown):
 
         TraceError where such a call runs eagerly.
         """
-        leaves: list[Any] = []
-        structure = tree.flatten((args, kwargs), leaves)
+        leaves = Leaves()
+        leaves.given = args, kwargs
+        structure = tree.flatten(leaves.given, leaves, {})
         given, objects = signature(structure, leaves)
         key = self._integers.key(given)
         on = None
@@ -335,7 +342,7 @@ class TracedFunction(Shown):
         entries = self._entries.setdefault(key, [])
         entry.silent = self._silent
         try:
-            with _collector_paused():
+            with collector_paused():
                 outcome, known = entry.grow(structure, leaves, known)
         except (Endless, Unrepeatable):
             entry.eager = True
@@ -354,10 +361,7 @@ class TracedFunction(Shown):
             self._families.traced(key, entry)
         entry.fast = self._direct = None
         entry.tried = False
-        shown = sorted({str(effect) for effect in outcome.effects if effect.shows})
-        if shown:
-            self._report(f"does {', '.join(shown)} only when it is traced, compiled calls do not. Use what it returns")
-        once = sorted({str(effect) for effect in outcome.effects if not (effect.repeats or effect.shows)})
+        once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
         if once:
             entry.eager = True
             self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
@@ -481,23 +485,6 @@ class TracedFunction(Shown):
             self._integers.clear()
             self._last = self._direct = None
             self._reported.clear()
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Compiling makes many objects and hardly a cycle: looking for cycles takes a sixth of it (passes and plan of a
-    ResNet-18 step 0.60 s, without 0.50). What it has made lives as long as the function: to the oldest generation with
-    it, or the next object that anybody makes is what 40 to 80 ms are spent on."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if not gc.get_freeze_count():  # somebody's, to stay
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _other(ask: Ask, what: str) -> str:

@@ -16,8 +16,10 @@ import functools
 import os
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any
 
@@ -31,6 +33,7 @@ _OPAQUE = (np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COMPARED = 10000  # of a still longer one only the length is watched: a check must take microseconds
+_SAMPLE = 1000  # elements that are compared of a larger array
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
 _OURS = ("hybridml", "hybridml_compiler")
 # Called by our own code, so no code of the user names them.
@@ -88,13 +91,17 @@ class Watch:
             self.epoch = state.epoch.value
         return True
 
+    def knows(self, obj: Any) -> bool:
+        """Whether an object was there before the trace, as far as it is watched."""
+        return id(obj) in self._seen or any(value is obj for _, _, value in (*self.free, *self.quiet, *self.moving))
+
     def begin(self) -> None:
         """Before a trace: what traces have changed before is looked at from here on."""
         self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
         self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
         self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
         known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
-        self._arrays = [(elements, a, elements(a)) for k, a in self._named_arrays(_MAX_COPIED) if k not in known]
+        self._arrays = [(elements, a, elements(a)) for k, a in self.named_arrays(_MAX_COPIED) if k not in known]
 
     def end(self) -> list[Entry]:
         """After a trace: what the function has changed, which no longer is a guard."""
@@ -118,13 +125,15 @@ class Watch:
         return changed
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
-        """Arrays that code names and that are no inputs (by id) may be read by NumPy: their elements are guarded."""
-        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
-        for k, array in self._named_arrays(_MAX_COMPARED):
+        """Arrays that code names may be read by NumPy: their elements are guarded, but for those that are `inputs` and
+        nothing else (by id)."""
+        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read in (elements, some_elements)}
+        for k, array in self.named_arrays(sys.maxsize):
             if k not in inputs and k not in known:
-                self.free.append((elements, array, elements(array)))
+                read = what_of(array)
+                self.free.append((read, array, read(array)))
 
-    def _named_arrays(self, most: int) -> list[tuple[int, np.ndarray]]:
+    def named_arrays(self, most: int) -> list[tuple[int, np.ndarray]]:
         """Arrays that code names, of at most so many bytes, by id."""
         named = {id(value): value for _, _, value in (*self.free, *self.quiet) if type(value) is np.ndarray}
         return [(k, a) for k, a in named.items() if a.nbytes <= most and a.dtype != object]
@@ -206,6 +215,10 @@ class Watch:
             self._reach(value.__func__)
         elif isinstance(value, property):
             self._reach(value.fget)
+        elif isinstance(value, ContextVar):
+            self._add(variable, value, variable(value))
+        elif isinstance(value, weakref.ref):
+            self._reach(value())
         elif isinstance(value, functools.partial):
             self._reach(value.func, value.args, value.keywords)
         elif isinstance(value, dict | list | tuple | deque | set | frozenset):
@@ -233,8 +246,9 @@ class Watch:
         self._pending.append((value, quiet))
 
     def _function(self, fn: types.FunctionType) -> None:
-        module = fn.__globals__.get("__name__", "")
-        if is_library(module):
+        self._reach(getattr(fn, "__wrapped__", None), loose=is_library(fn.__globals__.get("__name__", "")))
+        if is_library(fn.__globals__.get("__name__", "")):  # a decorator's: it calls what it was given
+            self._reach(*(f for cell in fn.__closure__ or () if callable(f := _contents(cell))))
             return
         names = _names(fn.__code__)
         self.names |= names
@@ -243,7 +257,6 @@ class Watch:
         self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
         self.free += [(read, fn, read(fn)) for read in FUNCTION_PARTS]
         self._reach(fn.__defaults__, fn.__kwdefaults__)
-        self._reach(getattr(fn, "__wrapped__", None), loose=False)
         self._spaces.append((vars(fn),))
         self._attributes_of[id(vars(fn))] = vars(fn), frozenset(vars(fn))
         for cell in fn.__closure__ or ():
@@ -431,10 +444,35 @@ def elements(array: np.ndarray) -> bytes:
     return array.tobytes()
 
 
+def some_elements(array: np.ndarray) -> bytes:
+    """What is compared of a large array: 5 us."""
+    return array.flat[:: max(1, array.size // _SAMPLE)].tobytes()
+
+
+def what_of(array: np.ndarray) -> Callable[[np.ndarray], bytes]:
+    """Which of the two an array is compared by."""
+    return elements if array.nbytes <= _MAX_COMPARED else some_elements
+
+
 def environment(environ: os._Environ[str]) -> tuple[Any, ...]:
     """All environment variables: 1 us for 30 of them."""
     data = environ._data  # type: ignore[attr-defined]
     return (*data, *data.values())
+
+
+def variable(context: ContextVar[Any]) -> Any:
+    """The value of a context variable; None where it has none."""
+    try:
+        return context.get()
+    except LookupError:
+        return None
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def holder(entry: Entry) -> Any:

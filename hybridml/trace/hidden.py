@@ -8,12 +8,16 @@ one of them: a trace would take a third longer with it.
 from __future__ import annotations
 
 import builtins
+import io
+import itertools
+import logging
 import os
 import pickle
 import random
 import sys
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
@@ -30,16 +34,28 @@ _READS: dict[Any, str] = {
     for f in (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
               time.process_time, os.urandom, builtins.input)
 }  # fmt: skip
-_SHOWS: dict[Any, str] = {builtins.print: "print", builtins.open: "open"}
+_SHOWS: dict[Any, str] = {builtins.open: "open", time.sleep: "sleep", warnings.warn: "warn"}
 _TODAY = frozenset(("now", "utcnow", "today"))
-_LOGGING = frozenset(("info", "debug", "warning", "error", "exception", "critical"))
-_NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_LOGGING))
+_WRITES = frozenset(("write", "writelines", "tofile"))
+_FILES = frozenset(("save", "savez", "savetxt", "load", "loadtxt", "fromfile", "dump"))
+# Methods of loggers -> the level that they say something at; 0: it is asked for.
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "exception": 40, "critical": 50, "log": 50,
+           "isEnabledFor": 0, "getEffectiveLevel": 0}  # fmt: skip
+_NAMES = frozenset((*_READS.values(), *_SHOWS.values(), *_TODAY, *_WRITES, *_FILES, *_LEVELS))
+# Modules with what reads and changes the world outside, and those that call it; their C functions are noticed.
+_OUTSIDE = frozenset((
+    "os", "posix", "nt", "posixpath", "ntpath", "genericpath", "shutil", "subprocess", "socket", "pathlib", "tempfile",
+    "io", "glob", "threading", "_thread", "queue", "multiprocessing", "concurrent", "sqlite3", "urllib", "http",
+    "pprint", "csv", "json", "pickle", "rich", "tqdm", "click",
+))  # fmt: skip
+_PURE = frozenset(("fspath", "fsencode", "fsdecode"))
+_SYSTEM = frozenset(("posix", "nt", "_socket", "_posixsubprocess", "_io", "io"))
 
 _INDEXED: tuple[Any, ...] = tuple(
     type(iter(made)) for made in (["x"], ("x",), "x", b"x", range(1))
 )  # iterators that can be set to a place
 
-Seen = tuple[str, str, bool]  # what, the user's line, whether it gives a value that the program may depend on
+Seen = tuple[str, str]  # what, the user's line
 
 
 class Hidden:
@@ -48,8 +64,9 @@ class Hidden:
     def __init__(self, watch: Watch, name_of: Callable[[Any], str]) -> None:
         self.found: list[Seen] = []
         self._name_of = name_of
-        self._states = [(obj, _state(obj)) for obj in _stateful(watch)]
-        self._listens = not _NAMES.isdisjoint(watch.names) and sys.getprofile() is None
+        self._states = [(obj, _state(obj), _way_back(obj)) for obj in _stateful(watch)]
+        self._listens = sys.getprofile() is None and (not _NAMES.isdisjoint(watch.names) or _reaches_out(watch))
+        self.levels: dict[int, logging.Logger] = {}  # loggers that were silent, by id
 
     def __enter__(self) -> Hidden:
         if self._listens:
@@ -59,23 +76,75 @@ class Hidden:
     def __exit__(self, *exc: object) -> None:
         if self._listens:
             sys.setprofile(None)
-        for obj, before in self._states:
+        for obj, before, _ in self._states:
             if _state(obj) != before:
-                self.found.append((self._name_of(obj), "", True))
+                self.found.append((self._name_of(obj), ""))
+
+    def set_back(self) -> str:
+        """Before Python makes the call again. What cannot be set back, or has reached out by now: its name."""
+        lost = [name for name, where in self.found if where]
+        for obj, before, back in self._states:
+            if _state(obj) != before:
+                if back is not None:
+                    back()
+                if _state(obj) != before:
+                    lost.append(self._name_of(obj))
+        return ", ".join(lost)
 
     def _hear(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "c_call":
-            what, reads = _meaning(arg)
+            what, _ = _meaning(arg)
             if what and _is_users(frame):
-                self._note(what, frame, reads)
-        elif event == "call" and frame.f_globals.get("__name__") == "logging" and frame.f_code.co_name in _LOGGING:
+                self._note(what, frame)
+            elif what in _WRITES or (getattr(arg, "__module__", None) in _SYSTEM and arg.__name__ not in _PURE):
+                caller = _user_behind(frame)
+                if caller is not None:
+                    self._note(arg.__name__, caller)
+        elif event == "call" and frame.f_globals.get("__name__") == "logging" and frame.f_code.co_name in _LEVELS:
             if frame.f_back is not None and _is_users(frame.f_back):
-                self._note(f"logging.{frame.f_code.co_name}", frame.f_back, False)
+                self._log(frame, frame.f_back)
 
-    def _note(self, what: str, frame: types.FrameType, reads: bool) -> None:
-        seen = what, describe_line(frame.f_code.co_filename, frame.f_lineno), reads
+    def _log(self, frame: types.FrameType, caller: types.FrameType) -> None:
+        """A logger is asked to say something: it does so in every call, or in none as long as its level stays."""
+        name = frame.f_code.co_name
+        logger = frame.f_locals.get("self", logging.root)
+        logger = getattr(logger, "logger", logger)  # of an adapter
+        if _LEVELS[name] and logger.isEnabledFor(_LEVELS[name]):
+            self._note(f"logging.{name}", caller)
+        else:
+            self.levels[id(logger)] = logger
+
+    def _note(self, what: str, frame: types.FrameType) -> None:
+        seen = what, describe_line(frame.f_code.co_filename, frame.f_lineno)
         if seen not in self.found:
             self.found.append(seen)
+
+
+def level(logger: logging.Logger) -> tuple[int, int, bool]:
+    """What decides whether a logger says something."""
+    return logger.getEffectiveLevel(), logger.manager.disable, logger.disabled
+
+
+def _reaches_out(watch: Watch) -> bool:
+    """Whether code names what reads or changes files, processes and the like."""
+    for _, _, value in watch.free:
+        name = getattr(value, "__name__" if type(value) is types.ModuleType else "__module__", None)
+        if type(name) is str and name.partition(".")[0] in _OUTSIDE:
+            return True
+    return False
+
+
+def _user_behind(frame: types.FrameType) -> types.FrameType | None:
+    """The user's frame that a library works for; None where it is our own, or one that imports a module."""
+    at: types.FrameType | None = frame
+    while at is not None:
+        name = at.f_globals.get("__name__", "")
+        if name.partition(".")[0] in ("hybridml", "hybridml_compiler", "importlib", "linecache"):
+            return None
+        if not is_library(name):
+            return at
+        at = at.f_back
+    return None
 
 
 class Undone:
@@ -109,7 +178,7 @@ class Undone:
                 continue
             if back is not None:
                 back()
-            (self.found if _state(obj) == before else self.lost).append((self._name_of(obj), "", True))
+            (self.found if _state(obj) == before else self.lost).append((self._name_of(obj), ""))
 
     def _hear(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "c_call" and _is_users(frame):
@@ -149,6 +218,8 @@ def _meaning(function: Any) -> tuple[str, bool]:
     except TypeError:  # a method of something that cannot be hashed
         return "", False
     name = getattr(function, "__name__", "")
+    if name in _WRITES and isinstance(getattr(function, "__self__", None), io.IOBase | np.ndarray):
+        return name, False
     return (name, True) if name in _TODAY and isinstance(function.__self__, type) else ("", False)
 
 
@@ -179,6 +250,8 @@ def _state(obj: Any) -> Any:
         return None if frame is None else (frame.f_lasti, [*map(id, frame.f_locals.values())])
     if isinstance(obj, zip | map | filter | enumerate | reversed):
         return [part if isinstance(part, int) else _state(part) for part in _parts(obj)]
+    if type(obj).__module__ == "itertools":
+        return repr(obj) if type(obj) is itertools.count else object()  # of the others nothing can be seen
     try:
         return obj.tell() if hasattr(obj, "tell") else length_hint(obj, -1)
     except Exception:  # a closed file: nothing can be said

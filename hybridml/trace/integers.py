@@ -9,15 +9,22 @@ guarded value (of a global variable, a closure cell, an attribute).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hybridml_compiler.graph.digest import digest
+
 from ..integer import LARGEST
 from .dynamic import apart
+from .guards import Watch, what_of
 
 if TYPE_CHECKING:
     from .entry import Entry
+    from .outcome import Outcome
 
 Key = Any  # see `signature.signature`
 
@@ -38,6 +45,9 @@ class Integers:
         self._families: dict[Key, Family] = {}
         self._around: dict[tuple[int, str], tuple[Any, float]] = {}  # (id of the holder, name) -> holder, first value
         self._fixed: set[tuple[int, str]] = set()
+        # Arrays by their id: what they held when a program was traced, and that program.
+        self._arrays: dict[int, tuple[np.ndarray, bytes, Any]] = {}
+        self._only_inputs: set[int] = set()
 
     def clear(self) -> None:
         self.__init__()  # type: ignore[misc]
@@ -53,7 +63,7 @@ class Integers:
 
     def seen(self, raw: Key) -> Key:
         """The key for a new program: what has another value than in earlier calls is an input from now on."""
-        values = {k: spec[1] for k, spec in enumerate(raw[1]) if _is_int(spec)}
+        values: dict[int, int] = {k: spec[1] for k, spec in enumerate(raw[1]) if _is_int(spec)}
         if not values:
             return raw
         family = self._families.setdefault(_apart(raw), Family())
@@ -80,6 +90,22 @@ class Integers:
     def is_fixed(self, holder: Any, name: str) -> bool:
         return (id(holder), name) in self._fixed
 
+    def only_inputs(self, watch: Watch, outcome: Outcome, asked: Sequence[Any]) -> set[int]:
+        """Arrays around the function (by id) that its program reads and nothing else does: with other elements in them
+        it was the same program, of which `asked` is what it has asked for."""
+        named = watch.named_arrays(sys.maxsize)
+        captured = {id(i.real): i.real for i in outcome.tracer.inputs if i.kind == "array"}
+        made = [array.tobytes() for k, array in captured.items() if all(k != other for other, _ in named)]
+        now = digest(outcome.program.graph), asked, made, repr([r.value for r in outcome.results])
+        for k, array in named:
+            if k in captured:
+                held = what_of(array)(array)
+                _, was, program = self._arrays.setdefault(k, (array, held, now))
+                if was != held and program == now:
+                    self._only_inputs.add(k)
+                self._arrays[k] = array, held, now
+        return self._only_inputs
+
     def fix_all(self, given: Any, entry: Entry) -> None:
         """The numbers of an entry that fails with what stands for them are themselves from now on."""
         if entry.integers:
@@ -94,20 +120,20 @@ class Integers:
 
 def lifted_in(key: Key) -> frozenset[int]:
     """The leaves that are inputs and ints."""
-    return frozenset(k for k, spec in enumerate(key[1]) if spec is int)
+    return frozenset(k for k, spec in enumerate(key[1]) if spec is int or spec is np.int64)
 
 
 def _is_int(spec: Any) -> bool:
-    return type(spec) is tuple and len(spec) == 2 and spec[0] is int and -LARGEST <= spec[1] <= LARGEST
+    return type(spec) is tuple and len(spec) == 2 and spec[0] in (int, np.int64) and -LARGEST <= spec[1] <= LARGEST
 
 
 def _apart(raw: Key) -> Key:
     structure, specs, *rest = apart(raw)[0]  # sizes apart, as well
-    return (structure, tuple([int if _is_int(spec) else spec for spec in specs]), *rest)
+    return (structure, tuple([spec[0] if _is_int(spec) else spec for spec in specs]), *rest)
 
 
 def _without(raw: Key, lifted: set[int]) -> Key:
     if not lifted:
         return raw
     structure, specs, *rest = raw
-    return (structure, tuple([int if k in lifted and _is_int(s) else s for k, s in enumerate(specs)]), *rest)
+    return (structure, tuple([s[0] if k in lifted and _is_int(s) else s for k, s in enumerate(specs)]), *rest)

@@ -184,4 +184,4 @@ def _leaves(s: tree.Structure, name: str) -> Iterator[str]:
     if s.kind is None:
         yield name
     for k, child in enumerate(s.children):
-        yield from _leaves(child, f"{name}[{s.keys[k]!r}]" if s.keys else f"{name}[{k}]")
+        yield from _leaves(child, f"{name}[{s.keys[k]!r}]" if k < len(s.keys) else f"{name}[{k}]")

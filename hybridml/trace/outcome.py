@@ -16,7 +16,10 @@ from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substit
 
 from .. import aliasing, tree
 from ..context import grad_is_off, no_grad
+from ..given import Array
 from ..integer import plain
+from ..number import known as as_known
+from ..number import tensor_of
 from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
@@ -25,14 +28,17 @@ from .layouts import order_of
 from .number import is_number
 from .order import Order, as_seen, in_memory
 from .program import Program, dense
-from .report import Untraceable
+from .report import Failed, Untraceable
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 
 
-class Failed(BaseException):
-    """An index check did not hold in a compiled program, which has written nothing. Not for the `except` of a user."""
+class Leaves(list[Any]):
+    """Those of the arguments of a call, with the arguments themselves."""
+
+    __slots__ = ("given",)
+    given: Any
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,8 @@ class View:
 
 @dataclass(frozen=True)
 class Result:
-    """A leaf of the returned container: "output" k, "float" k (of numbers), "input" (the tensor given), "view" k,
-    "size" (of a symbolic dimension), "value".
+    """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
+    tensor of that array), "view" k, "size" (of a symbolic dimension), "value".
     """
 
     kind: str
@@ -78,12 +84,21 @@ class Outcome:
     """See the module. `given`: what the segments on the way to it compute, which its program may read."""
 
     def __init__(
-        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = ()
-    ) -> None:
+        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = (),
+        arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
+    ) -> None:  # fmt: skip
+        """Containers that are returned as they are, by their numbers (see tree.py): copies of those that are
+        `arguments`, where a call returns its own, and those that were `there` before.
+        """
         self.tracer, self.effects = tracer, effects
         outputs: list[Tensor] = []
         leaves: list[Any] = []
-        self.structure = tree.flatten((result, *(effect.value for effect in effects)), leaves)
+        known = {id(container): number for number, container in (*there, *arguments)}
+        self.known = len(known)
+        self.structure = _plain_keys(tree.flatten((result, *(effect.value for effect in effects)), leaves, known))
+        whole = tree.known_in(self.structure)
+        self.own = sorted(number for number, _ in arguments if number in whole)
+        self.there = {number: container for number, container in there if number in whole}
         seen: dict[int, int] = {}
         self.views: list[View] = []
         shared = _shared_bases(tracer, leaves)
@@ -136,14 +151,15 @@ class Outcome:
             )
         if is_dim(leaf):
             return Result("size", -1, leaf)
+        given, leaf = leaf, tensor_of(leaf)
         if not issubclass(type(leaf), Tensor):
             return Result("value", -1, plain(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
         if not issubclass(type(t), tracer.cls):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on
-        for k, source in enumerate(tracer.inputs):
+        for k, source in enumerate(tracer.inputs if not t.is_double else ()):  # a float is given, NumPy's is returned
             if source.shadow is t and source.real is not None:
-                return Result("input", k)
+                return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not Array)
         base, steps = _steps(t)
         if steps:
             of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
@@ -159,7 +175,7 @@ class Outcome:
         if id(t) not in seen:
             seen[id(t)] = len(outputs)
             outputs.append(t)
-        return Result("float" if is_number(t) else "output", seen[id(t)])
+        return Result("float", seen[id(t)], given.__class__) if is_number(t) else Result("output", seen[id(t)])
 
     # -- the call
 
@@ -209,7 +225,11 @@ class Outcome:
         if any(r.kind == "size" for r in self.results):
             sizes = bindings([i.node.shape for i in self.inputs], [a.shape for a in arrays])
         values = [self._value(r, fresh, outputs, reals, views, sizes) for r in self.results]
-        value, *put = tree.unflatten(self.structure, values)
+        made = dict(self.there)
+        if self.own and isinstance(leaves, Leaves):
+            there = tree.containers(leaves.given)
+            made |= {k: there[-1 - k] for k in self.own}
+        value, *put = tree.unflatten(self.structure, values, made, self.known)
         for effect, new in zip(self.effects, put, strict=True):
             effect.put(new)
         self._time(start)
@@ -253,11 +273,11 @@ class Outcome:
         if r.kind == "output":
             return fresh[r.index]
         if r.kind == "float":
-            return outputs[r.index].item()
+            return r.value(outputs[r.index].item())
         if r.kind == "size":
             return evaluate(r.value, sizes)
-        if r.kind == "input":  # an array that the program has made a tensor of is one in eager code, too
-            return _tensor(reals[r.index]) if self.inputs[r.index].kind == "array" else reals[r.index]
+        if r.kind == "input":
+            return _tensor(reals[r.index]) if r.value else reals[r.index]
         return r.value
 
     def _time(self, start: float) -> None:
@@ -287,6 +307,14 @@ def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
 def hooks_of(node: Any) -> tuple[int, ...]:
     """Keys of the hooks of a leaf: the program has them built in."""
     return tuple(node.hooks) if node.hooks else ()
+
+
+def _plain_keys(s: tree.Structure) -> tree.Structure:
+    """A structure without numbers of the trace, whose values are known when they have become keys."""
+    if s.kind is None or s.kind is tree.Again:
+        return s
+    keys = tuple([as_known(plain(key)) for key in s.keys])
+    return s._replace(keys=keys, children=tuple(map(_plain_keys, s.children)))
 
 
 def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:

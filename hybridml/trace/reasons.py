@@ -11,7 +11,7 @@ from .. import tree
 from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
-from .guards import FUNCTION_PARTS, Watch, elements, environment, holder
+from .guards import FUNCTION_PARTS, Watch, elements, environment, holder, some_elements
 from .names import arguments
 from .outcome import real_of
 
@@ -60,7 +60,10 @@ def _shape(structure: tree.Structure) -> str:
     def text(s: tree.Structure) -> str:
         if s.kind is None:
             return "x"
-        parts = [f"{k}={text(c)}" for k, c in zip(s.keys, s.children, strict=True)] if s.keys else map(text, s.children)
+        if s.kind is tree.Again:
+            return "the same"
+        parts = [f"{k}={text(c)}" for k, c in zip(s.keys, s.children, strict=False)]
+        parts = parts or list(map(text, s.children))
         return f"[{', '.join(parts)}]" if s.kind is list else f"({', '.join(parts)})"
 
     args, kwargs = structure.children
@@ -102,7 +105,7 @@ def of_python(watch: Watch) -> str:
             return "an environment variable is another"
         if read in FUNCTION_PARTS and now != was:
             return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
-        if read is elements and now != was:
+        if read in (elements, some_elements) and now != was:
             return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):
             return f"{_label(watch, read, key)} {_value(was)} -> {_value(now)}"
@@ -117,7 +120,7 @@ def _value(value: Any) -> str:
 def _label(watch: Watch, read: Any, key: Any) -> str:
     if read is len:
         return f"the size of {_of(watch, key)}"
-    if read is elements:
+    if read in (elements, some_elements):
         return f"the elements of {_of(watch, key)}"
     owner = holder((read, key, None))
     return f"{_of(watch, owner)}[{key}]" if type(owner) in (list, tuple) else label(watch, read, key)

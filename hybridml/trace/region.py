@@ -190,7 +190,7 @@ def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[
     with undone:
         outputs = call()
     if undone.lost:
-        names = ", ".join(sorted(name for name, _, _ in undone.lost))
+        names = ", ".join(sorted(name for name, _ in undone.lost))
         raise TraceError(
             f"{what} goes through {names} when it is captured, which cannot be set back; take the items before, and "
             "pass them as a tensor"

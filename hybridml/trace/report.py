@@ -15,6 +15,10 @@ class Untraceable(TraceError):
     """A call that only eager execution does right: it is run so, and said once (an error with `strict=True`)."""
 
 
+class Failed(BaseException):
+    """A check did not hold in a compiled program, which has written nothing. Not for the `except` of a user."""
+
+
 class Unrepeatable(Untraceable):
     """One that further calls with the same guards meet again: they are not traced."""
 

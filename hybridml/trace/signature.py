@@ -10,6 +10,7 @@ from hybridml_compiler import dtypes
 
 from .. import tree
 from ..context import grad_is_off
+from ..number import Number
 from ..tensor import Tensor, leaked
 from .number import Traced
 from .order import memory_order
@@ -45,13 +46,15 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
         elif kind is np.float64:
             leaves[k] = float(leaf)
             specs.append(kind)  # a tensor of it is float64
-        elif isinstance(leaf, Traced):
-            raise leaked(leaf)
-        elif kind is np.int64 or kind is np.bool_:
+        elif kind is Number or issubclass(kind, Traced):
+            raise leaked(leaf._tensor if kind is Number else leaf)
+        elif kind is np.int64:
             leaves[k] = leaf.item()
-            specs.append((type(leaves[k]), leaves[k]))
+            specs.append((kind, leaves[k]))
         elif kind is complex:
             specs.append((kind, repr(leaf)))  # 0j == -0j, and the signs of zeros say on which side of a cut it is
+        elif issubclass(kind, _ndarray):  # masked, or with fields, or of a unit: what NumPy alone makes of it
+            specs.append((kind, leaf.shape, leaf.dtype))
         elif isinstance(leaf, np.generic):  # its arithmetic rounds and wraps as no number of Python does
             specs.append((kind, repr(leaf)))
         else:
@@ -61,5 +64,6 @@ def signature(structure: tree.Structure, leaves: list[Any]) -> tuple[Any, list[A
 
 
 def doubles_in(key: Any) -> frozenset[int]:
-    """The leaves that are NumPy's float64."""
-    return frozenset(k for k, spec in enumerate(key[1]) if spec is np.float64)
+    """The leaves that are NumPy's float64 or int64."""
+    kinds = (np.float64, np.int64)
+    return frozenset(k for k, spec in enumerate(key[1]) if spec in kinds or (type(spec) is tuple and spec[0] in kinds))

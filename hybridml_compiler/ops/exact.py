@@ -1,4 +1,4 @@
-"""Rows about what numbers are made of: common divisors, mantissa and exponent. NumPy computes them."""
+"""Rows about what numbers are made of: common divisors, mantissa and exponent; Python's powers. NumPy computes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from . import samples
 from .op import Op, Sample
 from .samples import fails, floats
@@ -103,4 +103,30 @@ frexp = Op(
     doc="Mantissa in [1/2, 1) and exponent with x = mantissa * 2 ** exponent; 0 has the exponent 0.",
 )
 
-ROWS = (gcd, lcm, ldexp, frexp)
+
+def _python_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(np.frompyfunc(lambda a, b: float(a) ** float(b), 2, 1)(x, y), x.dtype)
+    except (ArithmeticError, TypeError) as error:
+        raise ArgumentError(f"python_power: a power is no float ({error})") from None
+
+
+python_power = Op(
+    "python_power",
+    "opaque",
+    inputs=("x", "y"),
+    infer=lambda x, y: Aval(broadcast("python_power", x, y), x.dtype, x.weak and y.weak),
+    eager=_python_power,
+    vjp=(None, None),
+    samples=samples.elementwise(2, (0.5, 2.0), "float", edges=False),
+    error_samples=lambda: (
+        fails(ShapeError, "python_power: shapes", (2, 3), (4,)),
+        fails(ArgumentError, "python_power: a power is no float", -np.ones(2), np.full(2, 0.5)),
+        fails(DTypeError, "python_power: takes real numbers", np.zeros(2, "c8"), np.zeros(2, "c8")),
+    ),
+    accepts="float",
+    unify=(0, 1),
+    doc="x ** y of Python's floats, in their last bit (`pow` is faster) and in their errors. Without derivatives.",
+)
+
+ROWS = (gcd, lcm, ldexp, frexp, python_power)

@@ -81,7 +81,7 @@ def test_paths_and_retraces() -> None:
     ]  # fmt: skip
     assert "if x.sum() > 0" in paths[0].where
     assert found.retraces == f.retraces and any("n 2 -> 3" in line for line in found.retraces)
-    assert [(e.name, e.when) for e in found.effects] == [("print", "only when it is traced")]
+    assert [(e.name, e.when) for e in found.effects] == [("print", "done by every call")]
 
 
 def test_sizes() -> None:

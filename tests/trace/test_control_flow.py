@@ -275,14 +275,20 @@ def test_errors_of_traced_programs() -> None:
         (leak, TraceError, "uses a value of the body of scan outside of it"),
         (branch, TraceError, "use hm.cond or hm.where"),
         (backward, TraceError, "sets .grad of a tensor from outside"),
-        (draws, ArgumentError, "cond_fn updates a tensor or draws random numbers"),
-        (unlike, ShapeError, "true_fn and false_fn differ: result['a'] is float32 of shape (4, 3)"),
     ):
         with warnings.catch_warnings(), pytest.raises(error) as raised:
             warnings.simplefilter("ignore")
             hm.trace(fn)(xs)
         assert words in str(raised.value), fn
     assert w.grad is None
+    for fn, error, words in (  # eager code does these
+        (draws, ArgumentError, "cond_fn updates a tensor or draws random numbers"),
+        (unlike, ShapeError, r"true_fn and false_fn differ: result\['a'\] is float32 of shape \(4, 3\)"),
+    ):
+        with pytest.raises(error, match=words):
+            hm.trace(fn, strict=True)(xs)
+        with pytest.warns(UserWarning, match=f"{words}.*run eagerly"):
+            hm.trace(fn)(xs)
 
 
 def test_a_gradient_needs_a_bound() -> None:

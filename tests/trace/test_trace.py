@@ -68,7 +68,7 @@ def test_nested_containers(trace: Any) -> None:
         assert batch.label == "train"
         return {
             "sum": p.x + p.y,
-            "batch": Batch(batch.data * scale, "out"),
+            "batch": Batch(hm.asarray(batch.data) * scale, "out"),
             "rest": [r * 2 for r in rest],
             "n": len(more),
         }
@@ -259,7 +259,6 @@ def test_python_float_arithmetic(trace: Any) -> None:
             scaled,
             hm.asarray(lr),
             hm.full((2,), lr),
-            lr > 0.5,
             x.clone().fill_(lr),
             hm.tensor([lr, 1.0]),
         )

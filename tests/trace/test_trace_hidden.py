@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import random
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -84,20 +87,74 @@ def test_clocks(trace: Any) -> None:
     assert f(hm.ones((1,)))[1] > first and sys.getprofile() is None
 
 
-def test_output_is_said_to_come_once(trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    @trace
-    def f(x: hm.Tensor) -> hm.Tensor:
-        print("here")
-        LOG.info("there")
+def test_every_call_prints_its_own_values(trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: hm.Tensor, scale: float) -> hm.Tensor:
+        kept = [x]
+        print("before", x, kept, scale * 2, sep=" | ")
+        y = x * scale
+        x += 1
+        kept.append(y)
+        print(y.sum().item(), y > 2, end=".\n")
+        LOG.debug("not said")
+        return y
+
+    def printed(f: Any) -> str:
+        for k in range(4):
+            f(hm.tensor([1.0, 2.0 * k]), k + 0.5)
+        return capsys.readouterr().out
+
+    f = trace(program)
+    assert printed(f) == printed(program) and f.cache_info().compiles == 1
+
+
+def test_what_is_printed_elsewhere_is_printed_by_eager_calls(trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    w = hm.tensor([1.0], requires_grad=True)
+    text = io.StringIO()
+
+    def redirected(x: hm.Tensor) -> hm.Tensor:
+        with contextlib.redirect_stdout(text):
+            print("inside", x)
         return x + 1
 
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        for _ in range(4):
-            f(hm.ones((1,)))
-    assert capsys.readouterr().out == "here\n" and f.cache_info().compiles == 1
-    (message,) = [str(w.message) for w in found]
-    assert 'print("here")' in message and 'LOG.info("there")' in message and "only when it is traced" in message
+    def recorded(x: hm.Tensor) -> hm.Tensor:
+        print(w * x)
+        return x + 1
+
+    def given(x: hm.Tensor) -> hm.Tensor:
+        print(x, file=text)
+        return x + 1
+
+    def written(x: hm.Tensor) -> hm.Tensor:
+        text.write("line\n")
+        return x + 1
+
+    def thing(x: hm.Tensor) -> hm.Tensor:
+        print("object", Fraction(1, 3))
+        return x + 1
+
+    for program in (redirected, recorded, given, written, thing):
+        seen = []
+        for f in (program, trace(program)):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                for k in range(3):
+                    f(hm.tensor([float(k)]))
+            seen.append((capsys.readouterr().out, text.getvalue()))
+            text.seek(0), text.truncate()
+        assert seen[0] == seen[1] and ["run eagerly" in str(w.message) for w in found] == [True], program
+
+
+def test_loggers_that_are_silent_stay_compiled(trace: Any, caplog: pytest.LogCaptureFixture) -> None:
+    @trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        LOG.info("now %s", "here")
+        return x + 1 if LOG.isEnabledFor(logging.INFO) else x
+
+    with caplog.at_level(logging.WARNING, "test"):
+        assert [f(hm.ones(1)).item() for _ in range(3)] == [1.0] * 3 and f.cache_info().compiles == 1
+    with caplog.at_level(logging.INFO, "test"), pytest.warns(UserWarning, match=r"logging.info .*run eagerly"):
+        assert [f(hm.ones(1)).item() for _ in range(3)] == [2.0] * 3
+    assert caplog.messages == ["now here"] * 3
 
 
 def test_code_that_could_print_but_does_not(trace: Any) -> None:

@@ -1,0 +1,137 @@
+"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`.
+
+For the time of a trace the modules of the code that names one of them have another object of that name, which does
+what Python's does for all but the thread that traces. There `type(x)` is what eager code would have, and `print(x)` is
+noted: every call prints, with its own values. Environment variables that anybody reads are noted, to be guarded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import threading
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hybridml_compiler.sizes.dims import is_dim
+
+from ..context import current_interpreter
+from ..integer import Integer
+from ..number import StandIn
+from .guards import Entry
+from .number import Traced
+
+_OF_A_TRACE = (Traced, StandIn, Integer)
+
+
+class _Type:
+    """`type`, for `type(x)`, `isinstance(C, type)`, `class Meta(type)` and `type[C]`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1 or kwargs:
+            return type(*args, **kwargs)
+        x = args[0]
+        kind = type(x)
+        if kind is _Type:
+            return type
+        return x.__class__ if issubclass(kind, _OF_A_TRACE) or is_dim(x) or kind.__module__ == "hybridml" else kind
+
+    def __instancecheck__(self, obj: Any) -> bool:
+        return isinstance(obj, type)
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return issubclass(cls, type)
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        return (type,)
+
+    def __eq__(self, other: object) -> bool:
+        return other is type or other is self
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+    def __or__(self, other: Any) -> Any:
+        return type | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | type
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __repr__(self) -> str:
+        return repr(type)
+
+
+say = builtins.print
+
+
+def _print(*args: Any, **kwargs: Any) -> None:
+    interp = current_interpreter()
+    if interp is None or interp.prints is None:
+        say(*args, **kwargs)
+    else:
+        interp.prints(args, kwargs)
+
+
+_variables: Any = vars(os.environ)["_data"]
+_read_variable: Any = os._Environ.__getitem__
+
+
+def _reads(environ: Any, name: Any) -> Any:
+    """`os.environ[name]`, whoever reads it: a library, too."""
+    interp = current_interpreter()
+    if interp is not None and environ is os.environ and isinstance(name, str) and name[:8] != "HYBRIDML":
+        interp.environment[name] = _variables.get(environ.encodekey(name))
+    return _read_variable(environ, name)
+
+
+def variables_read(tracer: Any) -> list[Entry]:
+    """Guards for the environment variables that a trace has read."""
+    environ: Any = os.environ
+    return [(_variables.get, environ.encodekey(name), value) for name, value in tracer.environment.items()]
+
+
+SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
+_ENVIRON = (0, "os.environ")
+_lock = threading.Lock()
+_held: dict[tuple[int, str], list[Any]] = {}  # (id of the globals, name) -> [them, traces that see it]
+
+
+@contextmanager
+def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Iterator[None]:
+    """While functions are traced, which name so much."""
+    wanted = [name for name in SHIMS if name in names]
+    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
+    entered = []
+    try:
+        with _lock:
+            _held.setdefault(_ENVIRON, [None, 0])[1] += 1
+            os._Environ.__getitem__ = _reads  # type: ignore[method-assign]
+            for i, space in spaces.items():
+                for name in wanted:
+                    if (i, name) not in _held:
+                        if name in space:  # the user's own
+                            continue
+                        space[name] = SHIMS[name]
+                        _held[i, name] = [space, 0]
+                    _held[i, name][1] += 1
+                    entered.append((i, name))
+        yield
+    finally:
+        with _lock:
+            _held[_ENVIRON][1] -= 1
+            if not _held[_ENVIRON][1]:
+                os._Environ.__getitem__ = _read_variable  # type: ignore[method-assign]
+            for place in entered:
+                _held[place][1] -= 1
+                if not _held[place][1]:
+                    space, _ = _held.pop(place)
+                    if space.get(place[1]) is SHIMS[place[1]]:
+                        del space[place[1]]
