@@ -226,18 +226,26 @@ def _convolved(
     fits(what, x, size, around, dilations)
     out, per_group = weight.shape[:2]
     kernels = weight.reshape((groups, out // groups, per_group, *size))
-    depth = 1
-    if dims == 3:
-        x = padded(x, (around[0], (0, 0), (0, 0)))
-    images = _last(x, groups)
-    if dims == 3:
-        images = hm.windows(images, size=size[:1], stride=steps[:1], dilation=dilations[:1], axes=(1,))
-        depth = images.shape[1]
+    plane = {"stride": _two(steps, 1), "padding": _two(around, (0, 0)), "dilation": _two(dilations, 1)}
+    if dims < 3:
+        flat = hm.convolution(_last(x, groups), _plane(kernels, dims), **plane)
+        return _finished(_first(flat, dims, 1), bias, single)
+    images = _last(padded(x, (around[0], (0, 0), (0, 0))), groups)
+    depth = (images.shape[1] - dilations[0] * (size[0] - 1) - 1) // steps[0] + 1
+    if steps[0] == 1:
+        images = hm.windows(images, size=size[:1], dilation=dilations[:1], axes=(1,))
         images = hm.permute_dims(images, (0, 1, 2, 3, 4, 6, 5))  # taps before channels: runs of channels are copied
-        images = images.reshape((images.shape[0] * depth, *images.shape[2:5], size[0] * per_group))
-    flat = hm.convolution(
-        images, _plane(kernels, dims), stride=_two(steps, 1), padding=_two(around, (0, 0)), dilation=_two(dilations, 1)
-    )
+        images = images.reshape((-1, *images.shape[2:5], size[0] * per_group))
+        flat = hm.convolution(images, _plane(kernels, dims), **plane)
+    else:
+        # Few windows share a plane: a convolution for each tap reads what it needs where it lies. At stride 2 a step of
+        # 16 to 32 channels took a third of the time, at stride 1 a fifth more.
+        flat = None
+        for k in range(size[0]):
+            first = k * dilations[0]
+            planes = images[:, first : first + (depth - 1) * steps[0] + 1 : steps[0]]
+            part = hm.convolution(planes.reshape((-1, *planes.shape[2:])), _plane(kernels[:, :, :, k], 2), **plane)
+            flat = part if flat is None else flat + part
     return _finished(_first(flat, dims, depth), bias, single)
 
 
