@@ -113,7 +113,7 @@ def cell(text: str) -> str:
 
 def error(found: Mapping[str, Any] | None, dtype: str) -> str:
     """The largest error of a row as a cell."""
-    if found is None:
+    if found is None or dtype not in found:
         return ""
     value = found[dtype]
     return "exact" if value == 0 else f"{value:g}{' Σ' if found.get('terms') else ''}"
