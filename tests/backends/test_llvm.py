@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hybridml_compiler import aval as avals
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.op import Op, Sample
+from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
@@ -18,7 +20,9 @@ _REORDERED = ("reduction", "contraction", "convolution", "scan")
 
 
 def graph_for(op: Op, sample: Sample) -> tuple[Graph, list[np.ndarray]]:
-    arrays = [np.asarray(a) for a in (sample.args[0] if op.variadic else sample.args)]
+    given = [np.asarray(a) for a in (sample.args[0] if op.variadic else sample.args)]
+    wanted = input_dtypes(op, [avals.of(a) for a in given])
+    arrays = [a if a.dtype == d else a.astype(d) for a, d in zip(given, wanted, strict=True)]
     nodes = graph_of(arrays)
     results = [{"result": k} for k in range(len(op.results))] or [{}]
     return Graph(tuple(nodes), tuple(apply(op, nodes, {**sample.params, **r}) for r in results), op.name), arrays
