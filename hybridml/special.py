@@ -18,6 +18,7 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
 from .creation import asarray
+from .functional.compiled import compiled
 from .manipulation import _tensor
 from .ops import names
 from .tensor import Tensor
@@ -62,6 +63,7 @@ def _times_log(x: Tensor, y: Tensor, log: Callable[[Tensor], Tensor], least: flo
     return x * log(_where(vanishes, 1.0, y))
 
 
+@compiled
 def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(y)``, and 0 where x is 0 (unless y is nan). Any shapes that broadcast; integers become floats.
 
@@ -73,6 +75,7 @@ def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     return _times_log(u, v, _log, 0.0)
 
 
+@compiled
 def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(1 + y)``, and 0 where x is 0 (unless y is nan).
 
@@ -84,6 +87,7 @@ def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     return _times_log(u, v, OPS["log1p"].fn, -1.0)
 
 
+@compiled
 def entr(x: Tensor, /) -> Tensor:
     """Entropy of a probability, ``-x * log(x)``: 0 at 0, -inf below.
 
@@ -96,6 +100,7 @@ def entr(x: Tensor, /) -> Tensor:
     return _where(below, -math.inf, 0 - xlogy(x, _where(below, 1.0, x)))
 
 
+@compiled
 def rel_entr(x: Tensor, y: Tensor, /) -> Tensor:
     """Relative entropy, ``x * log(x / y)``: 0 where x is 0 and y is not negative, inf where one of them is negative.
 
@@ -114,6 +119,7 @@ def rel_entr(x: Tensor, y: Tensor, /) -> Tensor:
     return _where(unknown, x + y, _where(inside, u * logarithm, outside))
 
 
+@compiled
 def kl_div(x: Tensor, y: Tensor, /) -> Tensor:
     """``rel_entr(x, y) - x + y``, whose sum over distributions is the Kullback-Leibler divergence. Source: SciPy.
 
@@ -129,6 +135,7 @@ def kl_div(x: Tensor, y: Tensor, /) -> Tensor:
 # ---------------------------------------------------------------- logistic
 
 
+@compiled
 def logit(x: Tensor, /, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``, the inverse of `expit`; nan outside of [0, 1]. `eps` moves x into [eps, 1 - eps] first.
 
@@ -158,6 +165,7 @@ def log_expit(x: Tensor, /) -> Tensor:
     return logsigmoid(_floats(x)[0])
 
 
+@compiled
 def logsumexp(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` along `axis` (all), without overflow; its gradient is `softmax`.
 
@@ -221,6 +229,7 @@ def polygamma(n: Any, x: Tensor, /) -> Tensor:
     return OPS["digamma_by_order"].fn(x, order=int(n))
 
 
+@compiled
 def multigammaln(a: Tensor, d: Any, /) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension d: the sum of ``lgamma(a - j / 2)`` for j < d and
     ``d (d - 1) / 4 * log(pi)``. torch's mvlgamma. Raises ArgumentError for d < 1.
@@ -250,6 +259,7 @@ def _stirling(x: Tensor) -> Tensor:
     return total * u
 
 
+@compiled
 def betaln(a: Tensor, b: Tensor, /) -> Tensor:
     """``log |B(a, b)|``, B the beta function. Where an argument is large, the difference of two large logarithms is
     taken apart, as Stirling's series allows.
@@ -271,6 +281,7 @@ def betaln(a: Tensor, b: Tensor, /) -> Tensor:
     return _where(far, lgamma(u) - difference, near)
 
 
+@compiled
 def beta(a: Tensor, b: Tensor, /) -> Tensor:
     """The beta function, ``gamma(a) * gamma(b) / gamma(a + b)``.
 
@@ -303,6 +314,7 @@ def zeta(x: Tensor, q: Tensor | None = None, /) -> Tensor:
 _SINC = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(13))  # sin(z) / z in z^2, up to pi / 2
 
 
+@compiled
 def sinc(x: Tensor, /) -> Tensor:
     """``sin(pi * x) / (pi * x)``, 1 at 0; pi times x is taken after x less its nearest integer, so integers give 0.
 
