@@ -21,6 +21,7 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
+from .aliasing import assign
 from .contraction_order import Label, Labels, cost, order_of
 from .namespace import result_type
 from .selecting import lifted
@@ -32,7 +33,7 @@ _reshape, _permute, _matmul, _multiply, _sum, _astype = (
 _NUMBERS = (bool, int, float, complex)
 
 
-def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
+def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True, out: Tensor | None = None) -> Tensor:
     """Sum of products over named axes: `einsum("ij,jk->ik", x, y)` is `x @ y`.
 
     `subscripts` has a letter for each axis of each operand, and after `->` those of the result; without it the result
@@ -40,7 +41,8 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
     for any axes in front, which broadcast, and so do axes of size 1. `einsum(x, [0, 1], y, [1, 2], [0, 2])` is the
     list form. `optimize` True or "optimal" finds a cheap order of the products ("greedy": a pair at a time), False
     goes from left to right, and a path of `einsum_path` is followed. The dtype is the operands' common one; sums of
-    bool are logical. ArgumentError for subscripts that make no sense, ShapeError for sizes that do not fit.
+    bool are logical. `out` takes the result in place. ArgumentError for subscripts that make no sense, ShapeError for
+    sizes that do not fit.
 
     Source: NumPy; orders as Smith and Gray, opt_einsum, JOSS 2018.
 
@@ -60,7 +62,8 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
     values = [t if t.dtype is dtype else _astype.fn(t, dtype) for t in values]
     for op, places, params in _program(names, tuple(t.shape for t in values), dtype, _hashable(optimize)):
         values.append(op.fn(*[values[k] for k in places], *params))
-    return OPS["not_equal"].fn(values[-1], 0) if logical else values[-1]
+    result = OPS["not_equal"].fn(values[-1], 0) if logical else values[-1]
+    return result if out is None else assign(out, result, "einsum(out=)")
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = True) -> tuple[list[Any], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -167,3 +168,30 @@ def check_traced_gradient(sample: Sample) -> None:
     eager, traced = (run(*(hm.tensor(arrays[k]) for k in ways)) for run in (gradient, hm.trace(gradient)))
     for a, b in zip(eager, traced, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-8, atol=1e-9)
+
+
+def not_taken(func: Callable[..., Any]) -> list[str]:
+    """Parameters of a NumPy function which what runs in its place does not take."""
+    target, signature = table.target_of(func), table._signature(table.public(func))
+    if target is None or signature is None:
+        return []
+    missing = []
+    for name, p in signature.parameters.items():
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            try:
+                table._arguments(table.public(func), target, *_call_with(signature, name))
+            except hm.ArgumentError:
+                missing.append(name)
+    return missing
+
+
+def _call_with(signature: inspect.Signature, name: str) -> tuple[int, tuple[str, ...]]:
+    """A call that gives a parameter, and those before it that must be given: how many by place, and which by name."""
+    found = list(signature.parameters.values())
+    needed = [
+        p for p in found if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.kind is not p.VAR_KEYWORD
+    ]
+    place = list(signature.parameters).index(name)
+    by_place = [p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found]
+    count = max(place + 1 if by_place[place] else 0, sum(p.kind is not p.KEYWORD_ONLY for p in needed))
+    return count, () if by_place[place] else (name,)

@@ -45,6 +45,12 @@ def test_a_call_gives_what_it_gives_for_arrays(call: Callable[[Any], Any]) -> No
     assert (grad * way).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-7)
 
 
+def test_opt_einsum_writes_into_a_tensor() -> None:
+    x, out = hm.tensor(X), hm.zeros((4, 4), dtype=hm.float64)
+    assert opt_einsum.contract("abc,abd->cd", x, x, out=out) is out
+    np.testing.assert_allclose(out.numpy(), np.einsum("abc,abd->cd", X, X), rtol=1e-12)
+
+
 def test_einops_by_the_array_api_standard() -> None:
     found = einops.array_api.rearrange(hm.tensor(X), "a b c -> c (a b)")
     np.testing.assert_array_equal(found.numpy(), einops.rearrange(X, "a b c -> c (a b)"))

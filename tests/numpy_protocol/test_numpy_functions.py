@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy_page
 import pytest
-from numpy_calls import CALLED, check_call, check_slope, check_traced_gradient, has_derivative
+from numpy_calls import CALLED, check_call, check_slope, check_traced_gradient, has_derivative, not_taken
 from numpy_samples import Sample
+from overridable import OVERRIDABLE_FUNCTIONS
+
+from hybridml.numpy_protocol import table
 
 
 @pytest.mark.parametrize("sample", CALLED, ids=str)
@@ -25,6 +31,11 @@ def test_a_gradient_is_the_slope_of_numpys_function(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", DIFFERENTIABLE, ids=str)
 def test_a_traced_gradient_is_the_eager_one(sample: Sample) -> None:
     check_traced_gradient(sample)
+
+
+@pytest.mark.parametrize("func", [f for f in OVERRIDABLE_FUNCTIONS if table.target_of(f)], ids=table.name_of)
+def test_a_row_takes_all_of_numpys_parameters(func: Callable[..., Any]) -> None:
+    assert not not_taken(func)
 
 
 def test_the_page_is_up_to_date() -> None:
