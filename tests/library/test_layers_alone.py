@@ -314,3 +314,13 @@ def test_a_dict_of_parameters() -> None:
     assert found["c"] is found.c and len(list(found.parameters())) == 2
     with pytest.raises(KeyError):
         found["a"]
+
+
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_a_causal_hint_is_the_causal_mask(options: dict[str, bool]) -> None:
+    hm.manual_seed(0)
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True, **options), hm.random.normal((2, 4, 8))
+    mask = hm.triu(hm.ones((4, 4), dtype=hm.bool), k=1)
+    expected = attention(x, x, x, attn_mask=mask, need_weights=False)[0].detach().numpy()
+    got = attention(x, x, x, is_causal=True, need_weights=False)[0].detach().numpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

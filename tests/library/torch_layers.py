@@ -38,6 +38,7 @@ COUNTS = np.asarray([[0.0, 1.0, 3.0], [2.0, 7.0, 1.0]], np.float32)
 LISTS = np.asarray([[2, 0, -1, 1, 3], [4, -1, -1, 0, 0], [-1, 0, 0, 0, 0], [0, 1, 2, 3, 4]])
 VARIANCES = np.asarray([[0.5, 0.3, 2.0], [0.1, 3.0, 1.0]], np.float32)
 
+PADDED = np.asarray([[False, False, True], [False, True, False]])
 CAUSAL = np.triu(np.ones((4, 4), bool), 1)
 
 
@@ -391,6 +392,20 @@ MODULES: dict[str, ModuleCase] = {
             ("spectral_norm", True, {}),
             ("spectral_norm", False, {"n_power_iterations": 2}),
         )
+    },
+    **{
+        f"MultiheadAttention {options}": ModuleCase(
+            lambda nn, options=options: nn.MultiheadAttention(8, 2, batch_first=True, **options),
+            {
+                "x": (2, 4, 8),
+                "z": (2, 3, options.get("kdim", 8)),
+                "v": (2, 3, options.get("vdim", 8)),
+                "p": PADDED,
+                "m": CAUSAL[:, :3],
+            },
+            lambda m, t: m(t.x, t.z, t.v, key_padding_mask=t.p, attn_mask=t.m)[0],
+        )
+        for options in ({"kdim": 5, "vdim": 6}, {"add_bias_kv": True, "add_zero_attn": True})
     },
     **{
         f"TransformerDecoderLayer {first}": ModuleCase(
