@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import GradientError
 from .computed import computed
+from .elementwise import where
 from .iterations import TINY, Array, converged, digamma_of, flat, log1pmx, log_gamma, quadrature, stirling
 from .op import Op
 from .special import digamma, lgamma, trigamma
@@ -114,7 +115,9 @@ def _betainc(a: Array, b: Array, x: Array) -> Array:
 
 
 def _beta_density(g: Any, a: Any, b: Any, x: Any) -> Any:
-    return g * ((a - 1) * x.log() + (b - 1) * (-x).log1p() - (lgamma(a) + lgamma(b) - lgamma(a + b))).exp()
+    low, high = (a == 1) & (x == 0), (b == 1) & (x == 1)  # 0 to the power of 0
+    logarithm = (a - 1) * where(low, 1.0, x).log() + (b - 1) * where(high, 0.0, -x).log1p()
+    return g * (logarithm - (lgamma(a) + lgamma(b) - lgamma(a + b))).exp()
 
 
 def _density_by_order(g: Any, a: Any, b: Any, x: Any, of_a: int, of_b: int) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import GradientError
 from . import polynomial
 from .computed import computed
+from .elementwise import where
 from .iterations import TINY, Array, converged, digamma_of, flat, log1pmx, quadrature, stirling
 from .op import Op
 from .special import digamma, lgamma, trigamma
@@ -116,16 +117,16 @@ def _both(a: Array, x: Array) -> tuple[Array, Array]:
     tiny = rest & (x <= 1.1) & (np.where(x <= 0.5, -0.4 / np.log(np.minimum(x, 0.5)), x * 1.1) >= a)
     below = rest & ~tiny & (x < np.maximum(a, 1.1))
     above = rest & ~tiny & ~below
-    for where, compute, upper in (
+    for region, compute, upper in (
         (middle & (x > a), _density, True),
         (middle & (x <= a), _density, False),
         (tiny, _upper_series, True),
         (below, _lower_series, False),
         (above, _upper_fraction, True),
     ):
-        if np.any(where):
-            found = np.clip(compute(a[where], x[where]), 0.0, 1.0)
-            (q if upper else p)[where], (p if upper else q)[where] = found, 1 - found
+        if np.any(region):
+            found = np.clip(compute(a[region], x[region]), 0.0, 1.0)
+            (q if upper else p)[region], (p if upper else q)[region] = found, 1 - found
     small = tiny & (p < 0.5)  # P of a small x is no difference
     if np.any(small):
         p[small] = _lower_series(a[small], x[small])
@@ -139,9 +140,9 @@ def _by_order(a: Array, x: Array, order: int) -> Array:
     middle = plain & (a >= LARGE) & (np.abs(x - a) < 0.5 * a)
     below = plain & ~middle & (x < np.maximum(a, 1.1))
     above = plain & ~middle & ~below
-    for where, compute in ((middle, _middle_by_order), (below, _series_by_order), (above, _tail_by_order)):
-        if np.any(where):
-            found[where] = compute(a[where], x[where], order)
+    for region, compute in ((middle, _middle_by_order), (below, _series_by_order), (above, _tail_by_order)):
+        if np.any(region):
+            found[region] = compute(a[region], x[region], order)
     return found
 
 
@@ -182,7 +183,8 @@ def _tail_by_order(a: Array, x: Array, order: int) -> Array:
 
 
 def _gamma_density(g: Any, a: Any, x: Any) -> Any:
-    return g * ((a - 1) * x.log() - x - lgamma(a)).exp()
+    flat = (a == 1) & (x == 0)  # 0 to the power of 0
+    return g * ((a - 1) * where(flat, 1.0, x).log() - x - lgamma(a)).exp()
 
 
 def _density_by_order(g: Any, a: Any, x: Any, order: int) -> Any:

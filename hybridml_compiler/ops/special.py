@@ -41,7 +41,7 @@ trigamma: Op = _row(
     "trigamma", lambda g, x: g * digamma_by_order(x, order=2), "Derivative of digamma, polygamma(1, x).", POSITIVE
 )
 
-erfcx = _row(
+erfcx: Op = _row(
     "erfcx", lambda g, out, x: g * (2 * x * out - TWO_OVER_SQRT_PI), "exp(x * x) * erfc(x), where erfc underflows too."
 )
 erfinv = _row(
@@ -63,7 +63,7 @@ ndtr = _row(
 )
 log_ndtr = _row(
     "log_ndtr",
-    lambda g, out, x: g * (x * x * -0.5 - out).exp() / SQRT_TAU,
+    lambda g, x: g * math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)),
     "log(ndtr(x)), where ndtr underflows too.",
 )
 ndtri = _row(

@@ -161,6 +161,18 @@ def test_gradients_at_the_ends() -> None:
     np.testing.assert_allclose(p.grad.numpy(), 1 / (p.detach().numpy() * (1 - p.detach().numpy())), rtol=1e-5)
 
 
+def test_gradients_of_densities_at_the_ends() -> None:
+    ends = {"gammainc": ((1.0, 0.0), 1.0), "betainc": ((1.0, 3.0, 0.0), 3.0), "betainc ": ((3.0, 1.0, 1.0), 3.0)}
+    for name, (values, want) in ends.items():
+        *parameters, x = (hm.tensor(v, dtype=hm.float64) for v in values)
+        x.requires_grad_()
+        getattr(special, name.strip())(*parameters, x).backward()
+        assert x.grad.item() == pytest.approx(want)
+    x = hm.tensor([-1e4, -200.0, 3.0], requires_grad=True)  # of float32, where ndtr is 0
+    special.log_ndtr(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [1e4, 200.005, 0.004437839], rtol=1e-6)
+
+
 def test_names() -> None:
     for name in special.__all__:
         assert callable(getattr(special, name)), name
