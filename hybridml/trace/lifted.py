@@ -163,7 +163,8 @@ class _Leads:
     def _readers(self, key: Any, owner: Any) -> list[types.FunctionType] | None:
         """The functions that read a variable; None where others may read it as well."""
         if isinstance(key, types.CellType):
-            return [f for f in self.watch.functions if key in (f.__closure__ or ())]
+            # by identity: `in` compares what the cells hold, which may be arrays
+            return [f for f in self.watch.functions if any(cell is key for cell in f.__closure__ or ())]
         found = [f for f in self.watch.functions if key in self.watch.names_of(f)]
         return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
 
