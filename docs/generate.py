@@ -137,7 +137,7 @@ def configuration_page() -> str:
     return CONFIGURATION + "\n".join(rows) + "\n"
 
 
-def call(function: Any) -> str:
+def call(name: str, function: Any) -> str:
     """``f(x, size=None)``: the names of a signature and their defaults."""
     parts = []
     found = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
@@ -146,25 +146,26 @@ def call(function: Any) -> str:
             parts.append("*")
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         parts.append(star + p.name if p.default is p.empty else f"{p.name}={p.default!r}")
-    return f"{function.__name__}({', '.join(parts)})"
+    return f"{name}({', '.join(parts)})"
 
 
 def layers_page() -> str:
     """Every function of `functional` and every module of `nn`, by the file that it stands in."""
     parts = [LAYERS]
     for title, package in (("Functions", functional), ("Modules", nn)):
-        files: defaultdict[str, list[Any]] = defaultdict(list)
+        files: defaultdict[str, list[tuple[str, Any]]] = defaultdict(list)
         for name in package.__all__:
             member = getattr(package, name)
             if not inspect.ismodule(member):
-                files[member.__module__].append(member)
+                files[member.__module__].append((name, member))
         parts.append(f"\n## {title}")
         for file in sorted(files):
             about = inspect.getdoc(sys.modules[file]) or ""
             parts += [f"\n{cell(about)}\n", "| name | meaning |", "|---|---|"]
-            parts += [f"| `{call(member)}` | {cell(inspect.getdoc(member) or '')} |" for member in files[file]]
+            parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in files[file]]
     parts += ["\n## `hm.nn.utils`\n", "| name | meaning |", "|---|---|"]
-    parts += [f"| `{call(f)}` | {cell(f.__doc__ or '')} |" for f in (getattr(nn.utils, n) for n in nn.utils.__all__)]
+    utils = [(name, getattr(nn.utils, name)) for name in nn.utils.__all__]
+    parts += [f"| `{call(*row)}` | {cell(inspect.getdoc(row[1]) or '')} |" for row in utils]
     return "\n".join(parts) + "\n"
 
 
