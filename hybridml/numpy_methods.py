@@ -12,9 +12,8 @@ import numpy as np
 
 from hybridml_compiler.ops.table import OPS
 
-from . import methods, ops
+from . import assembly, elementwise, methods, missing, ops, statistics
 from .aliasing import assign
-from .elementwise import divmod
 from .manipulation import std
 from .sorting import argsort
 from .tensor import Tensor, method, values
@@ -98,6 +97,16 @@ class Flat:
         assign(x, x.ravel().at[key].set(value).reshape(x.shape), "x.flat[...] = value")
 
 
+# Functions whose first argument is the tensor, with NumPy's or PyTorch's names of methods.
+for _function in (
+    assembly.diag, assembly.diagflat, assembly.dsplit, assembly.fliplr, assembly.flipud, assembly.hsplit,
+    assembly.rot90, assembly.vsplit, elementwise.allclose, elementwise.deg2rad, elementwise.float_power,
+    elementwise.fmax, elementwise.fmin, elementwise.fmod, elementwise.heaviside, elementwise.isclose,
+    elementwise.isneginf, elementwise.isposinf, elementwise.rad2deg, missing.nan_to_num, missing.nanmean,
+    missing.nansum, statistics.corrcoef, statistics.cov, statistics.nanquantile, statistics.quantile,
+):  # fmt: skip
+    method(_function)
+
 _MORE: dict[str, Any] = {
     "argsort": _argsort,
     "compress": _compress,
@@ -107,8 +116,8 @@ _MORE: dict[str, Any] = {
     "std": _std,
     "tobytes": lambda self: values(self, "tobytes()").tobytes(),
     "var": _var,
-    "__divmod__": lambda self, other: divmod(self, other),
-    "__rdivmod__": lambda self, other: divmod(other, self),
+    "__divmod__": lambda self, other: elementwise.divmod(self, other),
+    "__rdivmod__": lambda self, other: elementwise.divmod(other, self),
     "__round__": _round,
 }
 for _name, _value in _MORE.items():

@@ -294,14 +294,16 @@ def corrcoef(x: Tensor, y: Tensor | None = None, /, *, rowvar: bool = True) -> T
 def histogram_bin_edges(
     x: Tensor, /, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None
 ) -> Tensor:
-    """The edges of a histogram's bins: `bins` of equal width over `range` (x's), or the given ones.
+    """The edges of a histogram's bins: `bins` of equal width over `range` (x's), or the given ones, or by one of
+    NumPy's rules ("auto", "sturges", ...), which looks at the values (a traced function asks for them).
 
     >>> import hybridml as hm
     >>> hm.histogram_bin_edges(hm.tensor([1.0, 5.0]), 2).tolist()
     [1.0, 3.0, 5.0]
     """
     if isinstance(bins, str):
-        raise ArgumentError(f"histogram: rules such as {bins!r} choose a number of bins by the data; give the number")
+        bounds: Any = range
+        return _tensor(np.histogram_bin_edges(np.asarray(_tensor(x).detach()), bins, bounds, weights))
     x = _reshape(_tensor(x), (-1,))
     if not isinstance(bins, int | np.integer):
         edges = _tensor(bins)

@@ -10,8 +10,8 @@ import numpy as np
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.sizes.values import at_hand
 
-from ..aliasing import layout
 from ..context import current_interpreter
 from ..manipulation import _axis, _tensor
 from ..tensor import Tensor
@@ -212,20 +212,33 @@ def min_scalar_type(a: Any, /) -> np.dtype:
     return np.min_scalar_type(x.item()) if x.ndim == 0 else x.dtype
 
 
-def _memory(x: Any) -> np.ndarray:
-    if not isinstance(x, Tensor):
-        return np.asarray(x)
-    return x._array if current_interpreter() is None else layout(x)
+def _memories(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays that share memory where the values do. What is traced has none: views of one tensor are those of one
+    array of its shape.
+    """
+    owners: dict[int, np.ndarray] = {}
+    return _memory(a, owners), _memory(b, owners)
+
+
+def _memory(x: Any, owners: dict[int, np.ndarray]) -> np.ndarray:
+    if not isinstance(x, Tensor) or current_interpreter() is None:
+        return x._array if isinstance(x, Tensor) else np.asarray(x)
+    view = getattr(x, "_view", None)
+    if view is None:
+        return owners.setdefault(id(x), np.empty(at_hand(tuple(x.shape)), x.dtype))
+    parent, op, params = view
+    found: np.ndarray = op.eager(_memory(parent, owners), **{name: at_hand(value) for name, value in params.items()})
+    return found
 
 
 @implements(np.may_share_memory)
 def may_share_memory(a: Any, b: Any, /) -> bool:
-    return np.may_share_memory(_memory(a), _memory(b))
+    return np.may_share_memory(*_memories(a, b))
 
 
 @implements(np.shares_memory)
 def shares_memory(a: Any, b: Any, /) -> bool:
-    return np.shares_memory(_memory(a), _memory(b))
+    return np.shares_memory(*_memories(a, b))
 
 
 @implements(np.iscomplexobj)

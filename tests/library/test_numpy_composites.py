@@ -26,7 +26,6 @@ REFUSED: list[tuple[Callable[[Any], Any], np.ndarray, type[Exception], str]] = [
     (lambda x: hm.cov(x[None, None]), V, hm.ShapeError, "at most 2 axes"),
     (lambda x: hm.cov(x, fweights=x[:2]), V, hm.ShapeError, "one an observation"),
     (lambda x: hm.histogram(x, 0), V, hm.ArgumentError, "at least one bin"),
-    (lambda x: hm.histogram(x, "auto"), V, hm.ArgumentError, "give the number"),
     (lambda x: hm.histogramdd(x[:, None], [2, 2]), V, hm.ShapeError, "2 bins and 1 ranges for 1 coordinates"),
     (lambda x: hm.gradient(x[:1]), V, hm.ShapeError, "edge_order=1 needs 2"),
     (lambda x: hm.gradient(x, edge_order=3), V, hm.ArgumentError, "edge_order must be 1 or 2"),

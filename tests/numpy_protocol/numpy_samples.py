@@ -126,6 +126,7 @@ STATISTICS = [
     sample(np.histogram, S, bins=4, range=(-1.0, 1.0), density=True, grad=False),
     sample(np.histogram, S, UP, weights=A, grad=False),
     sample(np.histogram_bin_edges, S, 3),
+    sample(np.histogram, S, "sturges", grad=False),
     sample(np.histogram2d, V, W, [2, 3], grad=False),
     sample(np.histogramdd, S, 2, density=True, grad=False),
     sample(np.bincount, K),

@@ -77,6 +77,8 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda x: x.take([0, 2], axis=1),
     lambda x: x.compress([True, False, True], axis=1),
     lambda x: x.trace(1),
+    lambda x: x.isclose(x + 1e-9).rot90() if isinstance(x, hm.Tensor) else np.rot90(np.isclose(x, x + 1e-9)),
+    lambda x: x.fmod(2.0).quantile(0.5) if isinstance(x, hm.Tensor) else np.quantile(np.fmod(x, 2.0), 0.5),
     lambda x: x.copy().T.dot(x.conjugate()),
     lambda x: x.argsort(0),
     lambda x: x.nonzero()[1],
@@ -111,6 +113,14 @@ def test_methods_that_write() -> None:
     expected = filled(X)
     for run in (filled, hm.trace(filled)):
         np.testing.assert_array_equal(run(hm.tensor(X)).numpy(), expected)
+
+
+def test_views_share_memory() -> None:
+    def shared(t: Any, u: Any) -> list[bool]:
+        return [np.shares_memory(*pair) for pair in ((t, u), (t, t[0]), (t[0], t[1]), (t[:, 1:], t.T[1]), (t, t * 1))]
+
+    for run in (shared, hm.trace(shared)):
+        assert run(hm.tensor(X), hm.tensor(X)) == [False, True, False, True, False]
 
 
 def test_values_by_place() -> None:
