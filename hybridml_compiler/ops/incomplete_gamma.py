@@ -96,7 +96,7 @@ def _density(a: Array, x: Array, moment: Callable[[Array], Array] | None = None)
     side = np.where(u < 0, -1.0, 1.0)
     reach = np.sqrt((u * root) ** 2 + 90) * np.where(u < 0, 1.0, 1 + 4.5 / root) / root
     far = np.where(u < 0, np.maximum(-reach, -0.999999), reach)
-    nodes, weights = quadrature()
+    nodes, weights = quadrature(3)
     t = u[..., None] + (far - u)[..., None] * nodes
     values = np.exp(a[..., None] * log1pmx(t, 1 + t)) / (1 + t)
     if moment is not None:

@@ -16,6 +16,7 @@ from . import polynomial
 
 Array = Any
 TINY, EPS = 1e-300, 1e-17
+BLOCK = 1 << 13
 MOST = 100_000  # steps of a continued fraction; 10 sqrt(a) is what a takes
 # 1/12, -1/360, ...: Stirling's series
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
@@ -55,18 +56,24 @@ def converged(step: Callable[[Array, list[Array]], list[Array]], state: list[Arr
 
 
 @once
-def quadrature() -> tuple[Array, Array]:
-    """96 nodes and weights on (0, 1): 6 panels of 16, since NumPy's own weights of 96 points are good to 1e-12."""
+def quadrature(panels: int = 6) -> tuple[Array, Array]:
+    """Nodes and weights on (0, 1), 16 a panel, since NumPy's own weights of 96 points are good to 1e-12 only."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
-    starts = np.arange(6) / 6
-    return (starts[:, None] + (1 + nodes) / 12).ravel(), np.tile(weights / 12, 6)
+    starts, half = np.arange(panels) / panels, 0.5 / panels
+    return (starts[:, None] + (1 + nodes) * half).ravel(), np.tile(weights * half, panels)
 
 
 def flat(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of flat arrays as one of any shape."""
+    """A function of flat arrays as one of any shape, in blocks: each has as many steps as its own elements need, and
+    quadrature makes 96 numbers of one."""
 
     def shaped(*arrays: Array, **params: int) -> Array:
-        return function(*(x.reshape(-1) for x in arrays), **params).reshape(arrays[0].shape)
+        rows = [x.reshape(-1) for x in arrays]
+        out = np.empty(rows[0].size)
+        for start in range(0, out.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            out[part] = function(*(x[part] for x in rows), **params)
+        return out.reshape(arrays[0].shape)
 
     return shaped
 
