@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -186,8 +186,9 @@ def lower(rng: np.random.Generator, shape: Shape) -> Array:
     return np.tril(rng.standard_normal(shape), -1) + np.arange(1.0, shape[-1] + 1) * np.eye(shape[-1])
 
 
-Made = tuple[Callable[[np.random.Generator, Shape], Array] | None, Shape]
-Row = tuple[Sequence[Made], dict[str, Any]]
+# quoted: numpy.random takes 10 ms to import, and only tests need it
+Made: TypeAlias = "tuple[Callable[[np.random.Generator, Shape], Array] | None, Shape]"
+Row: TypeAlias = "tuple[Sequence[Made], dict[str, Any]]"
 # What A stays under D A D^H with a diagonal D of phases, and not between any two of them.
 _SIMILAR = (symmetric, positive, diagonalizable, lower)
 
