@@ -32,12 +32,7 @@ nothing of the kind; "no such program": its eager style refuses it (immutable ar
 [How tracing works](how_tracing_works.md) says how hybridml does it.
 
 """
-TAIL = """
-The programs are in [benchmarks/programs.py](../benchmarks/programs.py). Random numbers are asked of each framework in
-its own way (a key in JAX, a seed elsewhere). `x[10]` is 1.0 in JAX in both styles: indices are moved into the array.
-One program for five values of a global float or an attribute is one that keeps the first value, where the rows above
-say so.
-"""
+NOTES = ROOT / "benchmarks" / "trust_notes.md"  # what follows the table
 
 
 def main() -> int:
@@ -85,7 +80,7 @@ def page(frameworks: dict[str, dict[str, object]]) -> str:
     for key, row in ROWS.items():
         cells = [said["rows"].get(key, "not run") for said in frameworks.values()]
         rows.append("| " + " | ".join([row.code, *cells]) + " |")
-    return HEAD + "\n".join(rows) + "\n" + TAIL
+    return HEAD + "\n".join(rows) + "\n\n" + NOTES.read_text()
 
 
 if __name__ == "__main__":

@@ -372,7 +372,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
             k, version = t
             t = like()
             t._array, t._version, t._node = arrays[k], version, part(node, k, arrays[k].shape)
-        if t is not None and t._version:
+        if isinstance(t, Tensor) and t._version:
             stale(name, f"saved tensor {i}", t._version, node[0], place)
         saved.append(t)
     ctx._saved = tuple(saved)

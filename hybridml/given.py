@@ -7,12 +7,13 @@ no graph has it: such calls run eagerly, which is said with the line.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.errors import DTypeError, is_internal
 
 from .number import StandIn
 from .tensor import Tensor
@@ -59,7 +60,7 @@ class Array(StandIn):
     __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
-        if name in _SAME and type(self._given) is np.ndarray:
+        if type(self._given) is np.ndarray and (name in _SAME or (hasattr(Tensor, name) and _is_ours(2))):
             return getattr(self._tensor, name)
         if not hasattr(self._given, name):
             raise AttributeError(f"'{type(self._given).__name__}' object has no attribute {name!r}")
@@ -76,9 +77,14 @@ class Array(StandIn):
         raise self._refuse(f"np.{func.__name__}")
 
 
+def _is_ours(depth: int) -> bool:
+    """Whether it is the framework that does something with an array: a tensor will come of it."""
+    return is_internal(sys._getframe(depth).f_code.co_filename)
+
+
 def _operator(method: str) -> Callable[[Array, Any], Any]:
     def computed(self: Array, other: Any) -> Any:
-        if not isinstance(other, Tensor):
+        if not isinstance(other, Tensor) and not _is_ours(2):
             raise self._refuse(method)
         return getattr(self._tensor, method)(other)
 
@@ -87,6 +93,8 @@ def _operator(method: str) -> Callable[[Array, Any], Any]:
 
 def _refused(method: str) -> Callable[..., Any]:
     def refused(self: Array, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(Tensor, method) and _is_ours(2):
+            return getattr(self._tensor, method)(*args, **kwargs)
         raise self._refuse(method)
 
     return refused

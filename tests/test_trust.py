@@ -12,7 +12,7 @@ SAID = {
     "lengths": "2",
     "floats": "1",
     "integers": "2",
-    "losses": "5",
+    "losses": "1",
     "globals": "1",
     "helpers": "1",
     "attributes": "2",

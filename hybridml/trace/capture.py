@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
@@ -36,6 +37,7 @@ from .names import Names
 from .number import Traced, Weak, is_number
 from .order import Order, memory_order
 from .report import Untraceable
+from .returned import is_returned
 
 if TYPE_CHECKING:
     from .lifted import Place
@@ -130,6 +132,8 @@ class Tracer:
         self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
+        self.root: CodeType | None = None  # of the function that is traced
+        self.later: dict[int, tuple[float, Number]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
         self.environment: dict[str, str | None] = {}  # environment variables that were read
@@ -312,12 +316,20 @@ class Tracer:
         t = self.lift(t)
         if not dtypes.is_float(t.dtype) or not inputs_of(t._array):
             return self._value(t._array, "item()").item()
+        return Number(self._float64(t))
+
+    def _float64(self, t: Tensor) -> Traced:
+        """The single value, as Python has floats."""
         flat = t if t.shape == () else OPS["reshape"].fn(t, ())
-        return Number(self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True))
+        return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
 
     def scalar(self, t: Tensor, what: str) -> Any:
         """The single value of `t`, asked for in as few distinct answers as `what` needs."""
         t = self.lift(t)
+        if what == "float()" and inputs_of(t._array) and t.dtype.kind in "fiu" and is_returned(self.root):
+            later = float("nan")  # an object of its own, which nothing looks at before it is returned
+            self.later[id(later)] = later, Number(self._float64(t))
+            return later
         if what == "bool()" and t.dtype.kind != "b":
             t = OPS["not_equal"].fn(t, 0)
         elif what == "int()" and dtypes.is_float(t.dtype):

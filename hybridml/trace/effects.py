@@ -23,6 +23,8 @@ import numpy as np
 from hybridml_compiler.errors import describe_line
 
 from .. import tree
+from ..integer import plain
+from ..number import known
 from ..tensor import Tensor
 from .guards import Entry, Watch, elements, environment, holder, some_elements
 from .hidden import Hidden, Undone
@@ -119,15 +121,17 @@ def _slot(
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Effect:
     """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
 
+    real = known(plain(key))  # a number of the trace: its value is known since it has been hashed
+
     def put(value: Any) -> None:
         if isinstance(owner, dict):
-            owner[key] = value
+            owner[real] = value
         else:
             type.__setattr__(watch.class_of(owner), key, value)
 
     def drop(_: Any = None) -> None:
         if isinstance(owner, dict):
-            owner.pop(key, None)
+            owner.pop(real, None)
         elif key in owner:
             type.__delattr__(watch.class_of(owner), key)
 

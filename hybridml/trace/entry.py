@@ -144,6 +144,7 @@ class Entry:
             fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
         tracer.ask, tracer.strict = path.answer, self.strict
+        tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         printed: list[Effect] = []
         tracer.prints = partial(_prints, tracer, printed, sys.stdout)
 

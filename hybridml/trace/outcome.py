@@ -151,7 +151,8 @@ class Outcome:
             )
         if is_dim(leaf):
             return Result("size", -1, leaf)
-        given, leaf = leaf, tensor_of(leaf)
+        given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
+        leaf = tensor_of(given)
         if not issubclass(type(leaf), Tensor):
             return Result("value", -1, plain(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf

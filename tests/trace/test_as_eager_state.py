@@ -240,6 +240,17 @@ def generators() -> Made:
 
 
 @eager
+def counts_by_number() -> Made:
+    counts: dict[Any, int] = {}
+
+    def f(x: Any, key: Any) -> Any:
+        counts[key] = counts.get(key, 0) + 1
+        return x * counts[key]
+
+    return f, [(T([1.0]), key) for key in (1, 2, 1.5, 3, 2.5, 1, 1.5)], lambda: counts
+
+
+@eager
 def objects_that_hold() -> Made:
     thing = Thing(None)
 

@@ -176,6 +176,29 @@ def arrays_and_tensors(x: Any, a: Any) -> Any:
     )
 
 
+LAYER = hm.nn.Linear(2, 2)
+
+
+@program(1, arrays)
+def arrays_in_functions(x: Any, a: Any) -> Any:
+    a32 = hm.asarray(a).astype(hm.float32)
+    return (
+        LAYER(a32),
+        hm.exp(a),
+        hm.nn.functional.relu(a),
+        hm.sum(a, axis=0),
+        hm.where(x > 0, x, a),
+        a @ x,
+        a + x,
+        x > a,
+    )
+
+
+@program(1, lambda: [(np.full((2, 2), k, np.float32),) for k in range(3)])
+def arrays_in_layers(a: Any) -> Any:
+    return LAYER(a)
+
+
 @program(1, lambda: [(np.full(2, k, np.float32),) for k in range(3)])
 def tensors_of_arrays(a: Any) -> Any:
     t = hm.asarray(a)
@@ -262,6 +285,23 @@ def a_dataclass(d: Record) -> Any:
     return d, dataclasses.replace(d, a=d.a * d.b), d.b * 2
 
 
+@program(1, three)
+def returned_floats(x: Any) -> Any:
+    return x * 2, float(x.sum()), {"max": float(x.max()), "all": [float((x > 1).sum())]}, x.shape[0]
+
+
+@program(3, three)
+def floats_that_are_looked_at(x: Any) -> Any:
+    return float(x.sum()) + 1, math.sqrt(abs(x).sum()), [float(v) for v in x], max(float(x.sum()), 2.0)
+
+
+@program(3, lambda: [(T([float(k)]), 1) for k in range(3)])
+def floats_of_a_call_inside(x: Any, again: int) -> Any:
+    if again:
+        return x * floats_of_a_call_inside(x, 0)
+    return float(x.sum())
+
+
 @program(3, three)
 def texts(x: Any) -> Any:
     return f"{x} {x.sum():.2f} {x.shape}", str(x * 2), repr([x])
@@ -314,3 +354,11 @@ def test_powers_are_those_of_python() -> None:
             except ArithmeticError as error:
                 outcomes.append((type(error), str(error)))
         assert outcomes[0] == outcomes[1]
+
+
+def test_gradients_of_layers_over_arrays() -> None:
+    a = np.ones((2, 2), np.float32)
+    for call in (LAYER, *[hm.trace(lambda a: LAYER(a))] * 2):
+        LAYER.weight.grad = None
+        call(a).sum().backward()
+        assert LAYER.weight.grad.tolist() == [[2.0, 2.0]] * 2
