@@ -13,7 +13,7 @@ BUDGETS = {
     "hybridml_compiler/ops": 8000,  # with special functions, linalg, fft, sorts
     "hybridml_compiler/graph": 1200,
     "hybridml_compiler/passes": 2500,  # with control flow and rolled loops
-    "hybridml_compiler/schedule": 5600,  # with convolutions of narrow operands, minimum cuts and regions, loops apart
+    "hybridml_compiler/schedule": 5750,  # with convolutions of narrow operands, minimum cuts and regions, loops apart
     "hybridml_compiler/loops": 5600,  # with polynomials of special functions
     "hybridml_compiler/backends": 7000,  # with convolutions of narrow operands
     "hybridml_compiler/runtime": 4450,  # with memory of results on cache lines, guards on functions

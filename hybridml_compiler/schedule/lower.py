@@ -19,6 +19,7 @@ from ..loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, pl
 from ..sizes.dims import is_dim, same
 from . import cost
 from .group import Group, form_of, reduced_axes
+from .reshaped import in_shape_of_source
 
 Index = tuple[Any, ...]
 TURN = 256  # elements of some tiles before what reads them (see _tiles_in_turns); 128 to 1024 are within 8 %
@@ -114,8 +115,12 @@ class GroupLowering:
     def _map(self, lanes: Callable[[list[Expr]], int]) -> Kernel:
         """One loop over the results; for a row group, stages over each row inside of it."""
         shape, axes = self.group.space or (self.group.shape, ())
-        index, vars_ = self.row_index()
         nodes = self.group.roots
+        if len(nodes) == 1 and not axes and nodes[0].kind != "reduction":
+            source = in_shape_of_source(nodes[0], lambda n: n.op is None or (n is not nodes[0] and self.in_memory(n)))
+            if source is not nodes[0]:
+                return self._reshaped(nodes[0], source, lanes)
+        index, vars_ = self.row_index()
         full = [n for n in nodes if axes and not reduced_axes(n) and n.shape == shape]
         stages: list[Reduce | Fill] = []
         stores: list[Store] = []
@@ -136,6 +141,14 @@ class GroupLowering:
         every: tuple[Stmt, ...] = (*stores, *body.reduces)
         every += tuple(store for stage in stages if isinstance(stage, Fill) for store in stage.stores)
         return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
+
+    def _reshaped(self, node: Node, source: Node, lanes: Callable[[list[Expr]], int]) -> Kernel:
+        """The loop runs over the shape of `source`, whose elements are those of the result in the same order."""
+        index, vars_ = self.loop_vars(source.shape)
+        store = Store(self.buffer(node, "out"), self.flat(index, source.shape), self.compute(source, index))
+        body = Body(vars_, tuple(self.s.pending), (store,))
+        self.s.pending.clear()
+        return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions((store, *body.reduces)))))
 
     def row_index(self) -> tuple[Index, tuple[Expr, ...]]:
         """Index of a result, or of a row in the space of a row group, and its variables."""
