@@ -48,6 +48,7 @@ _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
     ("hybridml.optim.optimizer", "Optimizer"): frozenset(("defaults", "param_groups", "state", "_steps")),
 }
 
+SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see shims.py)
 Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
 cell_contents = attrgetter("cell_contents")
 FUNCTION_PARTS = {attrgetter(name): name for name in ("__code__", "__defaults__", "__kwdefaults__")}
@@ -265,9 +266,11 @@ class Watch:
             except ValueError:  # not assigned yet
                 continue
         for name in names:
-            if name in fn.__globals__ and (id(fn.__globals__), name) not in self._done:
-                self._done.add((id(fn.__globals__), name))
-                self._add(fn.__globals__.get, name, fn.__globals__[name])
+            value = fn.__globals__.get(name, _GONE)
+            if value is _GONE or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
+                continue
+            self._done.add((id(fn.__globals__), name))
+            self._add(fn.__globals__.get, name, value)
         for name in _maybe_missing(fn.__code__):
             if (
                 name not in fn.__globals__

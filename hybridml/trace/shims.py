@@ -20,6 +20,7 @@ from hybridml_compiler.sizes.dims import is_dim
 from ..context import current_interpreter
 from ..integer import Integer
 from ..number import StandIn
+from . import guards
 from .guards import Entry
 from .number import Traced
 
@@ -99,6 +100,7 @@ def variables_read(tracer: Any) -> list[Entry]:
 
 
 SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
+guards.SHIMS.update(map(id, SHIMS.values()))
 _ENVIRON = (0, "os.environ")
 _lock = threading.Lock()
 _held: dict[tuple[int, str], list[Any]] = {}  # (id of the globals, name) -> [them, traces that see it]

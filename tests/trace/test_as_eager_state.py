@@ -358,3 +358,29 @@ def test_names_are_those_of_python_after_a_trace() -> None:
     hm.trace(f)(T([1.0]))
     assert "type" not in globals() and "print" not in globals()
     assert os.environ.__class__.__getitem__.__qualname__ == "_Environ.__getitem__"
+
+
+def test_threads_that_trace_one_module_at_once() -> None:
+    failed: list[BaseException] = []
+
+    def traced(x: Any, n: Any) -> Any:
+        return (x * n if type(n) is float else x), type(x).__name__, os.environ.get("HOME")
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                f = hm.trace(lambda x, n: traced(x, n))
+                for n in (1.0, 2.0, 3, 4):
+                    assert f(T([2.0]), n)[0].item() == (2.0 * n if isinstance(n, float) else 2.0)
+                    assert f(T([2.0]), n)[1:] == traced(T([2.0]), n)[1:]
+        except BaseException as error:
+            failed.append(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed and "type" not in globals()
