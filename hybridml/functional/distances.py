@@ -10,7 +10,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
-from .compiled import compiled
+from .compiled import compiled, compiled_for_pairs
 
 
 @compiled
@@ -45,7 +45,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return length(x1 - x2 + eps, p, -1, keepdims=keepdim)
 
 
-@compiled
+@compiled_for_pairs
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows: (..., n, k) and (..., m, k) -> (..., n, m), by the norm of order `p`.
 
@@ -59,6 +59,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return length(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
 
 
+@compiled_for_pairs
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of the pairs of different rows of (n, k): the upper triangle of `cdist`, row by row, (n (n - 1) / 2,).
 

@@ -88,6 +88,27 @@ def test_large_arrays_are_compiled_and_errors_stay(monkeypatch: pytest.MonkeyPat
     assert str(plain.value).splitlines()[0] == str(traced.value).splitlines()[0]
 
 
+def test_composites_of_pairs_and_of_steps_are_compiled_for_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def traced(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        made.append(fn.__name__)
+        return fn
+
+    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
+    decorators = {
+        compiled.compiled: 1,
+        compiled.compiled_for_all_sizes: compiled.STEPS,
+        compiled.compiled_for_pairs: compiled.PAIRS,
+    }
+    for decorate, work in decorators.items():
+        fn = decorate(lambda x: x + 1)
+        fn(hm.ones(compiled.LARGE // work - 1))
+        assert not made
+        fn(hm.ones(compiled.LARGE // work))
+        assert made.pop() == "<lambda>"
+
+
 def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "LARGE", 0)
     monkeypatch.setattr(compiled, "MOST", 2)
