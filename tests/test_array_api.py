@@ -311,6 +311,21 @@ def test_complex_numbers_are_made(xp: Any) -> None:
     assert np.asarray(xp.linspace(0, 1j, 2, endpoint=False)).tolist() == [0j, 0.5j]
 
 
+ANY_SIZE: dict[str, Callable[[Any], Any]] = {
+    "slice": lambda z: z[1:] * 2, "roll": lambda z: hm.roll(z, 1, axis=0), "sum": lambda z: hm.sum(z * z),
+    "fftshift": lambda z: hm.fft.fftshift(z), "irfft": lambda z: hm.fft.irfft(z), "abs": lambda z: abs(z) + z.shape[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANY_SIZE)
+def test_complex_programs_take_any_size(name: str) -> None:
+    """The second size makes a program with a symbol; what NumPy computes in it is told the size of the call."""
+    traced = hm.trace(ANY_SIZE[name])
+    for n in (3, 4, 5, 7, 2):
+        z = hm.asarray((np.arange(n) + 1j).astype("c8"))
+        np.testing.assert_allclose(traced(z).numpy(), ANY_SIZE[name](z).numpy(), rtol=1e-5, atol=1e-5)
+
+
 SLOW = pytest.mark.slow
 SIDE = 0j  # of the cut of a square root
 

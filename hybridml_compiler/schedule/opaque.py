@@ -10,10 +10,12 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ..aval import Aval
 from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
+from ..sizes.dims import is_dim
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def opaque_of(results: Sequence[Node]) -> tuple[Opaque, tuple[Node, ...]]:
     taken = tuple(dict.fromkeys(n for n in first.inputs if not _is_number(n)))
     inputs = {node: input_node(_fixed(node.aval)) for node in taken}
     operands = [inputs.get(node, node) for node in first.inputs]
-    made = [apply(first.op, operands, node.params) for node in results]
+    made = [apply(first.op, operands, {k: _number(v) for k, v in node.params.items()}) for node in results]
     graph = Graph(tuple(inputs.values()), tuple(made), first.op.name)
     return Opaque(print_graph(graph), len(taken), len(results)), (*taken, *results)
 
@@ -51,4 +53,11 @@ def _is_number(node: Node) -> bool:
 
 
 def _fixed(aval: Aval) -> Aval:
-    return Aval(tuple(map(operator.index, aval.shape)), aval.dtype, aval.weak)
+    return Aval(_number(aval.shape), aval.dtype, aval.weak)
+
+
+def _number(value: Any) -> Any:
+    """A parameter or shape with a number for every size."""
+    if is_dim(value):
+        return operator.index(value)
+    return tuple(map(_number, value)) if type(value) is tuple else value
