@@ -12,6 +12,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ class Fast:
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-        loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place), MISS)
+        loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
         native = self._native(executable, outcome.program.reads, captured, loans)
         finish = finisher(outcome, executable)
         return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads)
@@ -247,7 +248,7 @@ class Fast:
     ) -> Native:
         from hybridml_compiler.runtime.entry import ArraySpec, EntrySpec, build_entry
 
-        loans = Loans([], len(executable.fresh), MISS) if loans is None else loans
+        loans = Loans([], len(executable.fresh)) if loans is None else loans
         return build_entry(
             EntrySpec(
                 step=executable.step,
@@ -256,7 +257,7 @@ class Fast:
                 args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
                 outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
                 fallback=_miss,
-                on_status=loans.lose,
+                on_status=partial(_failed, loans),
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
                 captured=tuple(map(self._tensor, captured)),
@@ -292,6 +293,15 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
         return None
     fast = Fast(entry, leaves)
     return None if fast.start is None else fast
+
+
+def _failed(loans: Loans, *_: Any) -> object:
+    """After a call that failed half way."""
+    from hybridml_compiler.runtime import opaque
+
+    loans.lose()
+    opaque.reraise()
+    return MISS
 
 
 def _miss(*args: Any, **names: Any) -> Any:

@@ -29,11 +29,10 @@ _ALONE = _references([object()])  # of what one holder and a local variable know
 class Loans:
     """`grads`: tensors (by their inputs) whose new `.grad` is output k."""
 
-    def __init__(self, grads: Sequence[tuple[Input, int]], n_outputs: int, miss: object) -> None:
+    def __init__(self, grads: Sequence[tuple[Input, int]], n_outputs: int) -> None:
         dropped = [(source, k) for source, k in grads if isinstance(leaf := source.leaf, ShadowLeaf) and leaf.dropped]
         self.grads = [(source.real, k) for source, k in dropped]
         self.words = (ctypes.c_int64 * max(n_outputs, 1))()
-        self.miss = miss
 
     def offer(self) -> None:
         """Before a call: lend what only the tensors themselves hold."""
@@ -42,12 +41,11 @@ class Loans:
             lent = grad is not None and getrefcount(grad) == _ALONE
             self.words[k] = _owner(grad) if lent else 0
 
-    def lose(self, *_: object) -> object:
+    def lose(self) -> None:
         """After a call that failed half way: what was lent is gone."""
         for real, k in self.grads:
             if self.words[k]:
                 real._node.grad = None
-        return self.miss
 
     def first(self) -> dict[int, np.ndarray]:
         """Output -> the array of the present `.grad`, which a native entry has not seen yet."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import HybridmlError, TraceError
+from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
@@ -202,6 +202,8 @@ class Outcome:
             k = self.program.lead
             more = [known[n] for n in self.program.reads]
             outputs = self.program.call([*arrays[:k], *more, *arrays[k:]] if more else arrays, arrays)
+        except CompileError:  # ours: eager code would hide it
+            raise
         except HybridmlError as error:
             raise Failed from error
         fresh: dict[int, Tensor] = {}

@@ -23,6 +23,7 @@ import ast
 import base64
 import json
 import re
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -361,7 +362,7 @@ class _Parser:
             raise line.error("expected a type such as f32[4,8]") from None
 
 
-def parse_graph(text: str, ops: Mapping[str, Op] = {**OPS, **CONTROL}) -> Graph:
+def parse_graph(text: str, ops: Mapping[str, Op] = ChainMap(OPS, CONTROL)) -> Graph:
     """Inverse of `print_graph`. Nodes go through `apply`: shapes are checked and equal nodes become one.
 
     `ArgumentError` names the line, what was expected there, and what was found.

@@ -15,7 +15,7 @@ from ..errors import CompileError
 from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
-from . import allocation, entry
+from . import allocation, entry, opaque
 from .entry import Arena
 
 
@@ -156,6 +156,7 @@ class Executable:
 
     def _finished(self, status: int, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         if status:
+            opaque.reraise()
             raise self.explain_failure(arrays)
         new = dict(zip(self.fresh, results, strict=True))
         count = len(new) + len(self.donate)

@@ -1,18 +1,28 @@
 """What NumPy computes in the middle of a compiled step: native code calls back with the text of a graph and pointers.
 
-A call takes about 10 us more than NumPy itself. An error of NumPy's ends the step as a failed index check does: the
-call only says that there was one, and what runs the program finds out which (see `pipeline.failure`).
+A call takes about 5 us more than NumPy itself. What is raised there cannot pass through native code: it is kept for
+this thread, the step ends as at a failed index check, and what has run it raises it (`reraise`).
+
+A signal that has come while native code ran is handled at the first instruction of the next Python function, which
+here is outside of any `try`: ctypes gives such an error to `sys.unraisablehook`, and the caller gets no result. So a
+call says when it is done, and is taken to have failed where it has not.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
+import threading
 from collections.abc import Callable, Sequence
+from functools import cache as once
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-CALL = "hml_numpy"  # i64 hml_numpy(ptr text, ptr buffers): 0, or 1 where NumPy raised
+from ..errors import HybridmlError
+
+CALL = "hml_numpy"  # void hml_numpy(ptr text, ptr buffers, ptr done): 1 is written to `done` at the end
 MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
@@ -30,7 +40,20 @@ def set_reader(reader: Reader) -> None:
     _readers[:] = [reader]
 
 
-def _call(text: bytes, buffers: Any) -> int:
+_kept = threading.local()
+
+
+def reraise() -> None:
+    """Raise what the last call of this thread has raised, once. Errors of the library are left to whoever runs the
+    program again, and finds the user's line; others (an interrupt, no memory) might not come a second time.
+    """
+    error: BaseException | None = getattr(_kept, "error", None)
+    _kept.error = None
+    if error is not None and not isinstance(error, HybridmlError):
+        raise error
+
+
+def _call(text: bytes, buffers: Any, done: Any) -> None:
     try:
         run = _runs.get(text)
         if run is None:
@@ -38,9 +61,17 @@ def _call(text: bytes, buffers: Any) -> int:
                 _runs.clear()
             run = _runs[text] = _parse(text)
         run(buffers)
-    except BaseException:
-        return 1
-    return 0
+        done[0] = 1
+    except BaseException as error:
+        _kept.error = error
+
+
+def _catch(unraisable: Any, others: Any) -> None:
+    """An error before the first line of `_call` is kept; all else is the affair of the hook before."""
+    if unraisable.object is _call:
+        _kept.error = unraisable.exc_value
+    else:
+        others(unraisable)
 
 
 def _parse(text: bytes) -> _Run:
@@ -63,11 +94,17 @@ def _array(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[int], np.ndarra
     return lambda pointer: np.ndarray(shape, dtype, memory.from_address(pointer))
 
 
-_entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p))(_call)
+_entry = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))(_call)
+
+
+@once
+def _listen() -> None:
+    sys.unraisablehook = partial(_catch, others=sys.unraisablehook)
 
 
 def symbols() -> dict[str, int]:
     """What generated code imports."""
+    _listen()
     address = ctypes.cast(_entry, ctypes.c_void_p).value
     assert address is not None
     return {CALL: address}

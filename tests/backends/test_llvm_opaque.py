@@ -39,6 +39,20 @@ SORTED = Op(
 )
 
 
+RAISED_NEXT: list[BaseException] = []
+
+
+def _failing(x: np.ndarray) -> np.ndarray:
+    if RAISED_NEXT:
+        raise RAISED_NEXT.pop()
+    return x + 1
+
+
+FAILING = Op(
+    "failing_for_tests", "opaque", inputs=("x",), infer=lambda x: x, eager=_failing, samples=lambda rng: ()
+)  # fmt: skip
+
+
 @pytest.fixture
 def row() -> Iterator[object]:
     OPS[SORTED.name] = SORTED
@@ -58,8 +72,10 @@ def test_a_row_in_the_middle_of_a_program(row: object) -> None:
     traced = hm.trace(program)
     for seed in range(3):
         x = numbers(seed)
-        for a, b in zip(program(x), traced(x), strict=True):
+        (*expected, total), (*found, traced_total) = program(x), traced(x)
+        for a, b in zip(expected, found, strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        np.testing.assert_allclose(np.asarray(total), np.asarray(traced_total), rtol=1e-6)
     assert "sorted_for_tests" in traced.ir
 
 
@@ -97,6 +113,60 @@ def test_an_error_of_numpy_leaves_state_as_it_was(row: object) -> None:
     np.testing.assert_array_equal(np.asarray(total), before + 1)
 
 
+@pytest.mark.parametrize("error", [MemoryError("no room"), KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("calls", [1, 4])  # the general way of a call, and the short one
+def test_what_would_not_be_raised_again_is_raised(error: BaseException, calls: int) -> None:
+    OPS[FAILING.name] = FAILING
+    try:
+        fn, total = codegen.generate(FAILING), hm.zeros(3)
+
+        @hm.trace
+        def step(x: hm.Tensor) -> hm.Tensor:
+            total.add_(x)
+            return fn(total) * 2
+
+        for _ in range(calls):
+            step(hm.ones(3))
+        RAISED_NEXT.append(error)
+        with pytest.raises(type(error)) as raised:
+            step(hm.ones(3))
+        assert raised.value is error and not RAISED_NEXT
+        assert total.tolist() == [float(calls)] * 3
+        assert step(hm.ones(3)).tolist() == [2.0 * (calls + 2)] * 3
+    finally:
+        del OPS[FAILING.name]
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "TimeoutError"])
+def test_a_signal_that_comes_while_native_code_runs(error: str) -> None:
+    program = f"""
+import signal, time
+import hybridml as hm
+
+@hm.trace
+def f(x):
+    for _ in range(30):
+        x = hm.sin(hm.exp(x * 0.1))
+    return x[:2] * 2j
+
+def handle(*_):
+    raise {error}("from outside")
+
+x = hm.ones(2_000_000)
+for _ in range(3):
+    f(x)
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.02)
+try:
+    f(x)
+    time.sleep(10)
+except {error} as raised:
+    print(raised)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("from outside", "")
+
+
 def test_in_loops_and_branches(row: object) -> None:
     def program(x: hm.Tensor) -> hm.Tensor:
         def body(carry: hm.Tensor, k: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
@@ -107,7 +177,7 @@ def test_in_loops_and_branches(row: object) -> None:
         return hm.cond(last.sum() > 0, lambda t: row(t * 2)[0], lambda t: t, last) + ys.sum()
 
     x = numbers()
-    np.testing.assert_array_equal(np.asarray(hm.trace(program)(x)), np.asarray(program(x)))
+    np.testing.assert_allclose(np.asarray(hm.trace(program)(x)), np.asarray(program(x)), rtol=1e-6)
 
 
 def test_threads(row: object) -> None:

@@ -7,12 +7,12 @@ from ...schedule.opaque import Opaque
 from . import ir
 from .gemm_tile import i64
 from .kernel import KERNEL_TYPE
-from .types import I8, I64, PTR, Literal
+from .types import I8, I64, PTR, VOID, Literal
 
 
 def emit_opaque(module: ir.Module, name: str, opaque: Opaque) -> ir.Function:
     """`void opaque(ptr buffers, i64 lo, i64 hi)`; the status word is behind the operands."""
-    call = ir.Function(module, ir.FunctionType(I64, [PTR, PTR]), CALL)
+    call = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR]), CALL)
     data = opaque.text.encode() + b"\0"
     kind = ir.ArrayType(I8, len(data))
     text = ir.GlobalVariable(module, kind, f"{name}_text")
@@ -21,9 +21,11 @@ def emit_opaque(module: ir.Module, name: str, opaque: Opaque) -> ir.Function:
     text.initializer = Literal(kind, f'c"{spelled}"')
     function = ir.Function(module, KERNEL_TYPE, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    failed = b.call(call, [text, function.args[0]])
+    done = b.alloca(I64)
+    b.store(i64(0), done)
+    b.call(call, [text, function.args[0], done])
     status = b.gep(function.args[0], [i64(opaque.operands + opaque.results)], source_etype=PTR)
-    with b.if_then(b.icmp_unsigned("!=", failed, i64(0)), likely=False):
+    with b.if_then(b.icmp_unsigned("==", b.load(done, typ=I64), i64(0)), likely=False):
         b.store(i64(1), b.load(status, typ=PTR))
     b.ret_void()
     return function
