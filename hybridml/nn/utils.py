@@ -80,6 +80,7 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     if norm_type == math.inf:
         return hm.stack([hm.abs(grad).max() for grad in grads]).max()
     if norm_type == 2:
-        return hm.sqrt(hm.stack([(grad * grad).sum() for grad in grads]).sum())
+        squares = [hm.real(grad * hm.conj(grad)) if grad.dtype.kind == "c" else grad * grad for grad in grads]
+        return hm.sqrt(hm.stack([square.sum() for square in squares]).sum())
     powers = [(hm.abs(grad) ** norm_type).sum() for grad in grads]
     return hm.stack(powers).sum() ** (1 / norm_type)

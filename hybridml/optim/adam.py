@@ -11,6 +11,7 @@ from ..nn.commit import Writes
 from ..tensor import Tensor
 from .group import ParameterGroup
 from .optimizer import Optimizer
+from .parts import parts
 from .scalars import Scalars
 
 
@@ -62,18 +63,21 @@ class Adam(Optimizer):
         decays = group.uses("weight_decay")
         writes: Writes = []
         for k in ready:
-            p = value = group["params"][k]
-            state, s = self.state[p], scalars.of(p.dtype)
-            g = -p.grad if group["maximize"] else p.grad
+            p = group["params"][k]
+            value, g = parts(p), parts(p.grad)
+            state, s = self.state[p], scalars.of(value.dtype)
+            if group["maximize"]:
+                g = -g
             if decays and self.decoupled:
-                value = p * s.shrink
+                value = value * s.shrink
             elif decays:
-                g = g + p * s.weight_decay
-            mean = state["exp_avg"] + (g - state["exp_avg"]) * s.rest1
-            square = state["exp_avg_sq"] * s.beta2 + g * s.rest2 * g
+                g = g + value * s.weight_decay
+            mean = parts(state["exp_avg"])
+            mean = mean + (g - mean) * s.rest1
+            square = parts(state["exp_avg_sq"]) * s.beta2 + g * s.rest2 * g
             writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
             if group["amsgrad"]:
-                square = hm.maximum(state["max_exp_avg_sq"], square)
+                square = hm.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
             denominator = hm.sqrt(square) / s.correction[k] + s.eps
             writes.append((p, value - mean * s.step_size[k] / denominator))

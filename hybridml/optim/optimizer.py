@@ -16,6 +16,7 @@ from ..nn.module import drop_gradients
 from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
 from .group import ParameterGroup
+from .parts import held_as
 
 # Elements from which an eager step is compiled: below, its operations take less time than compiling ever pays back.
 _COMPILED_SIZE = 1 << 14
@@ -84,7 +85,7 @@ class Optimizer:
                 writes.append((counts, steps))
                 writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
         # State that is wider than its parameter (`Module.to` came later) computes wide and is rounded here.
-        commit([(t, new if new.dtype == t.dtype else hm.astype(new, t.dtype)) for t, new in writes])
+        commit([(t, held_as(new, t.dtype)) for t, new in writes])
 
     def _compiled_step(self) -> Any:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""
@@ -127,8 +128,11 @@ class Optimizer:
                     f"{type(self).__name__}: parameter {number} of shape {parameter.shape} was computed; only leaf "
                     f"tensors can be trained: pass the tensor that it was computed from"
                 )
-            if not hm.isdtype(parameter.dtype, "real floating"):
-                raise TypeError(f"{type(self).__name__}: parameter {number} is {parameter.dtype}; only floats train")
+            if not hm.isdtype(parameter.dtype, ("real floating", "complex floating")):
+                raise TypeError(
+                    f"{type(self).__name__}: parameter {number} is {parameter.dtype}; only floats and complex numbers "
+                    f"train: cast it with astype"
+                )
         seen = [id(p) for p in params] + [id(p) for group in self.param_groups for p in group["params"]]
         if len(set(seen)) < len(seen):
             raise ArgumentError(f"{type(self).__name__}: a parameter appears more than once")

@@ -11,6 +11,7 @@ from ..nn.commit import Writes
 from ..tensor import Tensor
 from .group import ParameterGroup
 from .optimizer import Optimizer
+from .parts import parts
 from .scalars import Scalars
 
 
@@ -51,19 +52,22 @@ class RMSprop(Optimizer):
         writes: Writes = []
         for k in ready:
             p = group["params"][k]
-            state, s = self.state[p], scalars.of(p.dtype)
-            g = -p.grad if group["maximize"] else p.grad
+            value, g = parts(p), parts(p.grad)
+            state, s = self.state[p], scalars.of(value.dtype)
+            if group["maximize"]:
+                g = -g
             if group.uses("weight_decay"):
-                g = g + p * s.weight_decay
-            square = state["square_avg"] * s.alpha + g * s.rest * g
+                g = g + value * s.weight_decay
+            square = parts(state["square_avg"]) * s.alpha + g * s.rest * g
             writes.append((state["square_avg"], square))
             if group["centered"]:
-                mean = state["grad_avg"] + (g - state["grad_avg"]) * s.rest
+                mean = parts(state["grad_avg"])
+                mean = mean + (g - mean) * s.rest
                 writes.append((state["grad_avg"], mean))
                 square = square - mean * mean
             direction = g / (hm.sqrt(square) + s.eps)
             if group.uses("momentum"):
-                direction = state["momentum_buffer"] * s.momentum + direction
+                direction = parts(state["momentum_buffer"]) * s.momentum + direction
                 writes.append((state["momentum_buffer"], direction))
-            writes.append((p, p - direction * s.lr))
+            writes.append((p, value - direction * s.lr))
         return writes

@@ -245,3 +245,45 @@ def test_commit_checks_everything_before_it_writes() -> None:
     with pytest.raises(ValueError, match="cannot write"):
         commit([(first, hm.ones((2,))), (second, hm.ones((3,)))])
     assert first.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("style", [lambda step: step, hm.trace], ids=["eager", "traced"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        optim.Adam,
+        lambda p, lr: optim.AdamW(p, lr, weight_decay=0.1, amsgrad=True),
+        lambda p, lr: optim.SGD(p, lr, momentum=0.9, weight_decay=0.1),
+        lambda p, lr: optim.RMSprop(p, lr, momentum=0.9, centered=True, weight_decay=0.1, maximize=True),
+    ],
+    ids=["Adam", "AdamW", "SGD", "RMSprop"],
+)
+def test_complex_parameters_train_as_pairs_of_real_ones(make: Any, style: Any) -> None:
+    """Which is what PyTorch does."""
+    rng = np.random.default_rng(0)
+    x, start_ = (rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)) for _ in range(2))
+
+    def trained(params: list[hm.Tensor], whole: Any) -> np.ndarray:
+        optimizer = make(params, lr=0.05)
+
+        @style
+        def step() -> None:
+            optimizer.zero_grad()
+            (hm.abs(hm.asarray(x) @ whole() - x.T) ** 2).sum().backward()
+            optimizer.step()
+
+        for _ in range(3):
+            step()
+        return np.asarray(whole().detach())
+
+    w = hm.tensor(start_, requires_grad=True)
+    re, im = (hm.tensor(part, requires_grad=True) for part in (start_.real, start_.imag))
+    np.testing.assert_allclose(trained([w], lambda: w), trained([re, im], lambda: re + 1j * im), rtol=1e-12)
+
+
+def test_the_norm_of_complex_gradients_is_that_of_their_sizes() -> None:
+    w = hm.tensor([3.0 + 4.0j, 0.0], requires_grad=True)
+    (hm.abs(w[:1]) ** 2).sum().backward()
+    assert optim.clip_grad_norm_([w], 1.0).item() == pytest.approx(10.0)
+    assert w.grad is not None
+    np.testing.assert_allclose(w.grad.numpy(), [0.6 + 0.8j, 0.0], rtol=1e-5)
