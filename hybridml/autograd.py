@@ -52,7 +52,14 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
         raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
-    return t._node, turned(_lift(gradient))
+    gradient = _lift(gradient)
+    if gradient.dtype is not t.dtype:
+        if gradient.dtype.kind == "c" and t.dtype.kind != "c":
+            raise DTypeError(
+                f"{what}: the result is {t.dtype.name}, and its gradient {gradient.dtype.name}; take .real"
+            )
+        gradient = _astype.fn(gradient, t.dtype)
+    return t._node, turned(gradient)
 
 
 def _lift(t: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def html(t: Tensor) -> str:
     ]  # fmt: skip
     if t._node is not None:
         rows.append(("requires grad", "yes"))
-    if type(array) is np.ndarray and array.size and array.dtype.kind != "b":
+    if type(array) is np.ndarray and array.size and array.dtype.kind not in "bc":
         with np.errstate(all="ignore"):
             wide = array.astype(np.float64)
             rows += [("min", f"{array.min():.6g}"), ("max", f"{array.max():.6g}"), ("mean", f"{wide.mean():.6g}")]
@@ -79,7 +79,7 @@ def html(t: Tensor) -> str:
 def _histogram(array: Any) -> str:
     """How the finite values spread, as SVG: of the first bin's lower edge to the last one's upper. Of a large array
     every k-th value counts, so that looking at it stays a matter of milliseconds."""
-    if type(array) is not np.ndarray or array.size < _FEWEST or array.dtype.kind == "b":
+    if type(array) is not np.ndarray or array.size < _FEWEST or array.dtype.kind in "bc":
         return ""
     values = array.reshape(-1)[:: max(1, array.size // _MOST)].astype(np.float64)
     values = values[np.isfinite(values)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import LOCATION, with_location
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Node
@@ -128,7 +129,7 @@ def _mode() -> Any:
 
 
 def _is_float(array: np.ndarray) -> bool:
-    return array.dtype.kind in "fV"
+    return dtypes.is_inexact(array.dtype)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -232,6 +232,25 @@ def test_complex_gradients_are_those_of_steepest_ascent() -> None:
         (z * z).sum().backward()
 
 
+def test_a_gradient_that_is_given_has_the_dtype_of_the_result() -> None:
+    x = hm.tensor([1.0, 2.0], requires_grad=True)
+    (x * 2).backward(hm.tensor([1.0, 1.0], dtype=hm.float64))
+    assert x.grad.dtype is hm.float32
+    with pytest.raises(hm.DTypeError, match="result is float32, and its gradient complex64"):
+        (x * 2).backward(hm.tensor([1j, 1j]))
+
+
+def test_nans_of_complex_numbers_are_found() -> None:
+    z = hm.tensor([0j, 1j])
+    for program in (lambda z: z / z, hm.trace(lambda z: z / z)):
+        with hm.debug_nans(), pytest.raises(FloatingPointError, match=r"divide made nan at index \(0,\)"):
+            program(z)
+
+
+def test_complex_numbers_in_a_notebook() -> None:
+    assert "complex64" in hm.ones(40, dtype=hm.complex64)._repr_html_()
+
+
 def test_a_complex_program_of_many_sizes() -> None:
     traced = hm.trace(lambda z: abs(z * 2j).sum())
     for n in (3, 4, 5, 6):
