@@ -56,6 +56,19 @@ def rad2deg(x: Tensor, /) -> Tensor:
     return _floating(x) * (180 / math.pi)
 
 
+def angle(x: Tensor, /) -> Tensor:
+    """The angle of complex numbers with the positive real axis, in radians; of real ones 0 or pi. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.angle(hm.tensor([1.0, -1.0, 2.0j])).tolist()
+    [0.0, 3.1415927410125732, 1.5707963705062866]
+    """
+    x = _floating(x)
+    if x.dtype.kind == "c":
+        return ops.atan2(ops.imag(x), ops.real(x))
+    return ops.atan2(0.0, x)
+
+
 def fmax(x: Tensor, y: Tensor, /) -> Tensor:
     """The greater of x and y; where one of them is NaN, the other.
 
@@ -252,6 +265,6 @@ def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
 
 
 __all__ = [
-    "allclose", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin", "fmod",
-    "heaviside", "isclose", "isneginf", "isposinf", "modf", "nextafter", "rad2deg", "spacing",
+    "allclose", "angle", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin",
+    "fmod", "heaviside", "isclose", "isneginf", "isposinf", "modf", "nextafter", "rad2deg", "spacing",
 ]  # fmt: skip

@@ -268,8 +268,7 @@ def imag(val: Any) -> Any:
 
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
-    x = _tensor(z)
-    out = hm.atan2(hm.imag(x), hm.real(x)) if x.dtype.kind == "c" else hm.atan2(hm.zeros_like(_real(x)), _real(x))
+    out = hm.angle(_tensor(z))
     return hm.rad2deg(out) if deg else out
 
 

@@ -82,7 +82,7 @@ def test_edges_of_the_elementwise_ones() -> None:
     edges = [0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan]
     x = hm.tensor(edges, dtype=hm.float64)
     array = np.array(edges)
-    for name in ("cbrt", "fabs", "deg2rad", "isposinf", "isneginf"):
+    for name in ("angle", "cbrt", "fabs", "deg2rad", "isposinf", "isneginf"):
         np.testing.assert_array_equal(getattr(hm, name)(x).numpy(), getattr(np, name)(array), err_msg=name)
     for found, expected in zip(hm.modf(x), np.modf(array), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected)
