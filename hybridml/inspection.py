@@ -151,9 +151,6 @@ def _check(device: Any) -> None:
         Device(device)
 
 
-_INFO = NamespaceInfo()
-
-
 def __array_namespace_info__() -> NamespaceInfo:
     """What this namespace can do: `capabilities`, `default_device`, `default_dtypes`, `devices`, `dtypes`.
 
@@ -161,7 +158,7 @@ def __array_namespace_info__() -> NamespaceInfo:
     >>> hm.__array_namespace_info__().default_dtypes()["integral"].name
     'int64'
     """
-    return _INFO
+    return NamespaceInfo()
 
 
 __array_api_version__ = "2024.12"

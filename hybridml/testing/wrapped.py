@@ -89,9 +89,10 @@ def through_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def namespace(source: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The members of a module: functions through trace, everything else itself."""
+    """The members of a module: functions through trace; everything else, and what it says of itself, as they are."""
     members = {name: getattr(source, name) for name in names}
-    return {n: through_trace(m) if isinstance(m, types.FunctionType) else m for n, m in members.items()}
+    traced = {n for n, m in members.items() if isinstance(m, types.FunctionType) and not n.startswith("__")}
+    return {n: through_trace(m) if n in traced else m for n, m in members.items()}
 
 
 # -- methods and operators
