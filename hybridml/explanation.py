@@ -258,9 +258,11 @@ def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
 def _nanoseconds(node: ir.Node) -> float:
     if node.kind == "control":
         return _of_bodies(node, _nanoseconds)
-    from hybridml_compiler.schedule.cost import FLOP_NS, element_cost, memory_cost
+    from hybridml_compiler.schedule.cost import FLOP_NS, NUMPY_CALL_NS, element_cost, memory_cost
 
     flops = operations(node)
+    if node.kind == "opaque":
+        return NUMPY_CALL_NS + memory_cost(float(hint(node.aval.nbytes)))
     if node.kind in ("contraction", "convolution"):
         return flops * FLOP_NS
     return flops * element_cost(node) + memory_cost(float(hint(node.aval.nbytes)))

@@ -26,13 +26,13 @@ FORMAT = {
     "bool": "BOOL",
     **{f"int{n}": f"I{n}" for n in (8, 16, 32, 64)},
     **{f"uint{n}": f"U{n}" for n in (8, 16, 32, 64)},
+    "float16": "F16",
     "float32": "F32",
     "float64": "F64",
     "bfloat16": "BF16",
+    "complex64": "C64",
 }
 NAMES = {code: name for name, code in FORMAT.items()}
-# Formats that the framework has no dtype for, read as the next larger one that holds every value.
-WIDENED = {"F16": np.dtype("<f2")}
 TREE = "hybridml.tree"  # metadata key of the structure of a nested object
 CHECKSUM = "hybridml.crc32"  # metadata key of the checksum: the format itself has none
 
@@ -111,13 +111,13 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     arrays = {}
     for name, entry in entries:
         code = entry["dtype"]
-        if code not in NAMES and code not in WIDENED:
+        if code not in NAMES:
             raise CheckpointError(
                 f"load: {os.fspath(path)}: tensor {name!r} has dtype {code}, which hybridml does not have; "
                 f"convert it to one of {sorted(NAMES)}"
             )
-        wanted = np.dtype(np.float32) if code in WIDENED else dtypes.canonical(NAMES[code])
-        array = np.frombuffer(entry["data"], WIDENED.get(code, wanted.newbyteorder("<"))).reshape(entry["shape"])
+        wanted = dtypes.canonical(NAMES[code])
+        array = np.frombuffer(entry["data"], wanted.newbyteorder("<")).reshape(entry["shape"])
         arrays[name] = array.astype(wanted, copy=True)  # own, writable memory: a parameter may be trained in it
     return arrays
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
@@ -291,10 +291,19 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _part(name: str) -> property:
-    def part(self: Tensor) -> Tensor:
-        return self if name == "real" and self._array.dtype.kind != "c" else OPS[name].fn(self)
+    row, other = OPS[name], OPS["imag" if name == "real" else "real"]
 
-    return property(part, doc=OPS[name].doc)
+    def part(self: Tensor) -> Tensor:
+        return self if name == "real" and self._array.dtype.kind != "c" else row.fn(self)
+
+    def put(self: Tensor, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise DTypeError(f"{name} = ...: a {self.dtype.name} tensor has no parts; assign to its elements")
+        rest = other.fn(self)
+        copy_(self, value + rest * 1j if name == "real" else rest + value * 1j)
+
+    doc = f"{row.doc} Of complex tensors a copy, which may be assigned as a whole: `z.{name} = x`."
+    return property(part, put, doc=doc)
 
 
 for _name in ("real", "imag"):

@@ -292,8 +292,8 @@ for _method in (
 ):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
     setattr(Tensor, f"{_method.__name__}_", _in_place(_method))
-for _method in (gather, index_select, masked_select):
-    setattr(Tensor, _method.__name__, _method)
+for _reads in (gather, index_select, masked_select):
+    setattr(Tensor, _reads.__name__, _reads)
 
 __all__ = [
     "gather", "index_add", "index_copy", "index_fill", "index_put", "index_select", "masked_fill", "masked_scatter",

@@ -220,9 +220,9 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
 
 
 def kind_of(work: Any) -> str:
-    """`matmul f32 128x512x784`, `copy`, `loop`."""
+    """`matmul f32 128x512x784`, `NumPy's svd`, `copy`, `loop`."""
     name = type(work).__name__
-    return str(work) if name == "Product" else "copy" if name == "Copy" else "loop"
+    return str(work) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
 
 
 def arrays_in(value: Any) -> dict[str, np.ndarray]:

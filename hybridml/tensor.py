@@ -191,10 +191,10 @@ class Tensor:
         return bool(_single(self, "bool()"))
 
     def __float__(self) -> float:
-        return float(_single(self, "float()"))
+        return float(_real(self, "float()"))
 
     def __int__(self) -> int:
-        return int(_single(self, "int()"))
+        return int(_real(self, "int()"))
 
     def __complex__(self) -> complex:
         return complex(_single(self, "complex()"))
@@ -326,6 +326,12 @@ def _single(t: Tensor, what: str) -> Any:
         )
     interp = current_interpreter()
     return values(t, what).item() if interp is None else interp.scalar(t, what)
+
+
+def _real(t: Tensor, what: str) -> Any:
+    if t.dtype.kind == "c":
+        raise DTypeError(f"{what}: a {t.dtype.name} tensor is no real number; take .real, .imag or abs of it first")
+    return _single(t, what)
 
 
 def _unpickle(array: np.ndarray, requires_grad: bool) -> Tensor:

@@ -17,7 +17,7 @@ def assert_kernels(fn: TracedFunction, most: int) -> None:
     found = fn.stats.kernels
     if found > most:
         raise AssertionError(
-            f"{fn.__name__} runs {found} kernels, {most} at most were expected; print(fn.ir) shows them"
+            f"{fn.__qualname__} runs {found} kernels, {most} at most were expected; print(fn.ir) shows them"
         )
 
 

@@ -1,5 +1,5 @@
-"""In which shape a loop computes its result. Reshapes keep the order of elements, so the loop may run over the shape from
-before: its indices then need no division and remainder for each element (numbers at `in_shape_of_source`).
+"""In which shape a loop computes its result. Reshapes keep the order of elements, so the loop may run over the shape
+from before: its indices then need no division and remainder for each element (numbers at `in_shape_of_source`).
 """
 
 from __future__ import annotations

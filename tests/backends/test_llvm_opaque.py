@@ -290,3 +290,19 @@ def test_half_precision_is_numpys() -> None:
     rounded = hm.trace(lambda t: t.astype("float16"))(hm.asarray(floats))
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(np.asarray(rounded), floats.astype("f2"))
+
+
+def test_parts_are_assigned_as_a_whole() -> None:
+    def program(z: hm.Tensor) -> hm.Tensor:
+        z = z * 1
+        z.imag += 1
+        z.real = hm.tensor([1.0, 2.0, 3.0])
+        return z
+
+    z, x = complex_arguments()
+    assert program(z).tolist() == hm.trace(program)(z).tolist() == [1 + 3j, 2 + 0j, 3 + complex(0, np.float32(1.1))]
+    with pytest.raises(hm.DTypeError, match="a float32 tensor has no parts"):
+        x.imag = 1.0
+    for number in (float, int):
+        with pytest.raises(hm.DTypeError, match=r"take \.real, \.imag or abs"):
+            number(z[0])
