@@ -49,6 +49,7 @@ from . import (
     padding,
     polynomials,
     products,
+    quantiles,
     random,
     reducing,
     scattering,
@@ -147,7 +148,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, padding, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (assembly, elementwise, missing, numerical, polynomials, sets, statistics):
+    for module in (assembly, elementwise, missing, numerical, polynomials, quantiles, sets, statistics):
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (cumulative, einstein, grid, products, reducing, scattering, segments, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})

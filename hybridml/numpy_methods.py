@@ -12,7 +12,7 @@ import numpy as np
 
 from hybridml_compiler.ops.table import OPS
 
-from . import assembly, elementwise, methods, missing, ops, statistics
+from . import assembly, elementwise, methods, missing, ops, quantiles, statistics
 from .aliasing import assign
 from .manipulation import std
 from .sorting import argsort
@@ -103,7 +103,7 @@ for _function in (
     assembly.rot90, assembly.vsplit, elementwise.allclose, elementwise.deg2rad, elementwise.float_power,
     elementwise.fmax, elementwise.fmin, elementwise.fmod, elementwise.heaviside, elementwise.isclose,
     elementwise.isneginf, elementwise.isposinf, elementwise.rad2deg, missing.nan_to_num, missing.nanmean,
-    missing.nansum, statistics.corrcoef, statistics.cov, statistics.nanquantile, statistics.quantile,
+    missing.nansum, statistics.corrcoef, statistics.cov, quantiles.nanquantile, quantiles.quantile,
 ):  # fmt: skip
     method(_function)
 

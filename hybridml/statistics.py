@@ -1,4 +1,4 @@
-"""Statistics of tensors: averages, quantiles, covariances and histograms. As NumPy's, compositions of rows."""
+"""Statistics of tensors: averages, covariances and histograms. As NumPy's, compositions of rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from hybridml_compiler.ops.table import OPS
 
 from . import ops
 from .elementwise import _floating
-from .manipulation import _axis, _tensor, expand_dims, moveaxis, squeeze, stack
-from .missing import present
+from .manipulation import _axis, _tensor, expand_dims, squeeze, stack
 from .tensor import Tensor
 
 _where, _sum, _reshape, _isnan, _floor = (OPS[name] for name in ("where", "sum", "reshape", "isnan", "floor"))
@@ -44,190 +43,35 @@ def average(
     1.5
     """
     x = _floating(x)
-    axes = _axes("average", x, axis)
-    w = ops.full(shape=(), value=1, dtype=x.dtype) if weights is None else _tensor(weights)
-    if weights is not None and w.shape != x.shape:
-        if axis is None or w.shape != tuple(x.shape[a] for a in axes):
-            raise ShapeError(f"average: weights of shape {w.shape} fit neither x, {x.shape}, nor its axis {axis}")
-        order = sorted(range(len(axes)), key=lambda k: axes[k])
-        w = ops.permute_dims(w, tuple(order))
-        w = _reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
-    w = ops.broadcast_to(w, x.shape)
+    axes = axes_of("average", x, axis)
+    w = (
+        ops.full(shape=x.shape, value=1, dtype=x.dtype)
+        if weights is None
+        else fitting_weights("average", x, axis, weights)
+    )
     total = _sum(w, axes, keepdims)
     mean = ops.divide(_sum(x * w, axes, keepdims), total)
     return (mean, total.astype(mean.dtype, copy=False)) if returned else mean
 
 
-def _axes(name: str, x: Tensor, axis: Any) -> tuple[int, ...]:
+def axes_of(name: str, x: Tensor, axis: Any) -> tuple[int, ...]:
+    """The axes that `axis` names, from 0; all of them for None."""
     if axis is None:
         return tuple(range(x.ndim))
     return tuple(_axis(name, int(a), x.ndim, x) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
 
 
-# -- quantiles
-
-# Where between the sorted elements a quantile lies: n * q + alpha + q * (1 - alpha - beta) - 1.
-# Source: Hyndman and Fan, Sample Quantiles in Statistical Packages (1996), and NumPy's names.
-_PLACES = {
-    "linear": (1.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "median_unbiased": (1 / 3, 1 / 3),
-    "normal_unbiased": (3 / 8, 3 / 8), "interpolated_inverted_cdf": (0.0, 1.0),
-}  # fmt: skip
-_METHODS = (
-    *_PLACES, "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf", "closest_observation",
-)  # fmt: skip
-
-
-def quantile(x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of the
-    elements along an axis lies, between two of them by `method` (NumPy's names). NaN where one is NaN.
-
-    Source: NumPy; methods as in Hyndman and Fan (1996). Raises ArgumentError.
-
-    >>> import hybridml as hm
-    >>> hm.quantile(hm.tensor([1.0, 2.0, 3.0, 4.0]), 0.5).item()
-    2.5
-    """
-    return _quantile("quantile", x, q, axis, method, keepdims, ignore=False)
-
-
-def nanquantile(x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """`quantile` of the elements that are not NaN; NaN where there is none.
-
-    >>> import hybridml as hm
-    >>> hm.nanquantile(hm.tensor([1.0, hm.nan, 3.0]), 0.5).item()
-    2.0
-    """
-    return _quantile("nanquantile", x, q, axis, method, keepdims, ignore=True)
-
-
-def percentile(x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """`quantile` of shares in percent.
-
-    >>> import hybridml as hm
-    >>> hm.percentile(hm.tensor([1.0, 2.0, 3.0]), 50).item()
-    2.0
-    """
-    return _quantile("percentile", x, _share(q), axis, method, keepdims, ignore=False)
-
-
-def nanpercentile(x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """`nanquantile` of shares in percent.
-
-    >>> import hybridml as hm
-    >>> hm.nanpercentile(hm.tensor([1.0, hm.nan, 3.0]), 50).item()
-    2.0
-    """
-    return _quantile("nanpercentile", x, _share(q), axis, method, keepdims, ignore=True)
-
-
-def _share(q: Any) -> Any:
-    return q / 100 if isinstance(q, Tensor | int | float) else np.asarray(q) / 100
-
-
-def median(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The middle element along an axis, the mean of the two middle ones of an even number. NaN where one is NaN.
-
-    Source: NumPy (PyTorch's gives the lower of the two).
-
-    >>> import hybridml as hm
-    >>> hm.median(hm.tensor([3.0, 1.0, 2.0, 4.0])).item()
-    2.5
-    """
-    lines, back = _lines("median", x, axis, keepdims)
-    n = lines.shape[-1]
-    return back(_nan_if_any(lines, (lines[..., (n - 1) // 2] + lines[..., n // 2]) / 2))
-
-
-def nanmedian(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`median` of the elements that are not NaN; NaN where there is none.
-
-    >>> import hybridml as hm
-    >>> hm.nanmedian(hm.tensor([3.0, hm.nan, 1.0])).item()
-    2.0
-    """
-    lines, back = _lines("nanmedian", x, axis, keepdims)
-    n = present(lines, -1)
-    last = ops.maximum(n - 1, 0)
-    low, high = _at(lines, expand_dims(last // 2, -1)), _at(lines, expand_dims((last + 1) // 2, -1))
-    return back(squeeze((low + high) / 2, -1))
-
-
-def _lines(name: str, x: Any, axis: Any, keepdims: bool) -> tuple[Tensor, Any]:
-    """x sorted along one last axis in the place of `axis`, and what gives results of lines the shape asked for."""
-    from .sorting import sort
-
-    x = _floating(x)
-    axes = _axes(name, x, axis)
-    rest = tuple(k for k in range(x.ndim) if k not in axes)
-    size = math.prod(x.shape[a] for a in axes)
-    if not size:
-        raise ShapeError(f"{name}: no elements along axis {axis} of shape {x.shape}")
-    shape = tuple(x.shape[k] for k in rest)
-    lines = sort(_reshape(ops.permute_dims(x, (*rest, *axes)), (*shape, size)), axis=-1)
-    kept = tuple(1 if k in axes else n for k, n in enumerate(x.shape))
-
-    def back(found: Tensor) -> Tensor:
-        return _reshape(found, (*found.shape[: found.ndim - len(shape)], *kept)) if keepdims else found
-
-    return lines, back
-
-
-def _at(lines: Tensor, places: Tensor) -> Tensor:
-    places = ops.broadcast_to(places.astype(dtypes.int64, copy=False), (*lines.shape[:-1], places.shape[-1]))
-    return ops.take_along_axis(lines, places, axis=-1)
-
-
-def _nan_if_any(lines: Tensor, found: Tensor) -> Tensor:
-    """NaN where a line has one: they are sorted to its end."""
-    return _where(_isnan(lines[..., -1]), math.nan, found)
-
-
-def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, ignore: bool) -> Tensor:
-    if method not in _METHODS:
-        raise ArgumentError(f"{name}: method must be one of {', '.join(_METHODS)}; got {method!r}")
-    if not isinstance(q, Tensor) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
-        raise ArgumentError(f"{name}: shares must lie in 0..{'100' if 'percent' in name else '1'}, got {q}")
-    lines, back = _lines(name, x, axis, keepdims)
-    shares = _tensor(np.asarray(q, dtypes.float64)) if not isinstance(q, Tensor) else q
-    n = expand_dims(present(lines, -1), -1) if ignore else lines.shape[-1]
-    low, high, weight = _between(_reshape(shares, (-1,)), n, method)
-    a, b = _at(lines, low), _at(lines, high)
-    weight = weight.astype(lines.dtype, copy=False)
-    apart = _where(ops.equal(a, b), 0.0, b - a)  # two equal infinities
-    found = _where(weight < 0.5, a + apart * weight, b - apart * (1 - weight))  # monotonic, and exact at both ends
-    if not ignore:
-        found = _where(_isnan(lines[..., -1:]), math.nan, found)
-    found = moveaxis(found, -1, 0)
-    return back(_reshape(found, (*shares.shape, *found.shape[1:])))
-
-
-def _between(q: Tensor, n: Any, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The places of the two elements round each quantile of n sorted ones, and the weight of the second."""
-    if method in _PLACES:
-        alpha, beta = _PLACES[method]
-        place = n * q + (alpha + q * (1 - alpha - beta)) - 1
-    elif method in ("inverted_cdf", "averaged_inverted_cdf", "closest_observation"):
-        place = n * q - (1.5 if method == "closest_observation" else 1)
-    else:
-        place = (n - 1) * q
-    first = _floor(place)
-    weight = place - first
-    match method:
-        case "lower":
-            weight = weight * 0
-        case "higher" | "inverted_cdf":
-            weight = ops.ceil(weight)
-        case "nearest":
-            weight = ops.round(place) - first
-        case "midpoint":
-            weight = _where(weight > 0, 0.5, weight)
-        case "averaged_inverted_cdf":
-            weight = _where(weight > 0, 1.0, weight * 0 + 0.5)
-        case "closest_observation":
-            weight = _where((weight > 0) | (first % 2 == 0), 1.0, weight)
-    last = ops.maximum(n - 1, 0) if isinstance(n, Tensor) else n - 1
-    low, high = (ops.minimum(ops.maximum(p, 0), last) for p in (first, first + 1))
-    return low.astype(dtypes.int64), high.astype(dtypes.int64), weight
+def fitting_weights(name: str, x: Tensor, axis: Any, weights: Any) -> Tensor:
+    """Weights of x's shape or of that of its axes, in x's shape."""
+    w = _tensor(weights)
+    if w.shape == x.shape:
+        return w
+    axes = axes_of(name, x, axis)
+    if axis is None or w.shape != tuple(x.shape[a] for a in axes):
+        raise ShapeError(f"{name}: weights of shape {w.shape} fit neither x, {x.shape}, nor its axis {axis}")
+    w = ops.permute_dims(w, tuple(sorted(range(len(axes)), key=lambda k: axes[k])))
+    w = _reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
+    return ops.broadcast_to(w, x.shape)
 
 
 # -- covariance
@@ -409,6 +253,5 @@ def histogram2d(
 
 
 __all__ = [
-    "average", "corrcoef", "cov", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "median",
-    "nanmedian", "nanpercentile", "nanquantile", "percentile", "ptp", "quantile",
+    "average", "corrcoef", "cov", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "ptp",
 ]  # fmt: skip

@@ -7,25 +7,9 @@ from typing import Any
 import numpy as np
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError
 
 from ..manipulation import _tensor
 from .table import implements, same
-
-
-def _quantile(name: str) -> Any:
-    def quantile(
-        a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False, *, weights: Any = None
-    ) -> Any:
-        if weights is not None:
-            raise ArgumentError(f"np.{name}: weights= is not supported on tensors; np.average takes weights")
-        return getattr(hm, name)(_tensor(a), q, axis=axis, method=method, keepdims=keepdims)
-
-    return quantile
-
-
-for _name in ("quantile", "nanquantile", "percentile", "nanpercentile"):
-    implements(getattr(np, _name))(_quantile(_name))
 
 
 def _cast(x: Any, dtype: Any) -> Any:
@@ -53,4 +37,5 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     return hm.bincount(_tensor(x), weights=None if weights is None else _tensor(weights), minlength=minlength)
 
 
-same(np, "average histogram histogram2d histogram_bin_edges histogramdd median nanmedian")
+same(np, "quantile nanquantile percentile nanpercentile median nanmedian average")
+same(np, "histogram histogram2d histogram_bin_edges histogramdd")
