@@ -26,7 +26,7 @@ from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
 from .context import clock, grad_is_off, interpreter
-from .dispatch import bare, checked, record, recover, slow, slow_operator
+from .dispatch import bare, checked, of_list, record, recover, slow, slow_operator
 from .places import outer, users
 from .pulls import digits, kept_names, may_be_stale, pull_of
 from .several import several
@@ -41,7 +41,7 @@ def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
-        "_op": op, "_several": several,
+        "_op": op, "_several": several, "_of_list": of_list,
         "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
@@ -140,7 +140,7 @@ def _try_dtypes(op: Op) -> list[np.dtype]:
 
 def _uses_cache(op: Op) -> bool:
     """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
-    return bool(op.inputs) and not op.variadic and not op.results and not bare(op)
+    return bool(op.inputs) and not op.results and not bare(op)
 
 
 def _forward(op: Op) -> list[str]:
@@ -153,7 +153,10 @@ def _forward(op: Op) -> list[str]:
     general = "_several" if op.results else "_slow"
     again = _again(f"{general}(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
     lines = [f"def {op.name}({', '.join(signature)}):"]
-    if op.variadic or op.results or not inputs:
+    if op.variadic and not op.results:
+        fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
+        return [*lines, f"    _t = {fast}", "    if _t is not None:", "        return _t", *again]
+    if op.results or not inputs:
         return [*lines, *again]
     foreign = "".join(f" or type({v}) is not _Tensor" for v in inputs)
     lines += [f"    if _mode() is not None{foreign}:", *_inner(again)]

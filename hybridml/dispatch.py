@@ -271,10 +271,8 @@ def _canonical(
 ) -> dict[str, Any]:
     """Checked, canonical parameters; remembered for the hot path when the operands came as the row wants them."""
     canonical = op.canonical_params(avals, params)
-    if op.variadic:
-        op.infer(avals, **canonical)
-        return canonical
-    op.infer(*avals, **canonical)
+    given: tuple[Any, ...] = (avals,) if op.variadic else tuple(avals)
+    op.infer(*given, **canonical)
     if op in checked and all(v is t for v, t in zip(values, tensors, strict=True)):
         cache = checked[op]
         if len(cache) >= _CACHE_LIMIT:
@@ -285,6 +283,26 @@ def _canonical(
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical
+
+
+def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
+    """The hot path of a row over a list: tensors whose shapes and dtypes have come before (3 us, 12 in general)."""
+    if type(xs) is not list and type(xs) is not tuple:
+        return None
+    key: list[Any] = []
+    for x in xs:
+        if type(x) is not Tensor:
+            return None
+        key += (x._array.shape, x._array.dtype)
+    try:
+        found = checked[op][(*key, *params.values())]
+    except (KeyError, TypeError):
+        return None
+    known_params = dict(zip(params, found, strict=True))
+    out = wrap(op.eager([x._array for x in xs], **known_params))
+    if not grad_is_off() and any([x._node is not None for x in xs]):
+        record(op, out, list(xs), known_params)
+    return out
 
 
 def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[str, Any]) -> Any:

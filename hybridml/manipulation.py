@@ -121,10 +121,13 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     xs = [_tensor(x) for x in arrays]
     if not xs:
         raise ShapeError("stack: needs at least one tensor")
+    shape = xs[0].shape
     for k, x in enumerate(xs):
-        if x.shape != xs[0].shape:
-            raise ShapeError(f"stack: all shapes must be equal; tensor 0 has {xs[0].shape}, tensor {k} has {x.shape}")
-    return _concat.fn([expand_dims(x, axis) for x in xs], axis=axis % (xs[0].ndim + 1))
+        if x.shape != shape:
+            raise ShapeError(f"stack: all shapes must be equal; tensor 0 has {shape}, tensor {k} has {x.shape}")
+    at = _axis("stack", axis, len(shape) + 1, xs[0])
+    parts = (*shape[:at], 1, *shape[at:])
+    return _concat.fn([_reshape.fn(x, parts) for x in xs], at)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:

@@ -226,5 +226,7 @@ class Optimizer:
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:
-    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
-    return adopt(np.zeros_like(parameter._array))
+    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order. A
+    # parameter that is itself made in the call has a state that ends with it.
+    array = parameter._array
+    return adopt(np.zeros_like(array)) if type(array) is np.ndarray else hm.zeros_like(parameter)
