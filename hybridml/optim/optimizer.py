@@ -226,7 +226,10 @@ class Optimizer:
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:
-    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order. A
-    # parameter that is itself made in the call has a state that ends with it.
+    # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
     array = parameter._array
-    return adopt(np.zeros_like(array)) if type(array) is np.ndarray else hm.zeros_like(parameter)
+    if type(array) is not np.ndarray:
+        from ..trace.report import Untraceable
+
+        raise Untraceable("an optimizer of tensors that the call itself makes has a state of its own in every call")
+    return adopt(np.zeros_like(array))
