@@ -20,6 +20,7 @@ from ..manipulation import _axis, expand_dims, stack, unstack
 from ..selecting import where as select
 from ..tensor import Tensor
 from ..updates import updated
+from . import texts
 from .table import store
 
 # NumPy's name -> ours, where they differ.
@@ -49,6 +50,8 @@ _IDENTITY = {"logical_and": True, "logical_or": False, "logical_xor": False}
 def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """The function of `hybridml` that a ufunc stands for; None if there is none."""
     name = ufunc.__name__
+    if name in texts.NUMBERS:
+        return texts.of_numbers(ufunc)
     if name in STRINGS or name == "isnat":
         return None
     found: Any = getattr(hm, NAMES.get(name, name), None)
@@ -68,6 +71,8 @@ def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, A
     what = f"np.{ufunc.__name__}" + ("" if call == "__call__" else f".{call}")
     if target is None:
         raise DTypeError(f"{what}: {refusal(ufunc)}")
+    if ufunc.__name__ in texts.NUMBERS and call == "__call__":
+        return target(*inputs, **kwargs)
     out = kwargs.pop("out", None)
     for name in ("order", "subok", "casting"):
         kwargs.pop(name, None)
@@ -82,7 +87,7 @@ def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, A
 def refusal(ufunc: np.ufunc) -> str:
     """Why a ufunc does not take tensors."""
     if ufunc.__name__ in STRINGS:
-        return "works on strings, and tensors hold numbers; give it arrays of strings"
+        return texts.WHY
     if ufunc.__name__ == "isnat":
         return "works on dates, and tensors hold numbers; np.isnan and hm.isnan are what finds NaN"
     return "has no counterpart for tensors; give it arrays (`t.detach().numpy()`), or use functions of hybridml"

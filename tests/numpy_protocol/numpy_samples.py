@@ -448,7 +448,14 @@ SAMPLES: list[Sample] = [
 ]  # fmt: skip
 
 # Elementwise functions: operands inside of all domains, unless a row says others.
+_WITH_MEMORY = ("_center", "_ljust", "_rjust", "_zfill", "_expandtabs")
+_PLACES = np.array([0, 1, 2]), np.array([4, 3, 5])
 _UFUNCS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("count", "find", "rfind", "startswith", "endswith"), ("abcab", "ab", *_PLACES)),
+    **dict.fromkeys(("index", "rindex"), ("ababab", "ab", _PLACES[0], _PLACES[1] + 3)),
+    **dict.fromkeys(("_center", "_ljust", "_rjust"), ("ab", _PLACES[1], "-")),
+    **dict.fromkeys(("_zfill", "_expandtabs", "_expandtabs_length"), ("a\tb", _PLACES[1])),
+    "_slice": ("abcdef", *_PLACES, np.array([1, 2, 1])),
     **dict.fromkeys(("arccos", "arcsin", "arctanh"), (S / 4,)),
     **dict.fromkeys(("arccosh",), (A + 1,)),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm"), (INTS, INTS[0])),
@@ -470,4 +477,6 @@ def ufunc_sample(ufunc: np.ufunc) -> Sample:
         and ufunc.__name__ in ("abs", "absolute", "cbrt", "ceil", "floor", "sign", "tanh")
     ):
         args = (S,)
-    return Sample(ufunc, args, grad=ufunc.__name__ not in _NO_GRADIENT)
+    # Those that NumPy calls with memory for their strings go by the function that makes it.
+    func = getattr(np.strings, ufunc.__name__[1:]) if ufunc.__name__ in _WITH_MEMORY else ufunc
+    return Sample(func, args, grad=ufunc.__name__ not in _NO_GRADIENT)
