@@ -21,8 +21,8 @@ MARK = "<!-- from here on written by tests/numpy_protocol/numpy_page.py -->\n"
 COUNT = """\
 {ufuncs} ufuncs and {functions} functions, {all} in all, are what NumPy {numpy} lets other types implement
 (`numpy.testing.overrides`; `np.ones` and its kin twice, for `like=`). {run} of them run on tensors, eagerly and traced;
-the other {refused} work on strings, dates and records alone, which tensors do not hold, and say so (of those on strings,
-the ones that take numbers too run).
+the other {refused} work on strings, dates and records alone, which tensors do not hold, and say so (of those on
+strings, the ones that take numbers too run).
 `python tests/numpy_protocol/numpy_page.py` calls each of them ({calls} calls, beside NumPy's result, and where there is
 a derivative NumPy's slope, and the slope of that), as the tests do, counts, and writes this.
 """
