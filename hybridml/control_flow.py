@@ -21,9 +21,10 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from . import manipulation, tree
+from . import tree
+from .arrays import manipulation
+from .arrays.creation import arange, asarray, zeros
 from .context import clock, current_interpreter
-from .creation import arange, asarray, zeros
 from .tape import part
 from .tensor import Tensor, wrap
 from .tree import LEAF, Structure

@@ -19,8 +19,8 @@ from hybridml_compiler.ops.fourier import SWAPPED
 from hybridml_compiler.ops.shapes import axis_index, integer
 
 from . import ops
-from .creation import arange, asarray
-from .manipulation import roll
+from .arrays.creation import arange, asarray
+from .arrays.manipulation import roll
 from .tensor import Device, Tensor
 
 __all__ = [

@@ -168,7 +168,7 @@ def without_lead(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
     """What an update writes, as a tensor; a number takes the dtype."""
-    from .creation import asarray
+    from .arrays.creation import asarray
 
     value = tensor_of(value)
     if isinstance(value, Tensor):

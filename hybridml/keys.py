@@ -21,8 +21,8 @@ from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
+from .arrays.selecting import lifted, true_positions
 from .number import tensor_of
-from .selecting import lifted, true_positions
 from .tensor import Tensor
 
 _ndarray = np.ndarray
@@ -234,7 +234,7 @@ def _joined(p: Plan) -> Tensor:
 
 
 def _broadcasts(arrays: Sequence[Tensor]) -> None:
-    from .manipulation import broadcast_shapes
+    from .arrays.manipulation import broadcast_shapes
 
     shapes = [t.shape for t in arrays]
     try:

@@ -12,7 +12,8 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
-from . import aliasing, manipulation, ops
+from . import aliasing, ops
+from .arrays import manipulation
 from .context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
 from .number import tensor_of
 from .places import write_stamp
@@ -257,7 +258,7 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 @method
 def copy_(self: Tensor, source: Any) -> Tensor:
     """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
-    from .creation import asarray
+    from .arrays.creation import asarray
 
     interp = current_interpreter()
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits

@@ -12,10 +12,11 @@ import numpy as np
 
 from hybridml_compiler.ops.table import OPS
 
-from . import assembly, elementwise, methods, missing, ops, quantiles, statistics
+from . import methods, ops
 from .aliasing import assign
-from .manipulation import std
-from .sorting import argsort
+from .arrays import assembly, elementwise, missing, quantiles, statistics
+from .arrays.manipulation import std
+from .arrays.sorting import argsort
 from .tensor import Tensor, method, values
 
 

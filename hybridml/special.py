@@ -17,9 +17,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
-from .creation import asarray
+from .arrays.creation import asarray
+from .arrays.manipulation import _tensor
 from .functional.compiled import compiled
-from .manipulation import _tensor
 from .ops import names
 from .tensor import Tensor
 

@@ -307,7 +307,7 @@ def values(t: Tensor, what: str) -> np.ndarray:
 
 
 def leaked(t: Tensor) -> TraceError:
-    from .leaks import held_by
+    from .seeing.leaks import held_by
 
     made = getattr(t._array, "where", "") or "an unknown line"
     by, holder = getattr(type(t), "made_by", "a function"), held_by(t)

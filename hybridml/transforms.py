@@ -10,9 +10,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError
 
 from . import autograd, tree
+from .arrays.creation import asarray, ones_like, zeros_like
 from .autograd import enable_grad
 from .context import clock, grad_is_off
-from .creation import asarray, ones_like, zeros_like
 from .tape import KEPT, Leaf
 from .tensor import Tensor
 

@@ -20,9 +20,9 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from .aliasing import is_python_float
+from .arrays.selecting import lifted
 from .context import current_interpreter
 from .keys import Plan, gathered, plan, sliced
-from .selecting import lifted
 from .tensor import Tensor
 
 # How -> (elementwise row, scatter row, the value that changes nothing; None where the row must not see x elsewhere).

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..padding import padded_axis
+from ..arrays.padding import padded_axis
 from ..tensor import Tensor
 from .compiled import compiled
 

@@ -10,7 +10,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..manipulation import _tensor
+from ..arrays.manipulation import _tensor
 from ..tensor import Tensor
 
 

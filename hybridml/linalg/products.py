@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..manipulation import matrix_transpose
-from ..products import cross, tensordot, vecdot
+from ..arrays.manipulation import matrix_transpose
+from ..arrays.products import cross, tensordot, vecdot
 from ..tensor import Tensor
 from .operands import described, matrices, tensor
 

@@ -12,8 +12,8 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.sizes.values import at_hand
 
+from ..arrays.manipulation import _axis, _tensor
 from ..context import current_interpreter
-from ..manipulation import _axis, _tensor
 from ..tensor import Tensor
 from .table import implements, same
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import hybridml as hm
 
-from ..manipulation import _axis, _tensor
+from ..arrays.manipulation import _axis, _tensor
 from .table import implements, same
 
 

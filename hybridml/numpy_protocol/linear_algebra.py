@@ -10,7 +10,7 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..manipulation import _tensor
+from ..arrays.manipulation import _tensor
 from ..tensor import Tensor
 from .table import implements, same
 

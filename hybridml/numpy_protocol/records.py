@@ -9,7 +9,7 @@ from numpy.lib import recfunctions
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
-from ..manipulation import _tensor
+from ..arrays.manipulation import _tensor
 from .selecting import copyto
 from .table import implements
 

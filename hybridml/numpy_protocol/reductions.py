@@ -9,7 +9,7 @@ import numpy as np
 
 import hybridml as hm
 
-from ..manipulation import _tensor
+from ..arrays.manipulation import _tensor
 from ..tensor import Tensor
 from .table import implements, same
 

@@ -12,7 +12,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..aliasing import assign
-from ..manipulation import _axis, _tensor
+from ..arrays.manipulation import _axis, _tensor
 from ..tensor import Tensor
 from .table import implements, same
 

@@ -83,7 +83,7 @@ def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
             return store(out[0], result, what, where)
         return tuple(r if o is None else store(o, r, what, where) for o, r in zip(out, result, strict=True))
     if where is not True:
-        from ..selecting import where as select
+        from ..arrays.selecting import where as select
 
         result = select(where, result, out)
     if isinstance(out, Tensor):

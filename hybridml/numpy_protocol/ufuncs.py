@@ -16,8 +16,8 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..aliasing import assign
-from ..manipulation import _axis, expand_dims, stack, unstack
-from ..selecting import where as select
+from ..arrays.manipulation import _axis, expand_dims, stack, unstack
+from ..arrays.selecting import where as select
 from ..tensor import Tensor
 from ..updates import updated
 from . import texts

@@ -10,7 +10,7 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import ops
-from ..creation import asarray
+from ..arrays.creation import asarray
 from ..tensor import Tensor
 from .generator import Generator, shape_of
 from .sampling import Draw, Parameter, anything, drawn, not_negative, positive, sampler

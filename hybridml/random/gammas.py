@@ -14,9 +14,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import GradientError, ShapeError
 
 from .. import ops
+from ..arrays.creation import ones_like, zeros, zeros_like
 from ..autograd import Function
 from ..control_flow import while_loop
-from ..creation import ones_like, zeros, zeros_like
 from ..tensor import Tensor
 from .generator import Generator, open_unit, shape_of, unit
 from .sampling import Draw, Parameter, anything, not_negative, positive, sampler, until_accepted

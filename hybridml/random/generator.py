@@ -19,8 +19,8 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import is_dim
 
 from .. import aliasing
+from ..arrays.creation import asarray, tensor
 from ..context import no_grad
-from ..creation import asarray, tensor
 from ..tensor import Tensor, adopt
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))

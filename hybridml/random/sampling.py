@@ -18,9 +18,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
 from .. import ops
+from ..arrays.creation import asarray, full, zeros
 from ..context import current_interpreter, no_grad
 from ..control_flow import while_loop
-from ..creation import asarray, full, zeros
 from ..tensor import Tensor
 from .generator import Generator, open_unit, shape_of, unit
 

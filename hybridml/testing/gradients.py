@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hybridml import autograd
-from hybridml.creation import asarray, tensor, zeros_like
+from hybridml.arrays.creation import asarray, tensor, zeros_like
 from hybridml.tensor import Tensor
 from hybridml.tree import tree_leaves
 from hybridml_compiler.errors import DTypeError, GradientError

@@ -36,8 +36,8 @@ from .shown import CacheInfo, Shown
 from .signature import doubles_in, signature
 
 if TYPE_CHECKING:
-    from ..explained import Explanation
-    from ..fetch import Fetch
+    from ..seeing.explained import Explanation
+    from ..seeing.fetch import Fetch
 
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
@@ -228,7 +228,7 @@ class TracedFunction(Shown):
         return entry.run(outcome, new[2], known)
 
     def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from ..audits import checked
+        from ..seeing.audits import checked
 
         return checked(self, call, args, kwargs)
 
@@ -438,7 +438,7 @@ class TracedFunction(Shown):
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
-        from ..explanation import explain, explain_last
+        from ..seeing.explanation import explain, explain_last
 
         return explain(self, *args, **kwargs) if args or kwargs or self._last is None else explain_last(self)
 
@@ -456,7 +456,7 @@ class TracedFunction(Shown):
         >>> f.run(hm.tensor([1.0, 2.0]), fetch="%2").tolist()
         [2.0, 4.0]
         """
-        from ..fetch import run
+        from ..seeing.fetch import run
 
         return run(self, args, kwargs, fetch, feed or {})
 

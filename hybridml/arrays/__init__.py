@@ -1,0 +1,1 @@
+"""Functions of the array namespace that are more than a row of the operation table: compositions of rows."""

@@ -1,0 +1,317 @@
+"""Making tensors from data and from nothing: `tensor`, `asarray`, `zeros`, `ones`, `full`, `arange`, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from ..aliasing import is_python_float
+from ..context import current_interpreter
+from ..interchange import imported
+from ..number import Number, tensor_of
+from ..tensor import Device, Tensor, adopt
+
+_full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
+
+    Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. `copy=True` always
+    copies, `copy=False` never does and raises ArgumentError where it would have to.
+
+    >>> import hybridml as hm, numpy as np
+    >>> a = np.zeros(3, "f4")
+    >>> t = hm.asarray(a)
+    >>> a[0] = 1
+    >>> t.tolist()
+    [1.0, 0.0, 0.0]
+    """
+    if device is not None:
+        Device(device)
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    interp = current_interpreter()
+    obj = tensor_of(obj)
+    if isinstance(obj, Tensor):
+        t = obj if interp is None else interp.lift(obj)
+        if interp is not None and is_python_float(t):
+            typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
+            return _astype.fn(t, typed if wanted is None else wanted)
+    elif isinstance(obj, np.ndarray):
+        t = adopt(obj) if interp is None else interp.lift(adopt(obj), source=obj)
+    elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
+        t = from_dlpack(obj)
+    else:
+        if copy is False:
+            raise ArgumentError(f"asarray: copy=False, but a {type(obj).__name__} has no memory to share")
+        t, copy = _from_python(obj, wanted), None
+    if wanted is not None and t.dtype is not wanted:
+        if copy is False:
+            raise ArgumentError(f"asarray: copy=False, but {t.dtype.name} must be converted to {wanted.name}")
+        return _astype.fn(t, wanted)
+    return t.clone() if copy else t
+
+
+def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
+    """Lists, numbers and anything else that NumPy understands."""
+    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is Number for x in obj):
+        return _astacked(obj, dtype)
+    try:
+        array = np.array(obj)
+    except ValueError as error:
+        raise ShapeError(f"asarray: the nested lists do not form a regular array: {error}") from None
+    if (
+        array.dtype == object
+        or array.dtype.kind in "US"
+        or (array.dtype.kind == "V" and array.dtype.name != "bfloat16")
+    ):
+        raise DTypeError(f"asarray: cannot make a tensor of {obj!r:.60}; use numbers, bools or nested lists of them")
+    if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind in "fc" and not _has_arrays(obj):
+        dtype = dtypes.of_scalar(array.dtype.type().item())
+    if dtype is None and array.size == 0 and array.dtype.kind == "f":
+        dtype = dtypes.default_float()
+    if dtype is not None and array.dtype != dtype:
+        if array.dtype.kind == "c" and dtype.kind not in "cb":
+            raise DTypeError(f"asarray: {dtype.name} cannot hold {obj!r:.60}; use a complex dtype, or the real parts")
+        with np.errstate(all="ignore"):
+            array = array.astype(dtype)
+    t = adopt(array)
+    interp = current_interpreter()
+    return t if interp is None else interp.constant(t)
+
+
+def _has_arrays(obj: Any) -> bool:
+    while isinstance(obj, list | tuple) and obj:
+        obj = obj[0]
+    return isinstance(obj, np.ndarray | np.generic)
+
+
+def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:
+    from .manipulation import stack
+
+    return stack([asarray(x, dtype=dtype) for x in obj])
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor with a copy of `data` (numbers, nested lists, arrays, tensors); a leaf without history.
+
+    >>> import hybridml as hm
+    >>> hm.tensor([1.0, 2.0], requires_grad=True).dtype.name
+    'float32'
+    """
+    t = asarray(data, dtype=dtype, device=device)
+    if isinstance(data, Tensor):
+        t = t.detach()
+    if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__dlpack__"):
+        t = t.clone()
+    return t.requires_grad_() if requires_grad else t
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor over the memory of a NumPy array; `DTypeError` for a dtype that the framework lacks.
+
+    >>> import hybridml as hm, numpy as np
+    >>> hm.from_numpy(np.arange(3)).tolist()
+    [0, 1, 2]
+    """
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"from_numpy: takes a NumPy array, got {type(array).__name__}; use hm.asarray")
+    return asarray(array)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any DLPack object on the CPU (NumPy, PyTorch, JAX, ...), bfloat16 included.
+
+    `copy=True` always copies. What arrives read-only (JAX's arrays are) can be read, not written in place.
+
+    >>> import hybridml as hm, numpy as np
+    >>> a = np.zeros(2, "f4")
+    >>> t = hm.from_dlpack(a)
+    >>> a[0] = 1
+    >>> t.tolist()
+    [1.0, 0.0]
+    """
+    return asarray(x if isinstance(x, Tensor | np.ndarray) else imported(x), device=device, copy=copy)
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of `shape` filled with one number.
+
+    Without `dtype` that of the number's kind. Raises ArgumentError where the dtype cannot hold the number.
+
+    >>> import hybridml as hm
+    >>> hm.full((2,), 7).tolist()
+    [7, 7]
+    """
+    if device is not None:
+        Device(device)
+    fill_value = tensor_of(fill_value)
+    if isinstance(fill_value, Tensor):
+        t = OPS["broadcast_to"].fn(fill_value if dtype is None else _astype.fn(fill_value, dtype), shape).clone()
+    else:
+        t = _full.fn(shape=shape, value=fill_value, dtype=dtype)
+    return t.requires_grad_() if requires_grad else t
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros (default float without `dtype`).
+
+    >>> import hybridml as hm
+    >>> hm.zeros((2, 1)).tolist()
+    [[0.0], [0.0]]
+    """
+    return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones (default float without `dtype`).
+
+    >>> import hybridml as hm
+    >>> hm.ones((2,), dtype=hm.int8).tolist()
+    [1, 1]
+    """
+    return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable.
+
+    >>> import hybridml as hm
+    >>> hm.empty((2,)).shape
+    (2,)
+    """
+    return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`full` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.full_like(hm.ones((2,), dtype=hm.int8), 7).dtype.name
+    'int8'
+    """
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`zeros` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.zeros_like(hm.ones((2,))).tolist()
+    [0.0, 0.0]
+    """
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`ones` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.ones_like(hm.zeros((2,))).tolist()
+    [1.0, 1.0]
+    """
+    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """`empty` with the shape and dtype of x.
+
+    >>> import hybridml as hm
+    >>> hm.empty_like(hm.ones((2, 3), dtype=hm.int8)).dtype.name
+    'int8'
+    """
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """start, start + step, ... below stop; `arange(n)` counts from 0.
+
+    int64 where all three are integers, else the default float. Raises ArgumentError for a step of 0 and for infinities.
+
+    >>> import hybridml as hm
+    >>> hm.arange(1, 7, 2).tolist()
+    [1, 3, 5]
+    """
+    if device is not None:
+        Device(device)
+    return _arange.fn(start=_number(start), stop=_number(stop), step=_number(step), dtype=dtype)
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
+
+    >>> import hybridml as hm
+    >>> hm.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    if device is not None:
+        Device(device)
+    start, stop = _number(start), _number(stop)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        wanted = dtypes.canonical(dtypes.of_scalar(1j) if dtype is None else dtype)
+        parts = {"num": num, "endpoint": endpoint, "dtype": dtypes.real_of(wanted)}
+        start, stop = complex(start), complex(stop)
+        real = _linspace.fn(start=start.real, stop=stop.real, **parts)
+        imag = _linspace.fn(start=start.imag, stop=stop.imag, **parts)
+        return _astype.fn(real + imag * 1j, wanted)
+    return _linspace.fn(start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+    """A matrix with ones on diagonal `k`.
+
+    Default float without `dtype`; square without `n_cols`.
+
+    >>> import hybridml as hm
+    >>> hm.eye(2, 3, k=1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    if device is not None:
+        Device(device)
+    return _eye.fn(n=n_rows, m=n_cols, k=k, dtype=dtype)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate matrices of 1-d tensors, in Cartesian ("xy") or matrix ("ij") order.
+
+    Raises ArgumentError for another order.
+
+    >>> import hybridml as hm
+    >>> [x.tolist() for x in hm.meshgrid(hm.arange(2), hm.arange(3))]
+    [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f'meshgrid: indexing must be "xy" or "ij", got {indexing!r}')
+    n = len(arrays)
+    axes = list(range(n))
+    if indexing == "xy" and n > 1:
+        axes[0], axes[1] = 1, 0
+    shape = [0] * n
+    for x, axis in zip(arrays, axes, strict=True):
+        shape[axis] = x.size
+    broadcast, reshape = OPS["broadcast_to"].fn, OPS["reshape"].fn
+    return [
+        broadcast(reshape(x, tuple(x.size if k == axis else 1 for k in range(n))), tuple(shape))
+        for x, axis in zip(arrays, axes, strict=True)
+    ]
+
+
+def _float(dtype: Any) -> Any:
+    return dtypes.default_float() if dtype is None else dtype
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
+    "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+]  # fmt: skip

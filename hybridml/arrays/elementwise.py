@@ -1,0 +1,270 @@
+"""Elementwise functions that are compositions of rows: `fmax`, `fmod`, `modf`, `heaviside`, `isclose`, ..."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.ops.table import OPS
+
+from .. import ops
+from ..tensor import Tensor
+from .manipulation import _tensor
+
+_where, _isnan, _copysign, _abs, _trunc = (OPS[name] for name in ("where", "isnan", "copysign", "abs", "trunc"))
+
+
+def _floating(x: Any) -> Tensor:
+    """The tensor, with integers in the default float."""
+    x = _tensor(x)
+    return x if x.dtype.kind in "fcV" else x.astype(dtypes.default_float())
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, bool | int | float)
+
+
+def fabs(x: Tensor, /) -> Tensor:
+    """|x| as a float.
+
+    >>> import hybridml as hm
+    >>> hm.fabs(hm.tensor([-1, 2])).tolist()
+    [1.0, 2.0]
+    """
+    return _abs(_floating(x))
+
+
+def deg2rad(x: Tensor, /) -> Tensor:
+    """Degrees to radians.
+
+    >>> import hybridml as hm
+    >>> round(hm.deg2rad(hm.tensor(180.0)).item(), 4)
+    3.1416
+    """
+    return _floating(x) * (math.pi / 180)
+
+
+def rad2deg(x: Tensor, /) -> Tensor:
+    """Radians to degrees.
+
+    >>> import hybridml as hm
+    >>> round(hm.rad2deg(hm.tensor(hm.pi)).item(), 3)
+    180.0
+    """
+    return _floating(x) * (180 / math.pi)
+
+
+def angle(x: Tensor, /) -> Tensor:
+    """The angle of complex numbers with the positive real axis, in radians; of real ones 0 or pi. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.angle(hm.tensor([1.0, -1.0, 2.0j])).tolist()
+    [0.0, 3.1415927410125732, 1.5707963705062866]
+    """
+    x = _floating(x)
+    if x.dtype.kind == "c":
+        return ops.atan2(ops.imag(x), ops.real(x))
+    return ops.atan2(0.0, x)
+
+
+def fmax(x: Tensor, y: Tensor, /) -> Tensor:
+    """The greater of x and y; where one of them is NaN, the other.
+
+    >>> import hybridml as hm
+    >>> hm.fmax(hm.tensor([1.0, hm.nan]), 0.5).tolist()
+    [1.0, 0.5]
+    """
+    return _either("maximum", x, y)
+
+
+def fmin(x: Tensor, y: Tensor, /) -> Tensor:
+    """The lesser of x and y; where one of them is NaN, the other.
+
+    >>> import hybridml as hm
+    >>> hm.fmin(hm.tensor([1.0, hm.nan]), 2.5).tolist()
+    [1.0, 2.5]
+    """
+    return _either("minimum", x, y)
+
+
+def _either(name: str, x: Any, y: Any) -> Tensor:
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        x = _tensor(x)
+    found = getattr(ops, name)(x, y)
+    if found.dtype.kind not in "fV":
+        return found
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Tensor):
+            found = _where(_isnan(one), other, found)
+        elif one != one:
+            found = other
+    return _tensor(found)
+
+
+def fmod(x: Tensor, y: Tensor, /) -> Tensor:
+    """What is left of x after division by y, with the sign of x (that of `remainder` has the sign of y).
+
+    >>> import hybridml as hm
+    >>> hm.fmod(hm.tensor([-7.0, 7.0]), 3.0).tolist()
+    [-1.0, 1.0]
+    """
+    x = _tensor(x)
+    rest = ops.remainder(_abs(x), abs(y) if _is_number(y) else _abs(y))
+    if rest.dtype.kind in "fV":
+        return _copysign(rest, x)
+    return _where(x < 0, -rest, rest) if rest.dtype.kind == "i" else rest
+
+
+def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
+    """The part behind the point and the whole part, both with the sign of x.
+
+    >>> import hybridml as hm
+    >>> [t.item() for t in hm.modf(hm.tensor(-1.5))]
+    [-0.5, -1.0]
+    """
+    x = _floating(x)
+    whole = _trunc(x)
+    rest = _where(ops.isinf(x), 0.0, x - whole)
+    return _copysign(rest, x), whole
+
+
+def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
+    """`(x // y, x % y)`.
+
+    >>> import hybridml as hm
+    >>> [t.tolist() for t in hm.divmod(hm.tensor([7, -7]), 4)]
+    [[1, -2], [3, 1]]
+    """
+    return ops.floor_divide(x, y), ops.remainder(x, y)
+
+
+def heaviside(x: Tensor, values: Tensor, /) -> Tensor:
+    """0 where x is negative, 1 where it is positive, `values` where it is 0, nan where it is nan. As NumPy and PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.heaviside(hm.tensor([-1.0, 0.0, 2.0]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    x = _floating(x)
+    return _where(ops.equal(x, 0), values, _where(_isnan(x), x, _where(ops.greater(x, 0), 1.0, 0.0)))
+
+
+def float_power(x: Tensor, y: Tensor, /) -> Tensor:
+    """x ** y in float64. As NumPy and PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.float_power(hm.tensor([2, 3]), -1).dtype.name
+    'float64'
+    """
+    wide = [v if v.dtype.kind == "c" else v.astype(dtypes.float64) for v in (_tensor(x), _tensor(y))]
+    return ops.pow(*wide)
+
+
+def bitwise_count(x: Tensor, /) -> Tensor:
+    """How many bits of |x| are set, as uint8. Source: Hacker's Delight, 5-1 (sums of neighbours, in parallel).
+
+    >>> import hybridml as hm
+    >>> hm.bitwise_count(hm.tensor([0, 7, -1])).tolist()
+    [0, 3, 1]
+    """
+    x = _tensor(x)
+    if x.dtype.kind not in "iu":
+        raise DTypeError(f"bitwise_count: needs integers, got {x.dtype.name}")
+    n = (_abs(x) if x.dtype.kind == "i" else x).astype(dtypes.uint64)
+    for width, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F),
+                        (8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF)):  # fmt: skip
+        n = (n & mask) + ((n >> width) & mask)
+    return n.astype(dtypes.uint8)
+
+
+def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
+    """The float next to x in the direction of y; y where both are equal. The gradient is that of x, one step away.
+
+    Source: array API standard. DTypeError for float16 and bfloat16, whose rows compute in float32.
+
+    >>> import hybridml as hm
+    >>> (hm.nextafter(hm.tensor(1.0), 2.0) - 1.0).item() == hm.finfo(hm.float32).eps
+    True
+    """
+    operands: tuple[Any, ...] = (x, y)
+    for operand in operands:
+        if isinstance(operand, Tensor) and dtypes.is_narrow(operand.dtype):
+            raise DTypeError(f"nextafter: takes float32 or float64, got {operand.dtype.name}; cast it with astype")
+    found: Tensor = ops.nextafter(x, y)
+    return found
+
+
+def spacing(x: Tensor, /) -> Tensor:
+    """Distance of x to the next number away from zero, with the sign of x.
+
+    >>> import hybridml as hm
+    >>> hm.spacing(hm.tensor(1.0)).item() == hm.finfo(hm.float32).eps
+    True
+    """
+    x = _floating(x)
+    return nextafter(x, _copysign(ops.full(shape=(), value=math.inf, dtype=x.dtype), x)) - x
+
+
+def isposinf(x: Tensor, /) -> Tensor:
+    """Where x is +infinity.
+
+    >>> import hybridml as hm
+    >>> hm.isposinf(hm.tensor([hm.inf, -hm.inf])).tolist()
+    [True, False]
+    """
+    return ops.equal(x, math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
+
+
+def isneginf(x: Tensor, /) -> Tensor:
+    """Where x is -infinity.
+
+    >>> import hybridml as hm
+    >>> hm.isneginf(hm.tensor([hm.inf, -hm.inf])).tolist()
+    [False, True]
+    """
+    return ops.equal(x, -math.inf) if _tensor(x).dtype.kind in "fV" else ops.isinf(x)
+
+
+def isclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Where |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN. Source: NumPy.
+
+    >>> import hybridml as hm
+    >>> hm.isclose(hm.tensor([1.0, 2.0]), hm.tensor([1.0, 2.1])).tolist()
+    [True, False]
+    """
+    x, y = _floating(x), _floating(y)
+    near = (_abs(x - y) <= atol + rtol * _abs(y)) & ops.isfinite(y)
+    found = near | ops.equal(x, y)
+    return found | (_isnan(x) & _isnan(y)) if equal_nan else found
+
+
+def allclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether `isclose` holds everywhere, as a tensor of one bool.
+
+    >>> import hybridml as hm
+    >>> bool(hm.allclose(hm.tensor([1.0, 2.0]), hm.tensor([1.0, 2.0000001])))
+    True
+    """
+    return ops.all(isclose(x, y, rtol, atol, equal_nan))
+
+
+def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
+    """Whether shapes and all elements are the same, as a tensor of one bool.
+
+    >>> import hybridml as hm
+    >>> bool(hm.array_equal(hm.tensor([1, 2]), hm.tensor([1, 2])))
+    True
+    """
+    x, y = _tensor(x), _tensor(y)
+    if x.shape != y.shape:
+        return ops.full(shape=(), value=False, dtype=dtypes.bool_)
+    found = ops.equal(x, y)
+    return ops.all(found | (_isnan(x) & _isnan(y)) if equal_nan else found)
+
+
+__all__ = [
+    "allclose", "angle", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin",
+    "fmod", "heaviside", "isclose", "isneginf", "isposinf", "modf", "nextafter", "rad2deg", "spacing",
+]  # fmt: skip

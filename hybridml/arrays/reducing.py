@@ -1,0 +1,64 @@
+"""Reductions made of others: `logsumexp`, `aminmax`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.ops.shapes import axes_tuple
+from hybridml_compiler.ops.table import OPS
+
+from ..tensor import Tensor
+from .selecting import lifted
+
+_where = OPS["where"]
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest element."""
+
+    min: Tensor
+    max: Tensor
+
+
+def logsumexp(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) over `axis`, without overflow, in x's float dtype; -inf for elements of -inf, and for none.
+
+    Its gradient, softmax, is 0 for an element of -inf, also where all are. Source: PyTorch, SciPy.
+
+    >>> import hybridml as hm
+    >>> hm.logsumexp(hm.tensor([[1000.0, 1000.0], [-hm.inf, -hm.inf]]), axis=1).tolist()
+    [1000.693..., -inf]
+    """
+    x = lifted(x)
+    if x.dtype.kind not in "fcV":
+        x = OPS["astype"].fn(x, dtypes.default_float())
+    axes = axes_tuple("logsumexp", axis, Aval(x.shape, x.dtype))
+    if not math.prod(x.shape[k] for k in axes):
+        return OPS["log"].fn(OPS["sum"].fn(x, axes, keepdims))
+    top = OPS["max"].fn(x.detach() if x.dtype.kind != "c" else OPS["real"].fn(x.detach()), axes, True)
+    level = _where.fn(OPS["isfinite"].fn(top), top, 0.0)
+    total = OPS["sum"].fn(OPS["exp"].fn(x - level), axes, True)
+    none = total == 0
+    found = _where.fn(none, -math.inf, OPS["log"].fn(_where.fn(none, 1.0, total)) + level)
+    if keepdims:
+        return found
+    return OPS["reshape"].fn(found, tuple(n for k, n in enumerate(x.shape) if k not in axes))
+
+
+def aminmax(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Bounds:
+    """The least and the greatest element over `axis`, as (min, max). Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.aminmax(hm.tensor([3, 1, 2]))
+    Bounds(min=Tensor(1), max=Tensor(3))
+    """
+    return Bounds(OPS["min"].fn(x, axis, keepdims), OPS["max"].fn(x, axis, keepdims))
+
+
+for _method in (aminmax, logsumexp):
+    setattr(Tensor, _method.__name__, _method)
+
+__all__ = ["aminmax", "logsumexp"]

@@ -1,0 +1,153 @@
+"""Where a condition holds: `nonzero`, `argwhere`, `count_nonzero`, `where(condition)`, and the positions of a mask.
+
+How many elements are true is a matter of data. A traced program asks for that number alone, as `int(t)` asks for its
+value; where the true elements are is computed in the program, by a running count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.ops.table import OPS
+
+from ..context import current_interpreter
+from ..tensor import Tensor, wrap
+
+_MISSING: Any = object()
+
+
+def lifted(x: Any) -> Tensor:
+    """A tensor from what may be an index array or a mask; an empty list is one of integers."""
+    from .creation import asarray
+
+    if isinstance(x, list | tuple | range):
+        x = list(x)
+        t = asarray(np.zeros(np.shape(x), np.int64) if _is_empty(x) else x)
+    else:
+        t = asarray(x)
+    interp = current_interpreter()
+    return t if interp is None else interp.lift(t)
+
+
+def _is_empty(x: list[Any]) -> bool:
+    return not x or all(isinstance(v, list | tuple) and not v for v in x)
+
+
+def true_positions(mask: Tensor, what: str) -> Tensor:
+    """Positions of the true elements of a mask in its row-major order, as one axis of int64."""
+    interp = current_interpreter()
+    if interp is None:
+        return wrap(np.flatnonzero(mask._array))
+    size = mask.size
+    flat = OPS["reshape"].fn(mask, (size,))
+    n = interp.scalar(OPS["sum"].fn(flat, dtype=dtypes.int64), what)
+    every = OPS["arange"].fn(start=0, stop=size, step=1, dtype=dtypes.int64)
+    if n == 0:
+        return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
+    # The k-th true element writes its position to place k, all others to a place behind the last.
+    place = OPS["where"].fn(flat, OPS["cumulative_sum"].fn(flat, axis=0, dtype=dtypes.int64) - 1, n)
+    zeros = OPS["full"].fn(shape=(n + 1,), value=0, dtype=dtypes.int64)
+    return OPS["slice"].fn(OPS["scatter_set"].fn(zeros, place, every, axis=0), (0,), (n,), (1,))
+
+
+def repeated(counts: Tensor) -> Tensor:
+    """0, 1, ..., n - 1 as int64, k as often as `counts[k]` says."""
+    interp = current_interpreter()
+    n = counts.size
+    if interp is None:
+        if n and counts._array.min() < 0:
+            raise ArgumentError(f"repeat: counts cannot be negative, got {counts.tolist()!r:.60}")
+        return wrap(np.repeat(np.arange(n), counts._array))
+    counts = OPS["astype"].fn(interp.lift(counts), dtypes.int64)
+    total = interp.scalar(OPS["sum"].fn(counts), "repeat()")
+    if not total:
+        return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
+    # Each element but the first raises the running index by one where it starts; an end is a place of its own.
+    starts = OPS["cumulative_sum"].fn(counts, axis=0)[: n - 1]
+    zeros, ones = (OPS["full"].fn(shape=s, value=v, dtype=dtypes.int64) for s, v in (((total + 1,), 0), ((n - 1,), 1)))
+    steps = OPS["scatter_add"].fn(zeros, starts, ones, axis=0)
+    return OPS["cumulative_sum"].fn(steps, axis=0)[:total]
+
+
+def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+    """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order.
+
+    Source: NumPy. Traced, the number of such elements is asked for as a value. Raises ShapeError for a 0-d tensor.
+
+    >>> import hybridml as hm
+    >>> [t.tolist() for t in hm.nonzero(hm.tensor([[0, 3], [4, 0]]))]
+    [[0, 1], [1, 0]]
+    """
+    return _coordinates("nonzero", _tensor(x))
+
+
+def argwhere(x: Any, /) -> Tensor:
+    """Indices of the elements that are not zero, shape (their number, x.ndim): a row for each.
+
+    Source: NumPy. Raises ShapeError for a 0-d tensor.
+
+    >>> import hybridml as hm
+    >>> hm.argwhere(hm.tensor([[0, 3], [4, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    from .manipulation import stack
+
+    return stack(_coordinates("argwhere", _tensor(x)), axis=1)
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """How many elements (along `axis`) are not zero, as int64.
+
+    >>> import hybridml as hm
+    >>> hm.count_nonzero(hm.tensor([[0, 3], [4, 5]]), axis=1).tolist()
+    [1, 2]
+    """
+    return OPS["sum"].fn(_condition(_tensor(x)), axis, keepdims, dtypes.int64)
+
+
+def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
+    """Elements of `x` where `condition` holds, else of `y`; all three broadcast. Without x and y: `nonzero(condition)`.
+
+    The operand that is not chosen gets a gradient of zero.
+
+    >>> import hybridml as hm
+    >>> hm.where(hm.tensor([True, False]), 1.0, hm.tensor([5.0, 6.0])).tolist()
+    [1.0, 6.0]
+    """
+    if y is not _MISSING:
+        return OPS["where"].fn(condition, x, y)
+    if x is not _MISSING:
+        raise TypeError("where() takes a condition, or a condition and two values")
+    return _coordinates("where", _tensor(condition))
+
+
+def _tensor(x: Any) -> Tensor:
+    from .creation import asarray
+
+    return x if isinstance(x, Tensor) else asarray(x)
+
+
+def _condition(x: Tensor) -> Tensor:
+    return x if x.dtype.kind == "b" else OPS["not_equal"].fn(x, 0)
+
+
+def _coordinates(name: str, x: Tensor) -> tuple[Tensor, ...]:
+    if not x.shape:
+        raise ShapeError(f"{name}: a 0-dimensional tensor has no axes to give indices of; reshape it to (1,)")
+    interp = current_interpreter()
+    mask = _condition(x if interp is None else interp.lift(x))
+    if interp is None:
+        return tuple(wrap(found) for found in np.nonzero(mask._array))
+    position = true_positions(mask, f"{name}()")
+    found: list[Tensor] = []
+    for size in reversed(x.shape[1:]):
+        found.append(OPS["remainder"].fn(position, size))
+        position = OPS["floor_divide"].fn(position, size)
+    return (position, *reversed(found))
+
+
+__all__ = ["argwhere", "count_nonzero", "nonzero", "where"]
