@@ -38,18 +38,31 @@ log1p = _row("log1p", lambda g, x: g / (x + 1), "log(1 + x), exact to rounding n
 sin = _row("sin", lambda g, x: g * x.cos(), "Sine of x in radians; the argument is reduced exactly for every finite x.")
 cos = _row("cos", lambda g, x: -g * x.sin(), "Cosine of x in radians.")
 tan = _row("tan", lambda g, out: g * (out * out + 1), "Tangent of x in radians.", (-1.2, 1.2))
+
+
+def _slope_of_asin(x: Any) -> Any:
+    """1 / sqrt(1 - x*x). Of complex numbers by its factors, which keep the sign of a zero: it says which side of the
+    cut beyond 1 and -1 is meant."""
+    return (1 - x * x).rsqrt() if x.dtype.kind != "c" else (-(x - 1)).rsqrt() * (x - (-1)).rsqrt()
+
+
+def _slope_of_acosh(x: Any) -> Any:
+    """1 / sqrt(x*x - 1). Of complex numbers by its factors: left of 0 the root of the product has the other sign."""
+    return (x * x - 1).rsqrt() if x.dtype.kind != "c" else (x - 1).rsqrt() * (x - (-1)).rsqrt()
+
+
 asin = _row(
-    "asin", lambda g, x: g * (1 - x * x).rsqrt(), "Inverse sine in [-pi/2, pi/2]; nan outside of [-1, 1].", (-0.9, 0.9)
+    "asin", lambda g, x: g * _slope_of_asin(x), "Inverse sine in [-pi/2, pi/2]; nan outside of [-1, 1].", (-0.9, 0.9)
 )
 acos = _row(
-    "acos", lambda g, x: -g * (1 - x * x).rsqrt(), "Inverse cosine in [0, pi]; nan outside of [-1, 1].", (-0.9, 0.9)
+    "acos", lambda g, x: -g * _slope_of_asin(x), "Inverse cosine in [0, pi]; nan outside of [-1, 1].", (-0.9, 0.9)
 )
 atan = _row("atan", lambda g, x: g / (x * x + 1), "Inverse tangent in (-pi/2, pi/2).")
 sinh = _row("sinh", lambda g, x: g * x.cosh(), "Hyperbolic sine.")
 cosh = _row("cosh", lambda g, x: g * x.sinh(), "Hyperbolic cosine.")
 tanh = _row("tanh", lambda g, out: g * (1 - out * out), "Hyperbolic tangent.")
 asinh = _row("asinh", lambda g, x: g * (x * x + 1).rsqrt(), "Inverse hyperbolic sine.")
-acosh = _row("acosh", lambda g, x: g * (x * x - 1).rsqrt(), "Inverse hyperbolic cosine; nan below 1.", (1.2, 3.0))
+acosh = _row("acosh", lambda g, x: g * _slope_of_acosh(x), "Inverse hyperbolic cosine; nan below 1.", (1.2, 3.0))
 atanh = _row("atanh", lambda g, x: g / (1 - x * x), "Inverse hyperbolic tangent; nan outside of [-1, 1].", (-0.9, 0.9))
 
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)

@@ -306,3 +306,19 @@ def test_parts_are_assigned_as_a_whole() -> None:
     for number in (float, int):
         with pytest.raises(hm.DTypeError, match=r"take \.real, \.imag or abs"):
             number(z[0])
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "acosh"])
+def test_slopes_beside_cuts_are_those_of_their_side(name: str) -> None:
+    def slope(z: np.ndarray) -> np.ndarray:
+        t = hm.asarray(z).requires_grad_()
+        y = getattr(hm, name)(t)
+        y.backward(hm.ones_like(y))
+        return np.asarray(t.grad).conj()
+
+    sides = np.array([complex(x, y) for x in (-3.0, -0.5, 0.5, 2.0) for y in (0.0, -0.0)])
+    near = np.array([complex(z.real, np.copysign(1e-12, z.imag)) for z in sides])
+    np.testing.assert_allclose(slope(sides), slope(near), rtol=1e-9)
+    left = np.array([-1.5 + 0.4j, -0.3 - 2j])
+    function = getattr(np, f"arc{name[1:]}")
+    np.testing.assert_allclose(slope(left), (function(left + 1e-6) - function(left - 1e-6)) / 2e-6, rtol=1e-8)
