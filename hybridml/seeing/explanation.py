@@ -20,7 +20,7 @@ from ..trace import TracedFunction
 from ..trace.branches import Ask, way
 from ..trace.effects import Effect, label, uses
 from ..trace.entry import Entry
-from ..trace.guards import elements, holder, some_elements
+from ..trace.guards import checksum, elements, holder
 from ..trace.names import Names, arguments
 from ..trace.outcome import Outcome, array_of
 from .explained import CapturedLine, EffectLine, Explanation, GuardLine, KernelCost, LineCost, PathLine, SizeLine
@@ -138,7 +138,7 @@ def _guards(entry: Entry, names: Names) -> tuple[tuple[GuardLine, ...], int]:
     others = 0
     for guard in (*watch.free, *watch.quiet):
         read, key, value = guard
-        if isinstance(value, _SHOWN) and read not in (len, elements, some_elements, frozenset, tuple):
+        if isinstance(value, _SHOWN) and read not in (len, elements, checksum, frozenset, tuple):
             owner, own = holder(guard), label(watch, read, key)
             if isinstance(owner, Mapping) and key not in owner:
                 continue  # that there is no such attribute

@@ -26,7 +26,7 @@ from .. import tree
 from ..integer import plain
 from ..number import known
 from ..tensor import Tensor
-from .guards import Entry, Watch, elements, environment, holder, some_elements
+from .guards import Entry, Watch, checksum, elements, environment, holder
 from .hidden import Hidden, Undone
 
 _ABSENT = object()
@@ -156,7 +156,7 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
         return _slot(watch, name, read(key), *_attribute(key, name, was))
     if read is elements:
         return _array(watch, key, np.frombuffer(was, key.dtype).reshape(key.shape))
-    name = "environ" if read is environment else name_in(watch)(key) if read is some_elements else str(key)
+    name = "environ" if read is environment else name_in(watch)(key) if read is checksum else str(key)
     return Effect(name, _line(watch, name), None, _nothing, None, False)
 
 

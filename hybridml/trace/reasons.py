@@ -11,7 +11,7 @@ from .. import tree
 from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
-from .guards import FUNCTION_PARTS, Watch, elements, environment, holder, some_elements
+from .guards import FUNCTION_PARTS, Watch, checksum, elements, environment, holder
 from .names import arguments
 from .outcome import real_of
 
@@ -105,7 +105,7 @@ def of_python(watch: Watch) -> str:
             return "an environment variable is another"
         if read in FUNCTION_PARTS and now != was:
             return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
-        if read in (elements, some_elements) and now != was:
+        if read in (elements, checksum) and now != was:
             return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):
             return f"{_label(watch, read, key)} {_value(was)} -> {_value(now)}"
@@ -120,7 +120,7 @@ def _value(value: Any) -> str:
 def _label(watch: Watch, read: Any, key: Any) -> str:
     if read is len:
         return f"the size of {_of(watch, key)}"
-    if read in (elements, some_elements):
+    if read in (elements, checksum):
         return f"the elements of {_of(watch, key)}"
     owner = holder((read, key, None))
     return f"{_of(watch, owner)}[{key}]" if type(owner) in (list, tuple) else label(watch, read, key)

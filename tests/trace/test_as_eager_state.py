@@ -384,3 +384,15 @@ def test_threads_that_trace_one_module_at_once() -> None:
         for thread in threads:
             thread.join()
     assert not failed and "type" not in globals()
+
+
+def test_one_element_of_a_large_array_that_numpy_reads() -> None:
+    weights = np.ones(200_000)
+
+    def program(x: hm.Tensor) -> hm.Tensor:
+        return x * float(weights.sum())
+
+    traced, x = hm.trace(program), hm.ones((3,))
+    for place in (0, 77_777, 199_999, 3):
+        weights[place] += 4.0
+        assert traced(x).tolist() == program(x).tolist()
