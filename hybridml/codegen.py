@@ -26,7 +26,7 @@ from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
 from .context import clock, grad_is_off, interpreter
-from .dispatch import bare, checked, of_list, record, recover, slow, slow_operator
+from .dispatch import bare, checked, marked, of_list, record, recover, slow, slow_operator
 from .places import outer, users
 from .pulls import digits, kept_names, may_be_stale, pull_of
 from .several import several
@@ -34,6 +34,7 @@ from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
+_MARKED = frozenset((tuple, float))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -42,6 +43,7 @@ def generate(op: Op) -> Callable[..., Any]:
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
         "_op": op, "_several": several, "_of_list": of_list,
+        "_marked": marked, "_marks": _MARKED,
         "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
@@ -171,7 +173,8 @@ def _forward(op: Op) -> list[str]:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
-    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *params])
+    marked = [f"_marked({p}) if {p}.__class__ in _marks else {p}" for p in params]
+    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *marked])
     found = "".join(f"{p}, " for p in params)
     # Outside of the handler: an error of the slow path is no consequence of the key that was not found.
     missed = [

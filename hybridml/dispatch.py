@@ -40,6 +40,14 @@ _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes t
 # What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters. Read by the hot path.
 checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 
+
+def marked(value: Any) -> Any:
+    """A parameter as a part of a key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, and they do not mean the same."""
+    if value.__class__ is tuple:
+        return (value, *map(type, value))
+    return repr(value) if value.__class__ is float else value
+
+
 # -- operands
 
 
@@ -279,7 +287,7 @@ def _canonical(
             cache.clear()
         key = tuple(x for a in avals for x in (a.shape, a.dtype))
         try:
-            cache[(*key, *(params[p] for p in op.params))] = tuple(canonical[p] for p in op.params)
+            cache[(*key, *(marked(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical
@@ -295,7 +303,7 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
             return None
         key += (x._array.shape, x._array.dtype)
     try:
-        found = checked[op][(*key, *params.values())]
+        found = checked[op][(*key, *map(marked, params.values()))]
     except (KeyError, TypeError):
         return None
     known_params = dict(zip(params, found, strict=True))

@@ -8,7 +8,14 @@ import numpy.lib.recfunctions
 from numpy.testing import overrides
 
 OVERRIDABLE_UFUNCS = sorted(overrides.get_overridable_numpy_ufuncs(), key=lambda u: u.__name__)
+# Without the 28 of `np.strings` and `np.char`, which are there only once somebody has imported those: all work on
+# strings alone, and are refused.
 OVERRIDABLE_FUNCTIONS = sorted(
-    overrides.get_overridable_numpy_array_functions(), key=lambda f: (f.__module__, f.__name__)
+    (
+        f
+        for f in overrides.get_overridable_numpy_array_functions()
+        if f.__module__ not in ("numpy.strings", "numpy.char")
+    ),
+    key=lambda f: (f.__module__, f.__name__),
 )
 assert np and numpy.fft
