@@ -332,3 +332,14 @@ def test_an_error_is_the_only_one_in_its_traceback(wrong: Callable[[hm.Tensor], 
     with pytest.raises(hm.ShapeError) as found:
         wrong(hm.ones((2, 3)))
     assert "another exception" not in "".join(traceback.format_exception(found.value))
+
+
+def test_parameters_that_are_equal_and_not_the_same() -> None:
+    """What has been checked once is known by its parameters: (2.0, 3) and -0.0 are others than (2, 3) and 0.0."""
+    x = hm.ones((2, 3))
+    hm.reshape(x, (2, 3))
+    with pytest.raises(hm.ArgumentError, match="must be an integer"):
+        hm.reshape(x, (2.0, 3))
+    pad = OPS["pad"].fn
+    signs = [np.signbit(pad(x, widths=((1, 0), (0, 0)), value=v).numpy()[0]).all() for v in (0.0, -0.0, 0.0)]
+    assert signs == [False, True, False]
