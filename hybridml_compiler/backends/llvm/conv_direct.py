@@ -19,7 +19,7 @@ from . import ir
 from .conv_pack import Panel, emit_pack, emit_planes_of_row, emit_rows, panel_of
 from .conv_words import Pixel, emit_word_panels
 from .gemm import call_epilogue, own_table, set_pointer
-from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat
+from .gemm_tile import AS_EMITTED, Vectors, i64, least, loop, repeat, share
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID, constant
 from .words import multiply_add
@@ -289,8 +289,7 @@ class _Direct:
         b.ret_void()
 
     def _range(self, part: Any, size: int, extent: int) -> Range:
-        start = self.b.mul(part, i64(size))
-        return start, least(self.b, self.b.add(start, i64(size)), i64(extent))
+        return share(self.b, part, i64(-(-extent // size)), i64(extent))
 
     def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, panels: Range) -> None:
         """Some rows of the images of one block; the last block may have fewer images."""

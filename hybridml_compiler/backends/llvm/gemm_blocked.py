@@ -19,7 +19,7 @@ from . import ir
 from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue
 from .gemm_computed import ComputedRows
-from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
+from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat, share
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
 from .types import I64, PTR
@@ -156,10 +156,8 @@ class _Product:
         """`above`: rows of the result that belong to the matrices before."""
         b, p, g = self.b, self.product, self.blocking
         a, right, c = starts
-        tile = b.mul(row_block, i64(g.unit_tiles))
-        tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), self.size(g.tiles)))
-        panel = b.mul(column_block, i64(g.unit_panels))
-        panels = (panel, least(b, b.add(panel, i64(g.unit_panels)), i64(g.panels)))
+        tiles = share(b, row_block, self.size(g.row_blocks), self.size(g.tiles))
+        panels = share(b, column_block, i64(g.column_blocks), i64(g.panels))
 
         def block_of_k(k: Any) -> None:
             depth = least(b, i64(g.depth), b.sub(i64(p.k), k))

@@ -18,7 +18,7 @@ from ...schedule.narrow import Format, in_place, shifted
 from . import ir
 from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue, own_table, set_pointer
-from .gemm_tile import Tile, Vectors, emit_tile, greatest, i64, least, loop, repeat
+from .gemm_tile import Tile, Vectors, emit_tile, greatest, i64, least, loop, repeat, share
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, Literal
 from .words import SIGNS, Words, multiply_add
@@ -113,10 +113,8 @@ class _Product:
         def unit(index: Any) -> None:
             blocks = g.row_blocks * g.column_blocks
             matrix, block = b.udiv(index, i64(blocks)), b.urem(index, i64(blocks))
-            tile = b.mul(b.urem(block, i64(g.row_blocks)), i64(g.unit_tiles))
-            tiles = (tile, least(b, b.add(tile, i64(g.unit_tiles)), i64(g.tiles)))
-            panel = b.mul(b.udiv(block, i64(g.row_blocks)), i64(g.unit_panels))
-            panels = (panel, least(b, b.add(panel, i64(g.unit_panels)), i64(g.panels)))
+            tiles = share(b, b.urem(block, i64(g.row_blocks)), i64(g.row_blocks), i64(g.tiles))
+            panels = share(b, b.udiv(block, i64(g.row_blocks)), i64(g.column_blocks), i64(g.panels))
             a_at = self.left.element(a, batch_offset(b, p.a, p.batch, matrix))
             b_at = self.right.element(right, batch_offset(b, p.b, p.batch, matrix))
             c_at = self.v.element(c, b.mul(matrix, i64(p.m * p.n)))

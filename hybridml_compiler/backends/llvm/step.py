@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import dtypes
 from ...runtime.stored import STEP, constant_symbol
+from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.plan import SIZES, Copy, Launch, Place, Plan
 from ...sizes.dims import hint, is_dim, same
@@ -37,6 +38,13 @@ def parallel_from(launch: Launch) -> int:
     return max(2 * granule, int(cost.PARALLEL_THRESHOLD_NS / max(each, 1e-3)))
 
 
+def ranges_a_thread(launch: Launch) -> int:
+    """Into how many ranges the share of a thread is cut, of which one that is ready takes over another's."""
+    assert not isinstance(launch.work, Copy)
+    each = kind_of(launch.work).nanoseconds(launch.work) / (cores() * cost.RANGE_NS)
+    return min(max(int(each), 1), cost.RANGES_A_THREAD)
+
+
 def calls_blas(launch: Launch) -> bool:
     return not isinstance(launch.work, Copy) and kind_of(launch.work).calls_blas(launch.work)
 
@@ -51,7 +59,7 @@ def _launch_source(launch: Launch, symbol: str | None) -> str:
     if isinstance(work, Copy):
         return f"copy {work.nbytes} {launch.operands}"
     count, granule = kind_of(work).range(work)
-    parallel = runs_parallel(launch) and (parallel_from(launch) if is_dim(count) else True)
+    parallel = runs_parallel(launch) and (ranges_a_thread(launch), parallel_from(launch) if is_dim(count) else 0)
     return f"{symbol} {(count, granule)} {parallel} {launch.checked} {launch.operands}"
 
 
@@ -103,6 +111,7 @@ def emit_step(
         count, granule = kind_of(launch.work).range(launch.work)
         total = sizes.value(count)
         shared = spans.of_parts(function, number) if spans and runs_parallel(launch) else function
+        job = [operands, total, _i64(granule), _i64(ranges_a_thread(launch))]
         with spans.span(b, number) if spans else nullcontext():
             if part is not None:
                 first = b.mul(part, _i64(count // parts))
@@ -110,13 +119,15 @@ def emit_step(
             elif not runs_parallel(launch):
                 b.call(function, [operands, _i64(0), total])
             elif not is_dim(count):
-                _parallel(b, module, needs, shared, operands, total, granule)
+                _parallel(b, module, needs, shared, job)
             else:
                 with b.if_else(b.icmp_signed("<", total, _i64(parallel_from(launch)))) as (few, many):
                     with few:
                         b.call(function, [operands, _i64(0), total])
                     with many:
-                        _parallel(b, module, needs, shared, operands, total, granule)
+                        _parallel(
+                            b, module, needs, shared, [operands, total, _i64(granule), _i64(ranges_a_thread(launch))]
+                        )
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
@@ -160,16 +171,15 @@ class _Memory:
         return data
 
 
-def _parallel(
-    b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, operands: Any, total: Any, granule: int
-) -> None:
-    run = _extern(module, needs, "hml_parallel", VOID, [PTR, PTR, PTR, I64, I64])
+def _parallel(b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, job: Sequence[Any]) -> None:
+    """`job`: operands, iterations, granule, ranges a thread."""
+    run = _extern(module, needs, "hml_parallel_chunks", VOID, [PTR, PTR, PTR, I64, I64, I64])
     pool = module.globals.get("hml_pool")
     if pool is None:
         needs.add("hml_pool")
         pool = ir.GlobalVariable(module, I8, "hml_pool")
         pool.linkage = "external"
-    b.call(run, [pool, function, operands, total, _i64(granule)])
+    b.call(run, [pool, function, *job])
 
 
 def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: Any) -> None:
