@@ -105,6 +105,20 @@ def is_idle(kernel: Kernel) -> bool:
     )
 
 
+def matrices_of(kernel: Kernel) -> tuple[int, ...]:
+    """Numbers of the operands, but the first, that lie in memory as it does and are read or written as it is."""
+    first, *others = kernel.operands
+    loads = [expr for expr in expressions(kernel.body) if expr.op == "load"]
+    index = next((load.args for load in loads if load.attr.name == first.name), None)
+    alike = {load.attr.name for load in loads if load.args == index}
+    alike |= {x.buffer.name for x in statements(kernel.body) if isinstance(x, Store) and (x.index,) == index}
+    return tuple(
+        number
+        for number, buffer in enumerate(others, start=1)
+        if buffer.name in alike and buffer.dtype.itemsize == first.dtype.itemsize
+    )
+
+
 def over_matrix(
     lowering: GroupLowering, roots: Sequence[Node], rows: int, columns: int, lanes: Callable[[list[Expr]], int]
 ) -> Kernel:

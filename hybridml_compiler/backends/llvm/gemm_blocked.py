@@ -7,9 +7,9 @@ over each tile of rows when all of k has been added up there: over 14 rows of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...loops.ir import Kernel
 from ...schedule.blocking import Blocking
@@ -42,18 +42,33 @@ def emit_blocked_product(
     *,
     prologue: Kernel | None = None,
     sizes: int = 3,
+    ahead: Sequence[int] = (),
 ) -> ir.Function:
     """`turn` is the function that makes lines columns (see conv_pack), if `turns` says that one is needed. `sizes` is
-    where the table of sizes is, of a product whose rows come with the call.
+    where the table of sizes is, of a product whose rows come with the call. `ahead`: operands of the epilogue that are
+    fetched while a tile is computed.
     """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    _Product(function, product, blocking, epilogue, turn, prologue, sizes).emit()
+    _Product(function, product, blocking, epilogue, turn, prologue, sizes, ahead).emit()
     return function
 
 
 def turns(product: Product, blocking: Blocking) -> bool:
     return blocking.pack and product.b.transposed
+
+
+class _Block(NamedTuple):
+    """A block of k of a unit."""
+
+    left: Left
+    right: Any  # where it begins in B
+    result: Any
+    above: Any  # rows of the result that belong to the matrices before
+    panels: Range
+    depth: Any
+    first: Any
+    finish: Finish
 
 
 class _Product:
@@ -68,6 +83,7 @@ class _Product:
         turn: str,
         prologue: Kernel | None,
         sizes_at: int,
+        ahead: Sequence[int],
     ) -> None:
         self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
@@ -91,6 +107,7 @@ class _Product:
         if prologue is not None:
             self.rows = ComputedRows(self.b, self.table, function.name, product, blocking, prologue)
             self.right = self.rows.count
+        self.ahead = tuple(self.right + 1 + number for number in ahead)
         sizes = {blocking.rows}
         if self.symbolic:
             sizes |= {*self._rests()}
@@ -127,6 +144,7 @@ class _Product:
             partial=self.partial and vectors == g.tail,
             bounded=self.partial and vectors == g.tail and not g.pack,
             adds=g.depth < p.k,
+            ahead=self.ahead,
         )
 
     def emit(self) -> None:
@@ -183,74 +201,51 @@ class _Product:
                 return self.v.element(a_at, b.mul(row, i64(p.a.row)))
 
             large = (tiles[0], least(b, tiles[1], self.size(g.large)))
-            self._rows_of_tiles(g.rows, large, left, (b_at, c), panels, depth, first, finish)
+            block = _Block(left, b_at, c, above, panels, depth, first, finish)
+            self._rows_of_tiles(g.rows, large, block)
             if self.symbolic:
                 with b.if_then(b.icmp_signed(">", tiles[1], self.size(g.large))):
-                    self._rest(left, (b_at, c), panels, depth, first, finish)
+                    self._rest(block)
             elif g.large < g.tiles:
                 small = (b.select(b.icmp_signed("<", tiles[0], i64(g.large)), i64(g.large), tiles[0]), tiles[1])
-                self._rows_of_tiles(g.rows - 1, small, left, (b_at, c), panels, depth, first, finish)
+                self._rows_of_tiles(g.rows - 1, small, block)
 
         repeat(b, i64(0), i64(p.k), g.depth, block_of_k)
 
-    def _rows_of_tiles(
-        self,
-        rows: int,
-        tiles: Range,
-        left: Left,
-        starts: tuple[Any, Any],
-        panels: Range,
-        depth: Any,
-        first: Any,
-        finish: Finish,
-    ) -> None:
-        """The tiles of one height, each against every panel; `starts` of B and the result."""
+    def _rows_of_tiles(self, rows: int, tiles: Range, block: _Block) -> None:
+        """The tiles of one height, each against every panel."""
         b, g = self.b, self.blocking
         skipped = 0 if rows == g.rows else g.large  # every larger tile before has one row more
+        repeat(b, *tiles, 1, lambda t: self._rows_of_tile(rows, b.add(b.mul(t, i64(rows)), i64(skipped)), block))
 
-        def tile(t: Any) -> None:
-            row = b.add(b.mul(t, i64(rows)), i64(skipped))
-            self._rows_of_tile(rows, row, left, starts, panels, depth, first, finish)
-
-        repeat(b, *tiles, 1, tile)
-
-    def _rest(self, left: Left, starts: tuple[Any, Any], panels: Range, depth: Any, first: Any, finish: Finish) -> None:
+    def _rest(self, block: _Block) -> None:
         """The rows behind the whole tiles, of a number that comes with the call."""
         b, rows = self.b, self.blocking.rows
         whole = b.mul(self.size(self.blocking.large), i64(rows))
         rest = b.sub(self.size(self.product.m), whole)
         for height in self._rests():
             with b.if_then(b.icmp_signed("!=", b.and_(rest, i64(height)), i64(0))):
-                row = b.add(whole, b.and_(rest, i64(-2 * height)))
-                self._rows_of_tile(height, row, left, starts, panels, depth, first, finish)
+                self._rows_of_tile(height, b.add(whole, b.and_(rest, i64(-2 * height))), block)
 
-    def _rows_of_tile(
-        self,
-        rows: int,
-        row: Any,
-        left: Left,
-        starts: tuple[Any, Any],
-        panels: Range,
-        depth: Any,
-        first: Any,
-        finish: Finish,
-    ) -> None:
+    def _rows_of_tile(self, rows: int, row: Any, block: _Block) -> None:
         b, p, g = self.b, self.product, self.blocking
-        right, c = starts
-        a_at = left(row, rows)
+        a_at, panels = block.left(row, rows), block.panels
 
         def panel(vectors: int, j: Any) -> None:
             column = b.mul(j, i64(g.columns))
             live = least(b, i64(g.columns), b.sub(i64(p.n), column))
-            c_at = self.v.element(c, b.add(b.mul(row, i64(p.n)), column))
-            b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(right, column)
-            b.call(self.tiles[rows, vectors], [a_at, b_at, c_at, depth, live, first])
+            at = b.add(b.mul(row, i64(p.n)), column)
+            b_at = self._panel(b.sub(j, panels[0])) if g.pack else self.v.element(block.right, column)
+            arguments = [a_at, b_at, self.v.element(block.result, at), block.depth, live, block.first]
+            if self.ahead:
+                arguments += [self.table, b.add(b.mul(block.above, i64(p.n)), at)]
+            b.call(self.tiles[rows, vectors], arguments)
 
         whole = least(b, panels[1], i64(g.whole_panels)) if self.tail else panels[1]
         repeat(b, panels[0], whole, 1, partial(panel, g.vectors))
         if self.tail:
             repeat(b, whole, panels[1], 1, partial(panel, g.tail))
-        finish(row, rows)
+        block.finish(row, rows)
 
     def _panel(self, number: Any) -> Any:
         return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))

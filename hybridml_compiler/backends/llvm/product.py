@@ -15,6 +15,7 @@ from ...schedule.blocking import ROWS, Blocking, blocking_of, blocking_of_rows, 
 from ...schedule.contract import Product
 from ...schedule.convolve import Turn
 from ...schedule.dots import Dots, dot_units, dots_of
+from ...schedule.epilogue import matrices_of
 from ...schedule.narrow import Format, can_pass, format_of, narrow_blocking
 from ...sizes.dims import Size
 from . import gemm, ir
@@ -129,7 +130,8 @@ def emit_product(
         how = format_here(product)
         return emit_narrow_product(module, name, product, how, blocking, finish, turn, buffers)
     sizes = 3 if epilogue is None else 2 + len(epilogue.operands)
-    return emit_blocked_product(module, name, product, blocking, finish, *parts, sizes=sizes)
+    ahead = () if epilogue is None or blocking.depth < product.k else matrices_of(epilogue)
+    return emit_blocked_product(module, name, product, blocking, finish, *parts, sizes=sizes, ahead=ahead)
 
 
 def product_source(product: Product, parts: Sequence[str] = ()) -> str:
