@@ -56,7 +56,7 @@ AS_EMITTED = ("nounwind", "noinline", "optnone")
 def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
     """`void tile(ptr a, ptr b, ptr c, i64 depth, i64 live, i1 first)`, depth > 0, 0 < live <= lanes * vectors.
 
-    One with `ahead` takes a table of matrices, as large as that of c, too, and the element where the tile begins there; it
+    One with `ahead` takes a table of matrices, as large as that of c, too, and the element where the tile begins; it
     fetches them, a row each few steps of k.
     """
     function = ir.Function(module, FETCHING_TYPE if tile.ahead else TILE_TYPE, name)
