@@ -9,15 +9,15 @@ Each thread takes a slot: its share of every kernel that is worth splitting, and
 cost. What a kernel computes does not depend on where it is split. The updates of an optimizer, the sums for the
 gradients of biases, and the statistics of branches side by side are regions.
 
-A kernel waits for others until something needs it, or until memory for what only waiting keeps alive would make the
-arena larger, beyond what stays in cache. Kernels that wait for those that wait make regions of their own, after them.
+A kernel waits for others until something needs it, or until what only waiting keeps alive is more than stays in a
+cache: the sums for a bias read a gradient that has just been written. Kernels that wait for those that wait make
+regions of their own, after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ..graph.ir import Node
 from ..loops.ir import Kernel
@@ -90,16 +90,11 @@ class _Regions:
         for task, others in enumerate(dependencies(tasks, touched)):
             for other in others:
                 self.needs[home[other]].add(home[task])
-        begins, self.ends = (
-            [0] * len(steps),
-            [0] * len(steps),
-        )  # bytes of the arena whose use begins and ends with a step
+        self.ends = [0] * len(steps)  # bytes of the arena whose use ends with a step
         for node, users in touched.items():
             lives = [home[task] for task in users]
             if node not in kept and not any(node in steps[number].scratch for number in lives):
-                begins[min(lives)] += node.aval.nbytes
                 self.ends[max(lives)] += node.aval.nbytes
-        self.live = [now - before for now, before in zip(accumulate(begins), accumulate([0, *self.ends]), strict=False)]
         self.waiting: dict[int, int] = {}  # step -> how many regions before its own
 
     def form(self) -> list[Step]:
@@ -110,9 +105,8 @@ class _Regions:
 
     def _walk(self, waits: set[int]) -> list[Step]:
         result: list[Step] = []
-        most = max([cost.REGION_BYTES, *self.live])
         for number, step in enumerate(self.steps):
-            if self.live[number] + sum(self.ends[n] for n in self.waiting) > most:
+            if sum(self.ends[n] for n in self.waiting) > cost.REGION_BYTES:
                 result += self._released(number)
             before = max((self.waiting.get(n, -1) for n in self.needs[number]), default=-1)
             if number in waits or (before >= 0 and number in self.able):

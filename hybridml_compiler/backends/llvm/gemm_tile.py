@@ -23,8 +23,8 @@ _LINE = 64  # bytes
 TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I1])  # a, b, c, depth, live columns, first?
 FETCHING_TYPE = ir.FunctionType(VOID, [*TILE_TYPE.args, PTR, I64])  # table, element of the matrices in it
 # Steps of k that a transposed A is fetched ahead: every step reads another line of it (512x784x1024: 88 -> 102 GF/s,
-# 16 ahead the same), and bytes to the right, from memory into L2: what later tiles read (a GPT's step 123.2 and 121.6 ms;
-# one line instead of two 1 %). Fetching B ahead gained nothing.
+# 16 ahead the same), and bytes to the right, from memory into L2: what later tiles read (a GPT's step 123.2 ms without,
+# 121.6 with; half of that with one line instead of two). Fetching B ahead gained nothing.
 PREFETCH = 8
 FAR = 2 * _LINE
 
@@ -113,9 +113,11 @@ def _loop_fetching(
     table: Any,
     at: Any,
 ) -> list[Any]:
-    """The steps in as many parts as the tile has rows, if they are enough, before each of which a row is fetched: of what
-    Adam reads and writes behind the weight gradients of an MLP (its step 2.35 ms without, 2.25 with; all rows at once
-    before a tile: nothing). Where k is cut into blocks the loop round the parts costs what it gains."""
+    """The steps in as many parts as the tile has rows, if they are enough, before each of which a row is fetched.
+
+    What Adam reads and writes behind the weight gradients of an MLP: its step takes 2.35 ms without, 2.25 with (all
+    rows at once before a tile: 2.35). Where k is cut into blocks the loop round the parts costs what it gains.
+    """
     rows = i64(tile.rows)
     share = b.udiv(b.add(depth, b.sub(rows, i64(1))), rows)
     parts = b.udiv(b.add(depth, b.sub(share, i64(1))), share)
