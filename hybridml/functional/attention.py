@@ -29,7 +29,7 @@ from .compiled import compiled
 _SHARED = 512 * 512
 # A causal mask leaves the upper half out, as far as blocks of queries can: (n + 1) / 2n of the work for n blocks. Each
 # is kernels of its own to compile.
-_LEAST_BLOCK = 128
+_LEAST_BLOCK = 64
 _MOST_BLOCKS = 4
 
 
