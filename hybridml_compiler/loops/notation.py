@@ -143,6 +143,11 @@ class Value:
         return Value(self.s, self.s.table(values, self.raw, dtype))
 
 
+def ldexp(p: Value, n: Value) -> Value:
+    """p 2^n for a whole number n, rounded once."""
+    return Value(p.s, p.s.ldexp(p.raw, n.raw))
+
+
 def fma(a: Value, b: Value | Number, c: Value | Number) -> Value:
     """a * b + c, rounded once."""
     return Value(a.s, a.s.fma(a.raw, a.lift(b).raw, a.lift(c).raw))

@@ -46,6 +46,7 @@ ISA: dict[str, Instruction] = {
         Instruction("mul", 2, "iuf", "same", "a * b; integers wrap"),
         Instruction("div", 2, "f", "same", "a / b"),
         Instruction("fma", 3, "f", "same", "a * b + c, rounded once"),
+        Instruction("ldexp", 2, "f", "same", "a * 2^b for a whole number b with |b| < 2 bias, rounded once"),
         Instruction("neg", 1, "iuf", "same", "-a (flips the sign bit of floats, wraps integers)"),
         Instruction("abs", 1, "iuf", "same", "|a| (clears the sign bit of floats; |INT_MIN| wraps to INT_MIN)"),
         Instruction("floordiv", 2, "iuf", "same", "floor(a / b) as Python; integers: x // 0 = 0, INT_MIN // -1 wraps"),
@@ -118,6 +119,7 @@ class Builder(Protocol[V]):
     def mul(self, a: V, b: V) -> V: ...
     def div(self, a: V, b: V) -> V: ...
     def fma(self, a: V, b: V, c: V) -> V: ...
+    def ldexp(self, a: V, b: V) -> V: ...
     def neg(self, a: V) -> V: ...
     def abs(self, a: V) -> V: ...
     def floordiv(self, a: V, b: V) -> V: ...
@@ -193,6 +195,10 @@ class NumpyBuilder:
     @_quiet
     def fma(self, a: Array, b: Array, c: Array) -> Array:
         return fma32(a, b, c) if a.dtype == float32 else fma64(a, b, c)
+
+    @_quiet
+    def ldexp(self, a: Array, b: Array) -> Array:
+        return np.ldexp(a, b.astype(np.int32))
 
     @_quiet
     def neg(self, a: Array) -> Array:

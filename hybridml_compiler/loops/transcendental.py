@@ -8,12 +8,12 @@ value with 2^-6 <= |x| < 2^6 for most functions, every 307th of all 2^32 for eac
 bits, 28,000 against mpmath for erf and erfc; two operands: 1.6 million pairs.
 
     function  float32 float64  instr. | function  float32 float64  instr. | function  float32 float64  instr.
-    exp          0.90    0.86      23 | log          1.21    0.85      26 | sin          1.72    1.51      25
-    exp2         0.83    0.89      22 | log2         1.46    0.95      27 | cos          1.81    1.68      25
+    exp          0.90    0.86      16 | log          1.21    0.85      26 | sin          1.72    1.51      25
+    exp2         0.83    0.89      14 | log2         1.46    0.95      27 | cos          1.81    1.68      25
     expm1        1.56    1.85      23 | log10        1.31    1.00      28 | tan          1.64    1.55      37
     sigmoid      1.70    1.60      24 | log1p        1.28    0.86      44 | asin         1.71    1.55      19
-    sinh         1.62    1.50      34 | asinh        1.48    1.26      55 | acos         1.20    1.05      26
-    cosh         1.28    1.27      24 | acosh        1.78    1.46      57 | atan         1.25    1.47      19
+    sinh         1.62    1.50      28 | asinh        1.48    1.26      55 | acos         1.20    1.05      26
+    cosh         1.28    1.27      18 | acosh        1.78    1.46      57 | atan         1.25    1.47      19
     tanh         1.86    1.93      25 | atanh        1.30    1.06      58 | atan2        1.46    1.42      32
     erf          1.29    1.05      27 | erfc         0.80    3.31      35 | pow          0.53    1.03      71
     hypot        1.17    1.16      20 | rsqrt        1.49    1.50       2 |

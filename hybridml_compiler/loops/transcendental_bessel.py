@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from ..dtypes import float64
-from .notation import Value, at_most, fma, in_float64, polynomial, where
-from .transcendental_exp import EXP, exp, reduce, scale
+from .notation import Value, at_most, fma, in_float64, ldexp, polynomial, where
+from .transcendental_exp import EXP, exp, reduce
 from .transcendental_trig import cos, sin
 
 INF = float("inf")
@@ -74,8 +74,8 @@ def _modified(a: Value, scaled: bool, tail: tuple[float, ...]) -> Value:
     y = polynomial(1.0 / a - _TAIL_CENTRE, tail) / a.sqrt()
     if scaled:
         return y
-    _, r, shifted = reduce(at_most(a, 720.0), 2 * a.format.bias)
-    return where(a < 720.0, scale(polynomial(r, EXP[float64]) * y, shifted), INF)
+    n, r, _ = reduce(at_most(a, 720.0))
+    return where(a < 720.0, ldexp(polynomial(r, EXP[float64]) * y, n), INF)
 
 
 def _even(x: Value, scaled: bool) -> Value:

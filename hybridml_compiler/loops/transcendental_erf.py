@@ -9,8 +9,8 @@ J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981). Co
 from __future__ import annotations
 
 from ..dtypes import float32, float64
-from .notation import Value, at_least, at_most, fma, polynomial, two_product, two_sum, where
-from .transcendental_exp import EXP, power_of_two, reduce, scale
+from .notation import Value, at_least, at_most, fma, ldexp, polynomial, two_product, two_sum, where
+from .transcendental_exp import EXP, power_of_two, reduce
 
 # erf(x) / x - 1 in x^2: relative error of erf 2^-27.2 on |x| <= 1.125, 2^-56 on |x| <= 1
 _LOW = {
@@ -55,10 +55,10 @@ def scaled_tail(a: Value) -> Value:
 
 def tail(a: Value, square: Value, square_lost: Value) -> Value:
     """erfc(a) for 0 <= a <= 27.4 in float64, whose square is the sum of two floats."""
-    _, r, shifted = reduce(at_least(-square, -760.0), 2 * a.format.bias)
+    n, r, _ = reduce(at_least(-square, -760.0))
     y, delta = _falling(a)
     product = polynomial(r, EXP[float64]) * y
-    return scale(fma(product, delta - square_lost, product), shifted)
+    return ldexp(fma(product, delta - square_lost, product), n)
 
 
 def _erfc_tail64(a: Value) -> Value:

@@ -1,9 +1,9 @@
 """exp, exp2, expm1, sigmoid, tanh, sinh, cosh as polynomials over the scalar instruction set.
 
 Method (Cody and Waite 1980; Muller, "Elementary Functions", 2016): x = n ln2 + r with |r| <= ln2/2, e^x = 2^n e^r.
-Adding `Format.magic` rounds n and leaves it in the low bits, so no conversion to integer is needed. 2^n is applied in
-two steps, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits,
-rounded one by one with the rest refitted.
+Adding `Format.magic` rounds n and leaves it in the low bits, so no conversion to integer is needed. `ldexp` applies
+2^n, so that subnormal results are rounded once and not flushed. Coefficients: our own weighted Remez fits, rounded one
+by one with the rest refitted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dtypes import float32, float64
 from .float_format import FORMATS
-from .notation import Value, at_least, at_most, fast_two_sum, fma, polynomial, where
+from .notation import Value, at_least, at_most, fast_two_sum, fma, ldexp, polynomial, where
 
 LOG2_E = {float32: 1.4426950216293335, float64: 1.4426950408889634}
 # ln2 as a sum of two floats; the products with n are exact inside fma
@@ -53,7 +53,7 @@ _SINH = {
 }  # fmt: skip
 
 
-def reduce(x: Value, offset: int) -> tuple[Value, Value, Value]:
+def reduce(x: Value, offset: int = 0) -> tuple[Value, Value, Value]:
     """(n, r, bits) with x = n ln2 + r, and n + offset in the low bits of `bits`."""
     magic = x.format.magic + offset
     shifted = fma(x, LOG2_E[x.dtype], magic)
@@ -68,8 +68,9 @@ def power_of_two(biased: Value, dtype: np.dtype) -> Value:
     return (biased << form.mantissa).bitcast(form.dtype)
 
 
-def scale(p: Value, shifted: Value) -> Value:
-    """p 2^n where the low bits of `shifted` are n + 2 bias: in two factors, of which only the last product rounds."""
+def in_two_factors(p: Value, n: Value) -> Value:
+    """p 2^n for a builder that has no instruction for it; only the last product rounds."""
+    shifted = (n + (p.format.magic + 2 * p.format.bias)).bits()
     half = shifted >> 1
     return p * power_of_two(half, p.dtype) * power_of_two(shifted - half, p.dtype)
 
@@ -77,17 +78,16 @@ def scale(p: Value, shifted: Value) -> Value:
 def exp(x: Value) -> Value:
     """e^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP_RANGE[x.dtype]
-    _, r, shifted = reduce(at_most(at_least(x, low), high), 2 * x.format.bias)
-    return scale(polynomial(r, EXP[x.dtype]), shifted)
+    n, r, _ = reduce(at_most(at_least(x, low), high))
+    return ldexp(polynomial(r, EXP[x.dtype]), n)
 
 
 def exp2(x: Value) -> Value:
     """2^x. float32: degree 6; float64: degree 11."""
     low, high = _EXP2_RANGE[x.dtype]
     x = at_most(at_least(x, low), high)
-    magic = x.format.magic + 2 * x.format.bias
-    shifted = x + magic
-    return scale(polynomial(x - (shifted - magic), _EXP2[x.dtype]), shifted.bits())
+    n = (x + x.format.magic) - x.format.magic
+    return ldexp(polynomial(x - n, _EXP2[x.dtype]), n)
 
 
 def expm1(x: Value) -> Value:
@@ -134,8 +134,8 @@ def tanh(x: Value) -> Value:
 def _half_exp(a: Value) -> Value:
     """e^a / 2 for a >= 0, finite as long as sinh and cosh are."""
     high = {float32: 90.0, float64: 711.0}[a.dtype]
-    _, r, shifted = reduce(at_most(a, high), 2 * a.format.bias - 1)
-    return scale(polynomial(r, EXP[a.dtype]), shifted)
+    n, r, _ = reduce(at_most(a, high))
+    return ldexp(polynomial(r, EXP[a.dtype]), n - 1.0)
 
 
 def sinh(x: Value) -> Value:

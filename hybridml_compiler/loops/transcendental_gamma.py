@@ -11,8 +11,20 @@ from __future__ import annotations
 import math
 
 from ..dtypes import float64
-from .notation import Value, at_most, fast_two_sum, fma, in_float64, polynomial, rarely, two_product, two_sum, where
-from .transcendental_exp import EXP, reduce, scale
+from .notation import (
+    Value,
+    at_most,
+    fast_two_sum,
+    fma,
+    in_float64,
+    ldexp,
+    polynomial,
+    rarely,
+    two_product,
+    two_sum,
+    where,
+)
+from .transcendental_exp import EXP, reduce
 from .transcendental_log import log
 from .transcendental_pow import log_in_two_floats
 from .transcendental_trig import cos, sin
@@ -129,8 +141,8 @@ def gamma(x: Value) -> Value:
     h, rest = where(negative, -h, h), where(negative, -rest, rest)
     h, rest = fast_two_sum(h, rest)
     h = where(h > 720.0, 720.0, where(h < -800.0, -800.0, h))
-    _, r, shifted = reduce(h, 2 * a.format.bias)
-    y = where(a < _FAR, near, scale(polynomial(r + rest, EXP[float64]), shifted))
+    n, r, _ = reduce(h)
+    y = where(a < _FAR, near, ldexp(polynomial(r + rest, EXP[float64]), n))
     y = where(x.equals(INF), INF, y)
 
     def reflected() -> Value:

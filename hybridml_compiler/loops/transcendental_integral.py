@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from ..dtypes import float64
-from .notation import Value, at_least, at_most, fma, in_float64, polynomial, where
-from .transcendental_exp import EXP, exp, reduce, scale
+from .notation import Value, at_least, at_most, fma, in_float64, ldexp, polynomial, where
+from .transcendental_exp import EXP, exp, reduce
 from .transcendental_log import log, log1p
 
 INF, NAN = float("inf"), float("nan")
@@ -71,8 +71,8 @@ def _principal(a: Value) -> Value:
     near = fma(from_zero, polynomial(a - 2.0, _EI), logarithm)
     u = 1.0 / a
     first, second, third = (polynomial(u - centre, piece) for centre, piece in _PIECES)
-    _, r, shifted = reduce(at_most(a, 720.0), 2 * a.format.bias)
-    far = scale(polynomial(r, EXP[float64]) * (u * where(a < 10.0, first, where(a < 30.0, second, third))), shifted)
+    n, r, _ = reduce(at_most(a, 720.0))
+    far = ldexp(polynomial(r, EXP[float64]) * (u * where(a < 10.0, first, where(a < 30.0, second, third))), n)
     return where(a < 4.0, near, where(a < 720.0, far, INF))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from ..dtypes import float64
-from .notation import Value, at_most, fma, in_float64, polynomial, two_product, where
+from .notation import Value, at_most, fma, in_float64, ldexp, polynomial, two_product, where
 from .transcendental_erf import erf, scaled_tail, tail
-from .transcendental_exp import EXP, reduce, scale
+from .transcendental_exp import EXP, reduce
 from .transcendental_log import log, log1p
 
 INF, NAN = float("inf"), float("nan")
@@ -54,8 +54,8 @@ def erfcx(x: Value) -> Value:
     a = abs(x)
     y = _erfcx_positive(a)
     square, lost = two_product(a, a)
-    _, r, shifted = reduce(at_most(square, 709.9), 2 * a.format.bias)
-    grown = scale(polynomial(r + where(a < 27.0, lost, 0.0), EXP[float64]), shifted)
+    n, r, _ = reduce(at_most(square, 709.9))
+    grown = ldexp(polynomial(r + where(a < 27.0, lost, 0.0), EXP[float64]), n)
     grown = where(a > 26.7, INF, grown + grown - y)
     return where(x.differs(x), x, where(x < 0.0, grown, y))
 

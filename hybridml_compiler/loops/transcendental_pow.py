@@ -14,8 +14,20 @@ from functools import cache
 import numpy as np
 
 from ..dtypes import float32, float64
-from .notation import Value, at_least, at_most, fast_two_sum, fma, in_float64, polynomial, two_product, two_sum, where
-from .transcendental_exp import EXP, power_of_two, reduce, scale
+from .notation import (
+    Value,
+    at_least,
+    at_most,
+    fast_two_sum,
+    fma,
+    in_float64,
+    ldexp,
+    polynomial,
+    two_product,
+    two_sum,
+    where,
+)
+from .transcendental_exp import EXP, power_of_two, reduce
 from .transcendental_log import normalised
 from .transcendental_log import reduce as reduce_log
 
@@ -94,8 +106,8 @@ def _power64(a: Value, y: Value) -> Value:
     high = where(a.equals(0.0), -INF, where(a < INF, high, a))
     product, lost = two_product(y, high)
     lost = where(abs(product) < 800.0, fma(y, low, lost), 0.0)
-    _, r, shifted = reduce(at_most(at_least(product, -800.0), 800.0), 2 * a.format.bias)
-    return scale(polynomial(r + lost, EXP[float64]), shifted)
+    n, r, _ = reduce(at_most(at_least(product, -800.0), 800.0))
+    return ldexp(polynomial(r + lost, EXP[float64]), n)
 
 
 def _power32(a: Value, y: Value) -> Value:

@@ -1,14 +1,18 @@
-"""Loops that carry more than a sum in lanes: positions of extremes, and running combinations down columns."""
+"""Loops that carry more than a sum in lanes: positions of extremes, running combinations down columns, indices that are
+compared; and powers of two, which some machines have an instruction for."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import hybridml as hm
 from hybridml_compiler import pipeline
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.graph.ir import Graph, input_node
 from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.loops.scalar import NumpyBuilder
+from hybridml_compiler.loops.transcendental import TABLE
 from hybridml_compiler.schedule import cost
 
 SHAPES = [((3, 4), 1), ((5, 67), 1), ((67, 5), 0), ((130, 64), 0), ((2, 40, 70), 1), ((2, 3, 300), 2), ((129,), 0)]
@@ -71,3 +75,33 @@ def test_what_all_rows_share_may_follow_a_branch(rows: int) -> None:
     a, b = rng.uniform(0.5, 2, (rows, 40)).astype("f4"), rng.normal(size=40).astype("f4")
     a[0, 3] = 1e-40
     np.testing.assert_allclose(pipeline.compile(built)([a, b])[0], (np.log(a) * np.exp(b)).sum(0), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+@pytest.mark.parametrize(("rows", "columns", "first"), [(40, 70, 0), (5, 33, 9), (70, 40, -20), (3, 257, 1 << 33)])
+def test_indices_are_compared_in_lanes(name: str, rows: int, columns: int, first: int) -> None:
+    x = np.random.default_rng(4).normal(size=(rows, columns)).astype("f4")
+
+    def masked(x: hm.Tensor) -> tuple[hm.Tensor, ...]:
+        down, across = first + hm.arange(rows)[:, None], first + hm.arange(columns)
+        compare = getattr(hm, name)
+        seen = hm.where(compare(down, across), x, 0)
+        return seen, hm.where(compare(across, down), x, 0).max(axis=1), compare(down, 2)
+
+    for got, expected in zip(hm.trace(masked)(hm.asarray(x)), masked(hm.asarray(x)), strict=True):
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "sinh", "cosh"])
+@pytest.mark.parametrize(("dtype", "ends"), [("f4", (-152, -80, 80, 130)), ("f8", (-1080, -700, 700, 1030))])
+def test_powers_of_two_are_applied_with_one_rounding(name: str, dtype: str, ends: tuple[int, ...]) -> None:
+    """Where results are subnormal, and where they overflow."""
+    low, high = np.linspace(*ends[:2], 20011), np.linspace(*ends[2:], 2011)
+    x = np.concatenate([low, high, [np.inf, -np.inf, np.nan]]).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = TABLE[name](NumpyBuilder(), x)
+    np.testing.assert_array_equal(run(name, x), expected)
+    assert np.count_nonzero((np.abs(expected) < np.finfo(dtype).tiny) & (expected != 0)) > 100 or name in (
+        "sinh",
+        "cosh",
+    )

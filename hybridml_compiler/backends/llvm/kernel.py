@@ -367,6 +367,10 @@ class KernelEmitter:
             return self.s.add(base, self.lane_numbers(dtypes.int64)) if in_lanes else base
         if expr.op == "load":
             return self.load(expr, in_lanes)
+        if in_lanes and expr.op in ("lt", "le", "gt", "ge", "eq", "ne"):
+            first = self._first_lane(expr)
+            if first is not None:
+                return first
         args = [self.emit_expr(a, in_lanes and self.vector in a.depends) for a in expr.args]
         if expr.op in ("cast", "bitcast"):
             return getattr(self.s, expr.op)(args[0], expr.dtype)  # type: ignore[no-any-return]
@@ -377,6 +381,22 @@ class KernelEmitter:
         if expr.op in ("floordiv", "mod") and _plain_division(expr):
             return self._index_division(expr.op, args[0], args[1])
         return getattr(self.s, expr.op)(*args)  # type: ignore[no-any-return]
+
+    def _first_lane(self, expr: Expr) -> Lanes | None:
+        """A comparison of indices of which one counts lanes: lane numbers of 32 bits with the rest of the other. None
+        where it is another comparison."""
+        x, y = expr.args
+        assert self.vector is not None
+        if x.dtype is not dtypes.int64 or not all(map(_is_small, expr.args)):
+            return None
+        steps = coefficient(x, self.vector), coefficient(y, self.vector)
+        if steps not in ((1, 0), (0, 1)):
+            return None
+        a, b = (self.emit_expr(part, False) for part in expr.args)
+        lanes = self.lane_numbers(dtypes.int32)
+        if steps[0]:
+            return self.s.compare(expr.op, lanes, self.s.cast(self.s.sub(b, a), dtypes.int32))
+        return self.s.compare(expr.op, self.s.cast(self.s.sub(a, b), dtypes.int32), lanes)
 
     def checked_index(self, expr: Expr, value: Lanes, mask: Lanes | None = None) -> Lanes:
         """Wrap a negative index; report one out of range in the status word and read element 0 in its place."""
@@ -490,6 +510,12 @@ class KernelEmitter:
         arguments = [data, target, constant(buffer.dtype.itemsize, dtypes.int32), on]
         kinds = [a.type for a in arguments]
         self.b.call(intrinsic(self.function.module, name, VOID, kinds, [data.type, target.type]), arguments)
+
+
+def _is_small(expr: Expr) -> bool:
+    """Do differences of such numbers fit 32 bits?"""
+    low, high = expr.low, expr.high
+    return isinstance(low, int) and isinstance(high, int) and -(1 << 30) < low <= high < 1 << 30
 
 
 def _may_be_empty(var: Expr) -> bool:
