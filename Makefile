@@ -15,7 +15,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench golden notebooks docs accuracy array-api size clean
+.PHONY: help install test demo check format bench roofline golden notebooks docs accuracy array-api size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -50,6 +50,10 @@ format: $(VENV)/.dev  ## rewrite the sources in the common format
 
 bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFlow, and write the page of results
 	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits $(ARGS)
+	$(RUN) -m benchmarks.report
+
+roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limits of the machine, and write the page
+	$(RUN) -m benchmarks.roofline $(ARGS)
 	$(RUN) -m benchmarks.report
 
 golden: $(VENV)/.dev  ## accept the present IR text as the expected one

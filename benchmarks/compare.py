@@ -23,9 +23,9 @@ from typing import Any
 import hybridml
 
 from .limits import limits
+from .markup import duration
 from .measure import Entry, inputs_of, measure_fresh, measure_start, measure_steady
 from .process import Process, installed, interpreter
-from .report import duration
 from .worker import CANDIDATES
 from .workloads import OURS, SCALING, TABLE, WORKLOADS, Workload
 
@@ -77,12 +77,12 @@ def cpu_model() -> str:
     return names[0] if names else platform.machine()
 
 
-def versions() -> dict[str, str]:
+def versions(peers: bool = True) -> dict[str, str]:
     found = {"python": platform.python_version(), "hybridml": hybridml.__version__}
-    for name in ("numpy", "llvmlite", "torch", "jax"):
+    for name in ("numpy", "llvmlite", *(("torch", "jax") if peers else ())):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    if installed("tensorflow"):
+    if peers and installed("tensorflow"):
         ask = "from importlib.metadata import version; print(version('tensorflow-cpu'))"
         reply = subprocess.run([interpreter("tensorflow"), "-c", ask], capture_output=True, text=True, check=False)
         found["tensorflow"] = reply.stdout.strip()
@@ -93,6 +93,17 @@ def without_path(arguments: Sequence[str]) -> list[str]:
     """Where one machine writes the file means nothing to a reader elsewhere."""
     kept = [a for k, a in enumerate(arguments) if a != "--json" and (k == 0 or arguments[k - 1] != "--json")]
     return [a for a in kept if not a.startswith("--json=")]
+
+
+def circumstances(program: str, given: Sequence[str], threads: int, peers: bool = True) -> dict[str, Any]:
+    """What a file of results begins with."""
+    return {
+        "command": " ".join([f"python -m {program}", *without_path(given)]),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "versions": versions(peers),
+        "cpu": cpu_model(),
+        "threads": threads,
+    }
 
 
 def summary(entry: Entry, factor: float | None = None) -> dict[str, Any]:
@@ -205,11 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = options_of(given)
     record: dict[str, Any] = {
-        "command": " ".join(["python -m benchmarks.compare", *without_path(given)]),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "versions": versions(),
-        "cpu": cpu_model(),
-        "threads": options.threads,
+        **circumstances("benchmarks.compare", given, options.threads),
         "limits": limits(options.threads) if "limits" in options.sections else {},
         "workloads": {},
         "scaling": [],

@@ -1,4 +1,5 @@
-"""The page of a run: `python -m benchmarks.report` makes `docs/benchmarks_results.md` of `results/compare.json`."""
+"""The pages of runs: `python -m benchmarks.report` makes `docs/benchmarks_results.md` of `results/compare.json`, and of
+it and `results/roofline.json` also `docs/limits.md`; with the paths of a result and a page, it makes that one."""
 
 from __future__ import annotations
 
@@ -9,32 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import limits_page
+from .markup import digits, duration, table
+
 RESULTS = Path(__file__).parent / "results" / "compare.json"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks_results.md"
 EAGER, TRACED = "hybridml eager", "hybridml traced"
 TORCH_EAGER = ("torch", "torch channels_last")
 
 Record = dict[str, Any]
-Row = Sequence[str]
-
-
-def duration(seconds: float) -> str:
-    """Three digits and the unit that fits: `3.91 ms`."""
-    unit, scale = next((u for u in (("s", 1.0), ("ms", 1e3), ("us", 1e6)) if seconds * u[1] >= 1), ("ns", 1e9))
-    return f"{digits(seconds * scale)} {unit}"
-
-
-def digits(value: float) -> str:
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def table(head: Row, rows: Sequence[Row]) -> Iterator[str]:
-    yield ""
-    yield "| " + " | ".join(head) + " |"
-    yield "|---" + "|---:" * (len(head) - 1) + "|"
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
 
 
 # ---- what is read from the record
@@ -88,22 +72,8 @@ def head(record: Record) -> Iterator[str]:
 
 
 def limits(record: Record) -> Iterator[str]:
-    found = record["limits"]
-    if not found:
-        return
-    yield "## What the machine can do"
-    yield ""
-    yield "Measured in the same run with kernels of a few lines (`benchmarks/limits.py`)."
-    counts = sorted(int(key.rpartition("_")[2]) for key in found if key.startswith("gflops"))
-    rows = [
-        (title, *(digits(found[f"{key}_{count}"]) for count in counts))
-        for title, key in (
-            ("multiply-adds, GF/s", "gflops"),
-            ("reading memory, GB/s", "memory_gbs"),
-            ("reading a core's cache, GB/s", "cache_gbs"),
-        )
-    ]
-    yield from table(("", *(f"{count} thread{'s' * (count > 1)}" for count in counts)), rows)
+    if record["limits"]:
+        yield from limits_page.machine(record["limits"])
 
 
 def times(record: Record) -> Iterator[str]:
@@ -290,8 +260,11 @@ def page(record: Record) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     source, target = (Path(a) for a in (*arguments, *(RESULTS, PAGE)[len(arguments) :]))
-    target.write_text(page(json.loads(source.read_text(encoding="utf-8"))), encoding="utf-8")
+    record = json.loads(source.read_text(encoding="utf-8"))
+    target.write_text(page(record), encoding="utf-8")
     print(f"written: {target}")
+    if not arguments:
+        print(f"written: {limits_page.write(record)}")
     return 0
 
 
