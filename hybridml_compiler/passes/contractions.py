@@ -46,7 +46,8 @@ def _convolution_as_product(node: Node) -> Node | None:
         pixels = _meeting(node, (height, width), node.params["stride"])
         if pixels is None:
             return None
-        rows, columns = (n * height * width, c), (c, o)
+        # Images with channels first are read where they are, one by one; those with channels last are one matrix.
+        rows, columns = (n, height * width, c), (c, o)
         product = _product(make("reshape", pixels, shape=rows), make("reshape", w, shape=columns))
     elif (height, width) == (1, 1):
         window = _meeting(node, (kh, kw), node.params["dilation"])

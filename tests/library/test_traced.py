@@ -207,3 +207,12 @@ def test_attention_gives_the_eager_values() -> None:
     np.testing.assert_allclose(
         traced(x).detach().numpy(), layer(x, is_causal=True).detach().numpy(), rtol=1e-4, atol=1e-6
     )
+
+
+def test_a_convolution_of_one_tap_reads_images_where_they_are() -> None:
+    """With channels first, image by image as a transposed operand; only the weights are turned."""
+    x, w = (hm.asarray(np.ones(shape, np.float32)) for shape in ((2, 64, 20, 20), (96, 64, 1, 1)))
+    run = hm.trace(hm.functional.conv2d)
+    np.testing.assert_array_equal(run(x, w).numpy(), np.full((2, 96, 20, 20), 64, np.float32))
+    result = 4 * 2 * 96 * 400
+    assert run.stats.bytes <= x.nbytes + result + 4 * w.nbytes
