@@ -42,7 +42,7 @@ _EXPM1 = {
               0.0013837878359481692),
     float64: EXP[float64][2:],
 }  # fmt: skip
-# Below and above, e^x is 0 and inf; in between n fits the two-step scaling. The same for 2^x.
+# Below and above, e^x is 0 and inf; in between n is one that `in_two_factors` takes. The same for 2^x.
 _EXP_RANGE = {float32: (-104.0, 89.0), float64: (-746.0, 710.0)}
 _EXP2_RANGE = {float32: (-151.0, 129.0), float64: (-1076.0, 1025.0)}
 # sinh(x) / x = 1 + z q(z), z = x^2, on |x| <= 1: relative error 2^-30 and 2^-62

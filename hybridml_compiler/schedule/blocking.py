@@ -75,7 +75,7 @@ class Blocking:
     vectors: int  # across a tile
     depth: int  # of a block of k, a multiple of the lanes
     panels: int
-    unit_panels: int
+    column_blocks: int  # of nearly equal numbers of panels
     unit_tiles: int
     pack: bool  # B
     tail: int  # vectors across a tile of the last panel
@@ -91,8 +91,9 @@ class Blocking:
         return self.panels - (self.tail < self.vectors)
 
     @property
-    def column_blocks(self) -> int:
-        return -(-self.panels // self.unit_panels)
+    def unit_panels(self) -> int:
+        """At most."""
+        return -(-self.panels // self.column_blocks)
 
     @property
     def row_blocks(self) -> Size:
@@ -136,7 +137,7 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int,
         vectors=vectors,
         depth=depth,
         panels=panels,
-        unit_panels=-(-panels // column_blocks),
+        column_blocks=column_blocks,
         unit_tiles=-(-tiles // row_blocks),
         pack=pack,
         tail=-(-product.n // lanes) - (panels - 1) * vectors if tails and panels > 1 else vectors,

@@ -90,11 +90,14 @@ class _Regions:
         for task, others in enumerate(dependencies(tasks, touched)):
             for other in others:
                 self.needs[home[other]].add(home[task])
-        self.ends = [0] * len(steps)  # bytes of the arena whose use ends with a step
+        self.touches: list[list[Node]] = [[] for _ in steps]  # what of the arena each step reads or writes
+        self.last: dict[Node, int] = {}  # step that does so
         for node, users in touched.items():
-            lives = [home[task] for task in users]
-            if node not in kept and not any(node in steps[number].scratch for number in lives):
-                self.ends[max(lives)] += node.aval.nbytes
+            numbers = {home[task] for task in users}
+            if node not in kept and not any(node in steps[number].scratch for number in numbers):
+                self.last[node] = max(numbers)
+                for number in numbers:
+                    self.touches[number].append(node)
         self.waiting: dict[int, int] = {}  # step -> how many regions before its own
 
     def form(self) -> list[Step]:
@@ -106,7 +109,7 @@ class _Regions:
     def _walk(self, waits: set[int]) -> list[Step]:
         result: list[Step] = []
         for number, step in enumerate(self.steps):
-            if sum(self.ends[n] for n in self.waiting) > cost.REGION_BYTES:
+            if self._held(number) > cost.REGION_BYTES:
                 result += self._released(number)
             before = max((self.waiting.get(n, -1) for n in self.needs[number]), default=-1)
             if number in waits or (before >= 0 and number in self.able):
@@ -115,6 +118,11 @@ class _Regions:
                 result += self._released(before)
                 result.append(step)
         return [*result, *self._released(len(self.steps))]
+
+    def _held(self, number: int) -> int:
+        """Bytes that no step from this one on needs, but steps that wait."""
+        nodes = {node for waiting in self.waiting for node in self.touches[waiting] if self.last[node] < number}
+        return sum(node.aval.nbytes for node in nodes)
 
     def _may_wait(self, step: Step) -> bool:
         work = self.tasks[step.tasks[0]].work

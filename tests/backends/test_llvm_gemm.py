@@ -132,7 +132,7 @@ def test_blocks_of_k_and_packed_panels(layout: str, monkeypatch: pytest.MonkeyPa
     case = Case((45, 150, 130), layout)
     blocking = blocked(case.product, usable_widths()[0])
     assert blocking.depth < case.product.k
-    case.check(replace(blocking, pack=True, unit_panels=min(blocking.unit_panels, 2)))
+    case.check(replace(blocking, pack=True, column_blocks=-(-blocking.panels // min(blocking.unit_panels, 2))))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -44,7 +44,7 @@ from ...schedule.winograd import parts as parts_of
 from . import ir
 from .conv_pack import declared_turn, emit_pack, emit_planes_of_row, panel_of, within
 from .gemm import call_epilogue
-from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat
+from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat, share
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, VOID, constant
 
@@ -305,13 +305,11 @@ class _Main(_Emission):
         b, v, c, g = self.b, self.v, self.convolution, self.winograd
         x, weights, y = v.element(self.buffer(0), i64(c.a.offset)), self.buffer(1), self.buffer(2)
         repeat(b, i64(0), i64(c.channels), g.lanes, lambda k: v.store(v.zero, v.element(self.zeros, k)))
-        per_part = -(-self.panels // g.panel_parts)
 
         def unit(index: Any) -> None:
             line = b.mul(b.udiv(index, i64(g.panel_parts)), i64(g.lines))
             lines = (line, least(b, b.add(line, i64(g.lines)), i64(self.lines)))
-            panel = b.mul(b.urem(index, i64(g.panel_parts)), i64(per_part))
-            panels = (panel, least(b, b.add(panel, i64(per_part)), i64(self.panels)))
+            panels = share(b, b.urem(index, i64(g.panel_parts)), i64(g.panel_parts), i64(self.panels))
             repeat(b, *lines, 1, lambda at: self._line_forward(x, at, b.sub(at, line)))
             count = b.mul(b.sub(lines[1], lines[0]), i64(self.across))
 

@@ -125,9 +125,7 @@ def emit_step(
                     with few:
                         b.call(function, [operands, _i64(0), total])
                     with many:
-                        _parallel(
-                            b, module, needs, shared, [operands, total, _i64(granule), _i64(ranges_a_thread(launch))]
-                        )
+                        _parallel(b, module, needs, shared, job)
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
