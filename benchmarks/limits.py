@@ -158,14 +158,14 @@ def run_once(kind: Kind, array: np.ndarray) -> float:
     return time.perf_counter() - start
 
 
-def kinds(count: int, lanes: int, last_bytes: int) -> dict[str, Kind]:
-    """What is measured on so many threads."""
+def kinds(count: int, lanes: int, share: int) -> dict[str, Kind]:
+    """What is measured on so many threads; `share`: bytes of the last cache that each reads."""
     halves = [np.full(16, 0.5, np.float32) for _ in range(count)]
     ones = [np.ones(UNCACHED // 4, np.float32) for _ in range(count)]
     found = {f"gflops_{count}": Kind(*compiled(fma_text(lanes)), halves, STEPS, 2.0 * STEPS * CHAINS * lanes)}
     within = {"memory": 0, "cache": CACHED}
-    if last_bytes:
-        within["last"] = 1 << (last_bytes // 2 // count).bit_length() - 1  # half of it: others may use it as well
+    if share:
+        within["last"] = 1 << share.bit_length() - 1
     block = 8 * 4 * lanes
     for name, size in within.items():
         reader = compiled(read_text(lanes, size // block))
@@ -177,7 +177,8 @@ def limits(threads: int) -> dict[str, float]:
     """Multiply-adds as GF/s and reading as GB/s, from memory, from the last cache (of `last_bytes`, where known) and
     from a core's own: on one core and on `threads`."""
     last_bytes = last_cache()
-    asked = {key: kind for n in sorted({1, threads}) for key, kind in kinds(n, lanes_of_host(), last_bytes).items()}
+    share = last_bytes // 2 // threads  # half of all: others may use it too; one thread alone reads no more than of two
+    asked = {key: kind for n in sorted({1, threads}) for key, kind in kinds(n, lanes_of_host(), share).items()}
     found: dict[str, float] = dict.fromkeys(asked, 0.0)
     for _ in range(PASSES):
         for key, kind in asked.items():

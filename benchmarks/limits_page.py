@@ -157,9 +157,7 @@ def launch_rows(entry: Record, shown: int) -> Iterator[Row]:
     yield from map(launch_row, found[:shown])
     rest = found[shown:]
     if rest:
-        whole = {
-            key: sum(one[key] for one in rest) for key in ("count", "ms", "least_ms", "gflop", "mb", "polynomials")
-        }
+        whole = {key: sum(one[key] for one in rest) for key in SUMMED}
         yield launch_row(whole | {"name": "others", "waiting": None})
 
 

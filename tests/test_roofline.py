@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hybridml as hm
@@ -13,6 +14,7 @@ from benchmarks import limits_page, ours, report, roofline
 from benchmarks.roofline import Machine, Measured, Spent
 from benchmarks.workloads import WORKLOADS
 from hybridml import nn
+from hybridml.views.profile import Profile
 
 MACHINE = Machine(gflops=100.0, memory_gbs=10.0, last_gbs=50.0, last_bytes=1e6)
 LIMITS = {"last_bytes": 1e6} | {"gflops_2": 100.0, "memory_gbs_2": 10.0, "last_gbs_2": 50.0, "cache_gbs_2": 80.0}
@@ -155,6 +157,27 @@ def test_the_largest_program_of_a_step_is_measured() -> None:
         assert len(calls) >= 2
     assert {len(one.times) for one in launches} == {4}
     assert sum(one.flops for one in launches) >= 2.0 * 4 * (784 * 16 + 16 * 16 + 16 * 10)
+
+
+def test_a_profile_has_room_for_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert roofline.most_calls(10, 2) == roofline.MOST
+    assert roofline.most_calls(1000, 2) == (1 << 18) // (1000 * 9)
+    assert roofline.most_calls(1 << 18, 2) == 1
+    case = WORKLOADS["softmax"].case(ours, {"x": np.ones((8, 16), np.float32)}, "traced")
+    monkeypatch.setattr(Profile, "lost", 3)
+    with pytest.raises(RuntimeError, match="a profile of 2 calls has lost 3 of its records"):
+        roofline.watched(case, 2, [], threads=2)
+
+
+@pytest.mark.parametrize(("times", "warned"), [([1.1], False), ([1.3, 1.1], False), ([1.3, 1.3], True)])
+def test_noisy_measurements_are_repeated(
+    times: list[float], warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [Measured(ms, 1.0, []) for ms in times]
+    left = iter(found)
+    monkeypatch.setattr(roofline, "measure", lambda *how: next(left))
+    assert roofline.measure_quietly("softmax", 1.0, 2) is found[-1]
+    assert ("warning: softmax takes 1.30 ms" in capsys.readouterr().out) == warned
 
 
 def test_unknown_workloads_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

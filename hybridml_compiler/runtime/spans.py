@@ -1,7 +1,7 @@
-"""What the steps of a profile write: one record a launch, and one for the part of each thread where threads share it.
+"""What the steps of a profile write: one record a launch, and where threads share it one for each range that one ran.
 
 words 0..7    the number of records that were wanted, then nothing (a cache line)
-then          CAPACITY records of FIELDS words: launch (or ~launch: a thread's part), thread, start and end in ns
+then          CAPACITY records of FIELDS words: launch (or ~launch: a part of it), thread, start and end in ns
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ CLOCK = int(getattr(time, "CLOCK_UPTIME_RAW" if sys.platform == "darwin" else "C
 
 
 class Span(NamedTuple):
-    """`launch` ran from `start` to `end`, in nanoseconds of `time.perf_counter_ns`; a `part` is what one thread did."""
+    """`launch` ran from `start` to `end`, in nanoseconds of `time.perf_counter_ns`; a `part` is a range of it that one
+    thread ran, of several perhaps."""
 
     launch: int
     thread: int

@@ -1,4 +1,4 @@
-"""The fork-join pool that generated code calls: `hml_parallel(pool, fn, arg, total, granule)`.
+"""The fork-join pool that generated code calls: `hml_parallel_chunks(pool, fn, arg, total, granule, ranges)`.
 
 Workers are Python daemon threads that spend their life inside one native call with the GIL released (`pool_ir` is that
 code): no thread is created by native code, nothing idles on a core, and a job costs 0.15 us more than its work. Threads
@@ -61,17 +61,18 @@ def set_num_threads(count: int) -> None:
 
 
 def control() -> int:
-    """The address of the control block, the first argument of `hml_parallel`."""
+    """The address of the control block, the first argument of the pool's functions."""
     return _pool().block
 
 
 def symbols() -> dict[str, int]:
     """What generated code imports.
 
-    `hml_pool` is the control block and `void hml_parallel(ptr pool, ptr fn, ptr arg, i64 total, i64 granule)` runs
-    `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), one range a thread with borders at multiples of `granule`.
-    It is one direct call with one thread, with total <= granule, nested, or while another thread's job runs.
-    `hml_parallel_chunks` takes one more i64: ranges a thread, for uneven work.
+    `hml_pool` is the control block, and
+    `void hml_parallel_chunks(ptr pool, ptr fn, ptr arg, i64 total, i64 granule, i64 ranges)`, which steps call, runs
+    `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), so many ranges a thread with borders at multiples of `granule`;
+    a thread that is ready takes over ranges of another. It is one direct call with one thread, with total <= granule,
+    nested, or while another thread's job runs. `hml_parallel`, which `run` calls, has one range a thread.
     """
     pool = _pool()
     code = {name: pool.library.address(name) for name in ("hml_parallel", "hml_parallel_chunks")}

@@ -10,12 +10,14 @@ from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
+from hybridml_compiler.backends.llvm import step
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
+from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused, splits
+from hybridml_compiler.schedule.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.plan import Copy, Plan
 
 ZERO = Value(constant(np.float32(0)))
@@ -82,6 +84,13 @@ def reshaped(z: Value, shape: tuple[int, int]) -> tuple[list[Value], list[Value]
 def widened(z: Value, shape: tuple[int, int]) -> tuple[list[Value], list[Value]]:
     """No result of the epilogue has the type of the product."""
     return [], [op("astype", z * 2.0, dtype=np.dtype("f8"))]
+
+
+def updated(z: Value, shape: tuple[int, int]) -> tuple[list[Value], list[Value]]:
+    """As Adam does with the gradient of a weight."""
+    w, m = array(*shape), array(*shape)
+    mean = m * 0.9 + z * 0.1
+    return [w, m], [mean, w - mean * 0.01]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -219,3 +228,43 @@ def test_what_waits_for_a_reader_of_the_product_is_no_epilogue() -> None:
 def test_which_shapes_are_the_matrix() -> None:
     assert splits((2, 3, 4), 6, 4) and splits((24,), 24, 1) and splits((24,), 1, 24) and splits((), 1, 1)
     assert splits((2, 3, 4), 2, 12) and not splits((3, 8), 6, 4) and not splits((2, 3, 5), 6, 4)
+
+
+def followed(program: Program, m: int, n: int, k: int) -> Graph:
+    """A product with this behind it."""
+    a, b = array(m, k), array(k, n)
+    others, results = program(a @ b, (m, n))
+    return graph("followed", [a, b, *others], results)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (biased, ()),  # a row for all rows
+        (residual, (2,)),
+        (dropped, ()),  # a byte an element
+        (widened, ()),  # eight of them
+        (gated, (1,)),  # the other is a column for all columns
+        (several, (2, 3)),
+        (updated, (1, 2, 3)),
+    ],
+)
+def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
+    program: Program, expected: tuple[int, ...]
+) -> None:
+    (launch,) = planned(followed(program, 128, 256, 300)).launches
+    assert isinstance(launch.work, Fused) and launch.work.epilogue is not None
+    assert matrices_of(launch.work.epilogue) == expected
+    if step.calls_blas(launch):
+        return
+    fetches = "llvm.prefetch" in pipeline.compile(followed(program, 128, 256, 300)).llvm
+    assert fetches == bool(expected)
+    assert "llvm.prefetch" not in pipeline.compile(followed(program, 128, 256, 3000)).llvm, "several blocks of k"
+
+
+def test_long_launches_have_several_ranges_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "cores", lambda: 2)
+    found = [step.ranges_a_thread(planned(followed(updated, m, 256, 512)).launches[0]) for m in (16, 64, 256, 1024)]
+    assert found == sorted(found) and (found[0], found[-1]) == (1, cost.RANGES_A_THREAD) and 1 < found[1]
+    monkeypatch.setattr(step, "cores", lambda: 64)
+    assert step.ranges_a_thread(planned(followed(updated, 256, 256, 512)).launches[0]) == 1, "of many threads"

@@ -1,7 +1,7 @@
 """Looks at the clock in a step, for a profile: the kernels are those of the ordinary step, to the last bit.
 
 Every launch writes a record to the memory behind `hml_spans` (see runtime/spans.py); one that threads share writes one
-more for the part of each of them.
+more for each range that a thread runs, of which it may run several.
 """
 
 from __future__ import annotations
