@@ -125,6 +125,7 @@ def test_indices_are_compared_where_a_size_comes_with_the_call() -> None:
             x = hm.asarray(rng.normal(size=shape).astype("f4"))
             for got, expected in zip(traced(x), masked(x), strict=True):
                 np.testing.assert_array_equal(got.numpy(), expected.numpy())
+        assert traced.cache_info().compiles == 2, "one for all sizes after the first"
 
 
 @pytest.mark.usefixtures("vector_bits")

@@ -515,7 +515,7 @@ class KernelEmitter:
 def _is_small(expr: Expr) -> bool:
     """Do differences of such numbers fit 32 bits?"""
     low, high = expr.low, expr.high
-    return isinstance(low, int) and isinstance(high, int) and -(1 << 30) < low <= high < 1 << 30
+    return type(low) is int and type(high) is int and -(1 << 30) < low <= high < 1 << 30  # no Dim, which is an int too
 
 
 def _may_be_empty(var: Expr) -> bool:
