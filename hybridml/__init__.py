@@ -40,6 +40,7 @@ from . import (
 )
 from .arrays import (
     assembly,
+    assigning,
     creation,
     cumulative,
     einstein,
@@ -87,7 +88,7 @@ number.install()
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "special")
+_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.seeing.audits",
@@ -105,7 +106,14 @@ _FUNCTIONS = {
     "set_num_threads": "hybridml_compiler.runtime.threads",
     "stance": "hybridml.seeing.stances",
     "use_deterministic": "hybridml_compiler.config",
-    **dict.fromkeys(("blackman_window", "hamming_window", "hann_window", "istft", "stft"), "hybridml.arrays.spectral"),
+    **dict.fromkeys(
+        ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),
+        "hybridml.arrays.spectral",
+    ),
+    **dict.fromkeys(
+        ("cholesky_inverse", "cholesky_solve", "dist", "lu_unpack", "pinverse", "renorm", "triangular_solve"),
+        "hybridml.linalg",
+    ),
     **dict.fromkeys(
         ("betaln", "igamma", "igammac", "logit", "logsumexp", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
         "hybridml.special",
@@ -113,19 +121,20 @@ _FUNCTIONS = {
 }
 
 if TYPE_CHECKING:
-    from . import data, distributions, fft, functional, linalg, nn, optim, special
+    from . import data, distributions, fft, functional, linalg, nn, optim, signal, special
 
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
-    "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit",
-    "autograd", "betaln", "bfloat16", "blackman_window", "checkpoint", "compare", "cond", "context",
-    "control_flow", "data", "debug_nans", "dispatch", "distributions", "doctor", "eager", "enable_grad",
-    "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads", "grad", "hamming_window",
-    "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic", "is_grad_enabled", "istft",
-    "jvp", "linalg", "load", "logit", "logsumexp", "manual_seed", "map", "memory_timeline", "methods", "multinomial",
-    "mvlgamma", "nn", "no_grad", "numpy_methods", "numpy_protocol", "optim", "polygamma", "profile", "rand",
-    "rand_like", "randint", "randn", "randn_like", "random", "randperm", "save", "scan", "set_grad_enabled",
-    "set_num_threads", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map",
+    "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
+    "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint", "cholesky_inverse", "cholesky_solve",
+    "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch", "dist", "distributions",
+    "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
+    "grad", "hamming_window", "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic",
+    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
+    "manual_seed", "map", "memory_timeline", "methods", "multinomial", "mvlgamma", "nn", "no_grad", "numpy_methods",
+    "numpy_protocol", "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn",
+    "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads", "signal",
+    "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
@@ -150,7 +159,7 @@ def _public() -> dict[str, Any]:
     names: dict[str, Any] = dict(ops.names)
     for module in (creation, inspection, manipulation, namespace, padding, selecting):
         names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (assembly, elementwise, missing, numerical, polynomials, quantiles, sets, statistics):
+    for module in (assembly, assigning, elementwise, missing, numerical, polynomials, quantiles, sets, statistics):
         names.update({name: getattr(module, name) for name in module.__all__})
     for module in (cumulative, einstein, grid, products, reducing, scattering, segments, sorting, uniques):
         names.update({name: getattr(module, name) for name in module.__all__})

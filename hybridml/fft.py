@@ -24,8 +24,8 @@ from .arrays.manipulation import roll
 from .tensor import Device, Tensor
 
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
-    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
+    "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 Sizes = Sequence[int] | None
@@ -191,6 +191,33 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft`."""
     return ops.conj(_of_real("ihfft", x, _one(n), (axis,), _swapped("ihfft", norm)))
+
+
+def hfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
+    """`fft` along all of `axes` but the last one, along which it is `hfft`: real numbers. Source: SciPy, PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.fft.hfftn(hm.ones((2, 2))).tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
+    return _to_real("hfftn", ops.conj(asarray(x)), s, axes, _swapped("hfftn", norm))
+
+
+def ihfftn(
+    x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward"
+) -> Tensor:
+    """The inverse of `hfftn`."""
+    return ops.conj(_of_real("ihfftn", x, s, axes, _swapped("ihfftn", norm)))
+
+
+def hfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+    """`hfftn` over the last two axes."""
+    return _to_real("hfft2", ops.conj(asarray(x)), s, axes, _swapped("hfft2", norm))
+
+
+def ihfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+    """The inverse of `hfft2`."""
+    return ops.conj(_of_real("ihfft2", x, s, axes, _swapped("ihfft2", norm)))
 
 
 def _swapped(name: str, norm: str | None) -> str:

@@ -58,13 +58,6 @@ def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
     return run(np.compress, (condition, self, axis), {})
 
 
-def _round(self: Tensor, decimals: int = 0) -> Tensor:
-    """Rounded to so many decimals, halves to even ones."""
-    from .numpy_protocol.functions import run
-
-    return ops.round(self) if decimals == 0 else run(np.round, (self, decimals), {})
-
-
 def _argsort(self: Tensor, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The order that sorts, along an axis; see `hm.argsort`."""
     return argsort(self, axis=axis, descending=descending, stable=stable)
@@ -113,13 +106,13 @@ _MORE: dict[str, Any] = {
     "compress": _compress,
     "conjugate": OPS["conj"].fn,
     "flat": property(Flat),
-    "round": _round,
+    "round": elementwise.round,
     "std": _std,
     "tobytes": lambda self: values(self, "tobytes()").tobytes(),
     "var": _var,
     "__divmod__": lambda self, other: elementwise.divmod(self, other),
     "__rdivmod__": lambda self, other: elementwise.divmod(other, self),
-    "__round__": _round,
+    "__round__": elementwise.round,
 }
 for _name, _value in _MORE.items():
     setattr(Tensor, _name, _value)

@@ -27,12 +27,13 @@ _where, _isnan, _log, _abs, _equal = (OPS[name].fn for name in ("where", "isnan"
 _ROWS = (
     "betainc", "cbrt", "digamma", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "exp1", "exp2", "expi", "expm1", "gamma",
     "gammainc", "gammaincc", "i0", "i0e", "i1", "i1e", "j0", "j1", "lgamma", "log1p", "log_ndtr", "ndtr", "ndtri",
-    "round", "trigamma",
+    "round", "trigamma", "y0", "y1",
 )  # fmt: skip
 # The names that other libraries have for rows.
 _ALIASES = {
-    "bessel_j0": "j0", "bessel_j1": "j1", "expit": "sigmoid", "gammaln": "lgamma", "igamma": "gammainc",
-    "igammac": "gammaincc", "modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "psi": "digamma",
+    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "expit": "sigmoid",
+    "gammaln": "lgamma", "igamma": "gammainc", "igammac": "gammaincc",
+    "modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "psi": "digamma",
 }  # fmt: skip
 
 

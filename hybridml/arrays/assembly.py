@@ -159,6 +159,23 @@ def _assembled(arrays: Any, axis: int, ndim: int) -> Tensor:
     return _reshape(x, (1,) * (ndim - x.ndim) + x.shape)
 
 
+def block_diag(*arrays: Tensor) -> Tensor:
+    """Matrices along the diagonal of one, with zeros elsewhere; vectors and numbers count as one row. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.block_diag(hm.tensor([[1, 2]]), hm.tensor(3)).tolist()
+    [[1, 2, 0], [0, 0, 3]]
+    """
+    blocks = [atleast_2d(x) for x in arrays] or [ops.full(shape=(1, 0), value=0.0)]
+    if any(x.ndim > 2 for x in blocks):
+        raise ShapeError(f"block_diag: takes matrices, got shapes {', '.join(str(x.shape) for x in blocks)}")
+    width, left, rows = sum(x.shape[1] for x in blocks), 0, []
+    for x in blocks:
+        rows.append(ops.pad(x, ((0, 0), (left, width - left - x.shape[1]))))
+        left += x.shape[1]
+    return _concat(rows, axis=0)
+
+
 def append(x: Tensor, values: Any, /, *, axis: int | None = None) -> Tensor:
     """x with values behind its elements along an axis; both flattened without one.
 
@@ -430,7 +447,7 @@ def resize(x: Tensor, shape: int | Sequence[int], /) -> Tensor:
 
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "column_stack", "delete", "diag",
-    "diagflat", "dsplit", "dstack", "fliplr", "flipud", "hsplit", "hstack", "insert", "ravel", "resize",
+    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "block_diag", "column_stack", "delete",
+    "diag", "diagflat", "dsplit", "dstack", "fliplr", "flipud", "hsplit", "hstack", "insert", "ravel", "resize",
     "rot90", "tri", "vander", "vsplit", "vstack",
 ]  # fmt: skip

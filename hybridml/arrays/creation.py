@@ -264,6 +264,21 @@ def linspace(
     return _linspace.fn(start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
 
 
+def logspace(
+    start: Any, stop: Any, /, num: int, *, base: float = 10.0, dtype: Any = None, device: Any = None,
+    endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    """``base ** linspace(start, stop, num)``, computed in float64 and rounded once. As NumPy and PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    powers = linspace(start, stop, num, dtype=dtypes.float64, device=device, endpoint=endpoint)
+    found = OPS["pow"].fn(full((), float(_number(base)), dtype=dtypes.float64), powers)
+    return _astype.fn(found, _float(dtype))
+
+
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
     """A matrix with ones on diagonal `k`.
 
@@ -313,5 +328,5 @@ def _number(value: Any) -> Any:
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
-    "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+    "logspace", "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip

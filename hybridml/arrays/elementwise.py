@@ -130,6 +130,89 @@ def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
     return _copysign(rest, x), whole
 
 
+def frac(x: Tensor, /) -> Tensor:
+    """The part behind the point, with the sign of x; nan at infinity. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.frac(hm.tensor([1.5, -0.25])).tolist()
+    [0.5, -0.25]
+    """
+    x = _tensor(x)
+    if x.dtype.kind not in "fV":
+        raise DTypeError(f"frac: takes floats, got {x.dtype.name}; cast it with astype")
+    return x - _trunc(x)
+
+
+def round(x: Tensor, /, decimals: int = 0) -> Tensor:
+    """The nearest number of `decimals` digits behind the point (before it where negative), halves to even ones.
+
+    As NumPy's: x times a power of ten is rounded and divided again. Integers stay integers. The gradient is 0.
+
+    >>> import hybridml as hm
+    >>> hm.round(hm.tensor([0.125, 2.5]), decimals=2).tolist(), hm.round(hm.tensor([149]), -2).tolist()
+    ([0.11999999731779099, 2.5], [100])
+    """
+    x = _tensor(x)
+    if decimals == 0:
+        return ops.round(x)
+    if x.dtype.kind not in "fcV":
+        return x if decimals > 0 else ops.astype(ops.round(x / 10**-decimals), x.dtype) * 10**-decimals
+    scale = 10.0 ** abs(decimals)
+    return ops.round(x * scale) / scale if decimals > 0 else ops.round(x / scale) * scale
+
+
+def isreal(x: Tensor, /) -> Tensor:
+    """Where the imaginary part is 0; everywhere for real numbers. Source: NumPy, PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.isreal(hm.tensor([1 + 0j, 1j])).tolist()
+    [True, False]
+    """
+    x = _tensor(x)
+    return ops.equal(ops.imag(x), 0) if x.dtype.kind == "c" else ops.full(shape=x.shape, value=True, dtype=dtypes.bool_)
+
+
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``x + weight * (end - x)``, from x for a weight of 0 to `end` for 1; all broadcast. Source: PyTorch.
+
+    From a half on it is ``end - (end - x) * (1 - weight)``, which is exactly `end` at 1.
+
+    >>> import hybridml as hm
+    >>> hm.lerp(hm.tensor([0.0, 1.0]), hm.tensor([4.0, 3.0]), 0.25).tolist()
+    [1.0, 1.5]
+    """
+    x, end = _tensor(x), _tensor(end)
+    way = end - x
+    if _is_number(weight):
+        return x + way * weight if abs(weight) < 0.5 else end - way * (1 - weight)
+    return _where(_abs(weight) < 0.5, x + way * weight, end - way * (1 - weight))
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """``real + 1j * imag``: two tensors of float32 or of float64, which broadcast. Source: PyTorch.
+
+    DTypeError for other or different dtypes.
+
+    >>> import hybridml as hm
+    >>> hm.complex(hm.tensor([1.0, 0.0]), hm.tensor([2.0, -1.0])).tolist()
+    [(1+2j), -1j]
+    """
+    found: Tensor = OPS["complex"].fn(_tensor(real), _tensor(imag))
+    return found
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from their moduli and angles in radians: ``abs * (cos(angle) + 1j * sin(angle))``.
+
+    Dtypes and errors as `complex`. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.polar(hm.tensor([2.0]), hm.tensor([0.0])).tolist()
+    [(2+0j)]
+    """
+    return complex(_tensor(abs) * ops.cos(angle), _tensor(abs) * ops.sin(angle))
+
+
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
     """`(x // y, x % y)`.
 
@@ -265,6 +348,7 @@ def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
 
 
 __all__ = [
-    "allclose", "angle", "array_equal", "bitwise_count", "deg2rad", "divmod", "fabs", "float_power", "fmax", "fmin",
-    "fmod", "heaviside", "isclose", "isneginf", "isposinf", "modf", "nextafter", "rad2deg", "spacing",
+    "allclose", "angle", "array_equal", "bitwise_count", "complex", "deg2rad", "divmod", "fabs", "float_power", "fmax",
+    "fmin", "fmod", "frac", "heaviside", "isclose", "isneginf", "isposinf", "isreal", "lerp", "modf", "nextafter",
+    "polar", "rad2deg", "round", "spacing",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
-from .creation import asarray
+from .creation import asarray, meshgrid
 from .manipulation import broadcast_arrays, stack
 from .selecting import lifted
 
@@ -91,6 +92,38 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     return result
 
 
+def cartesian_prod(*arrays: Tensor) -> Tensor:
+    """All combinations of one element of each vector, a row each, the last one changing fastest. Source: PyTorch.
+
+    One vector is given back as it is. ShapeError for tensors that are no vectors.
+
+    >>> import hybridml as hm
+    >>> hm.cartesian_prod(hm.tensor([1, 2]), hm.tensor([3, 4])).tolist()
+    [[1, 3], [1, 4], [2, 3], [2, 4]]
+    """
+    vectors = [lifted(x) for x in arrays]
+    if not vectors or any(x.ndim != 1 for x in vectors):
+        raise ShapeError(f"cartesian_prod: takes vectors, got shapes {[x.shape for x in vectors]}; use ravel")
+    if len(vectors) == 1:
+        return vectors[0]
+    return stack([x.reshape((-1,)) for x in meshgrid(*vectors, indexing="ij")], axis=1)
+
+
+def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a vector, a row each, in the order of `itertools.combinations`. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.combinations(hm.tensor([1, 2, 3])).tolist()
+    [[1, 2], [1, 3], [2, 3]]
+    """
+    x = lifted(x)
+    if x.ndim != 1 or r < 0:
+        raise ShapeError(f"combinations: takes a vector and r of 0 or more, got shape {x.shape} and r={r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    chosen = np.array([*choose(range(x.shape[0]), r)], dtype=np.int64).reshape((-1, r))
+    return OPS["take"].fn(x, asarray(chosen), 0)
+
+
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
     """For each element the choice of the first condition that holds, else `default`; all of them broadcast.
 
@@ -130,4 +163,7 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Tensor:
     return OPS["reshape"].fn(taken, index.shape)
 
 
-__all__ = ["choose", "ravel_multi_index", "select", "tril_indices", "triu_indices", "unravel_index"]
+__all__ = [
+    "cartesian_prod", "choose", "combinations", "ravel_multi_index", "select", "tril_indices", "triu_indices",
+    "unravel_index",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -205,6 +206,42 @@ def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence
     return _permute.fn(x, tuple(order))
 
 
+def unflatten(x: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
+    """x with one axis as several of `sizes`, of which one may be -1: what is left. Source: PyTorch.
+
+    ShapeError where the sizes do not multiply to that of the axis.
+
+    >>> import hybridml as hm
+    >>> hm.unflatten(hm.ones((2, 6)), 1, (3, -1)).shape
+    (2, 3, 2)
+    """
+    k = _axis("unflatten", axis, x.ndim, x)
+    known = math.prod(n for n in sizes if n != -1)
+    unknown = sum(n == -1 for n in sizes)
+    if (
+        unknown > 1
+        or (known and x.shape[k] % known)
+        or (not unknown and known != x.shape[k])
+        or (unknown and not known)
+    ):
+        raise ShapeError(f"unflatten: axis {axis} of {Aval(x.shape, x.dtype)} cannot have the sizes {tuple(sizes)}")
+    new = tuple(x.shape[k] // known if n == -1 else n for n in sizes)
+    return _reshape.fn(x, (*x.shape[:k], *new, *x.shape[k + 1 :]))
+
+
+def unfold(x: Tensor, axis: int, size: int, step: int = 1) -> Tensor:
+    """Windows of `size` elements along an axis, `step` apart, as a new last axis. Source: PyTorch's `Tensor.unfold`.
+
+    (..., n, ...) gives (..., (n - size) // step + 1, ..., size). ShapeError for a size greater than n.
+
+    >>> import hybridml as hm
+    >>> hm.unfold(hm.arange(5), 0, 3, 2).tolist()
+    [[0, 1, 2], [2, 3, 4]]
+    """
+    k = _axis("unfold", axis, x.ndim, x)
+    return OPS["windows"].fn(x, size=(size,), stride=(step,), axes=(k,))
+
+
 def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
     """x with two axes exchanged.
 
@@ -388,6 +425,6 @@ cat = concatenate = concat
 
 __all__ = [
     "astype", "broadcast_arrays", "broadcast_shapes", "cat", "chunk", "clip", "concat", "concatenate", "expand_dims",
-    "matrix_transpose", "moveaxis", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std",
-    "swapaxes", "tile", "unstack",
+    "matrix_transpose", "moveaxis", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std", "swapaxes",
+    "tile", "unflatten", "unfold", "unstack",
 ]  # fmt: skip

@@ -41,12 +41,30 @@ def trapezoid(y: Tensor, /, x: Tensor | None = None, dx: Any = 1.0, axis: int = 
     >>> hm.trapezoid(hm.tensor([1.0, 2.0, 3.0])).item()
     4.0
     """
+    return _sum(_trapezoids(y, x, dx, axis), -1)
+
+
+def _trapezoids(y: Any, x: Any, dx: Any, axis: int) -> Tensor:
+    """The areas between neighbouring samples, with `axis` as the last one."""
     y = moveaxis(_floating(y), axis, -1)
     if x is not None:
         x = _tensor(x)
         x = moveaxis(x, axis, -1) if x.ndim > 1 else x
         dx = x[..., 1:] - x[..., :-1]
-    return _sum(dx * (y[..., 1:] + y[..., :-1]) / 2, -1)
+    return dx * (y[..., 1:] + y[..., :-1]) / 2
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y: Tensor, /, x: Tensor | None = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """The running integral of `trapezoid` along an axis, from the second sample on. Source: PyTorch, SciPy.
+
+    >>> import hybridml as hm
+    >>> hm.cumulative_trapezoid(hm.tensor([1.0, 2.0, 3.0])).tolist()
+    [1.5, 4.0]
+    """
+    return moveaxis(ops.cumulative_sum(_trapezoids(y, x, dx, axis), axis=-1), -1, axis)
 
 
 def gradient(f: Tensor, /, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -212,4 +230,6 @@ def _slid(a: Tensor, v: Tensor, mode: str) -> Tensor:
     return ops.matmul(ops.windows(wide, size=(k,)), v)
 
 
-__all__ = ["convolve", "correlate", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
+__all__ = [
+    "convolve", "correlate", "cumulative_trapezoid", "ediff1d", "gradient", "interp", "trapezoid", "trapz", "unwrap",
+]  # fmt: skip

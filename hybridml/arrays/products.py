@@ -226,6 +226,23 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 baddbmm = addmm
 
 
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * (batch1 @ batch2).sum(0)``: (b, n, m) by (b, m, p), added up. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.addbmm(hm.zeros((1, 1)), hm.ones((4, 1, 3)), hm.ones((4, 3, 1))).tolist()
+    [[12.0]]
+    """
+    first, second = lifted(batch1), lifted(batch2)
+    if first.ndim != 3 or second.ndim != 3 or first.shape[0] != second.shape[0]:
+        raise ShapeError(f"addbmm: takes (b, n, m) and (b, m, p), got {_aval(first)} and {_aval(second)}")
+    rows = moveaxis(first, 0, 1)  # one product with the batch as a part of what is summed
+    rows = rows.reshape((rows.shape[0], rows.shape[1] * rows.shape[2]))
+    if first.shape[2] != second.shape[1]:
+        raise ShapeError(f"addbmm: takes (b, n, m) and (b, m, p), got {_aval(first)} and {_aval(second)}")
+    return addmm(input, rows, second.reshape((-1, second.shape[2])), beta=beta, alpha=alpha)
+
+
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1' W_o x2 for each o: (..., in1), (..., in2) and weight (out, in1, in2) -> (..., out). Source: PyTorch.
 
@@ -239,10 +256,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
-for _method in (addmm, cross, dot, inner, kron, outer, tensordot, vdot, vecdot):
+for _method in (addbmm, addmm, cross, dot, inner, kron, outer, tensordot, vdot, vecdot):
     setattr(Tensor, _method.__name__, _method)
 
 __all__ = [
-    "addmm", "baddbmm", "bilinear", "cross", "dot", "inner", "kron", "matvec", "outer", "tensordot",
-    "vdot", "vecdot", "vecmat",
+    "addbmm", "addmm", "baddbmm", "bilinear", "cross", "dot", "inner", "kron", "matvec", "outer", "tensordot", "vdot",
+    "vecdot", "vecmat",
 ]  # fmt: skip

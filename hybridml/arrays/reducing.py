@@ -1,4 +1,4 @@
-"""Reductions made of others: `logsumexp`, `aminmax`."""
+"""Reductions made of others: `logsumexp`, `aminmax`, `var_mean`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hybridml_compiler.ops.shapes import axes_tuple
 from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
+from .manipulation import std
 from .selecting import lifted
 
 _where = OPS["where"]
@@ -58,7 +59,27 @@ def aminmax(x: Tensor, *, axis: Any = None, keepdims: bool = False) -> Bounds:
     return Bounds(OPS["min"].fn(x, axis, keepdims), OPS["max"].fn(x, axis, keepdims))
 
 
+def var_mean(x: Tensor, axis: Any = None, *, correction: float = 1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+    """The variance and the mean over `axis` (all). PyTorch's: `correction` is 1 here, and 0 in the standard's `var`.
+
+    >>> import hybridml as hm
+    >>> [t.item() for t in hm.var_mean(hm.tensor([1.0, 3.0]))]
+    [2.0, 2.0]
+    """
+    return OPS["var"].fn(x, axis, correction, keepdims), OPS["mean"].fn(x, axis, keepdims)
+
+
+def std_mean(x: Tensor, axis: Any = None, *, correction: float = 1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean over `axis` (all); see `var_mean`.
+
+    >>> import hybridml as hm
+    >>> [t.item() for t in hm.std_mean(hm.tensor([0.0, 2.0]), correction=0)]
+    [1.0, 1.0]
+    """
+    return std(x, axis=axis, correction=correction, keepdims=keepdims), OPS["mean"].fn(x, axis, keepdims)
+
+
 for _method in (aminmax, logsumexp):
     setattr(Tensor, _method.__name__, _method)
 
-__all__ = ["aminmax", "logsumexp"]
+__all__ = ["aminmax", "logsumexp", "std_mean", "var_mean"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hybridml_compiler import dtypes
@@ -12,26 +11,16 @@ from hybridml_compiler.ops.shapes import integer
 
 from .. import ops
 from ..tensor import Tensor
-from .creation import arange, asarray, full
+from . import windows
+from .creation import asarray, full
 from .manipulation import swapaxes
 
-__all__ = ["blackman_window", "hamming_window", "hann_window", "istft", "stft"]
+__all__ = [
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft",
+]  # fmt: skip
 
 # Below this sum of squared windows a number is one that no window has reached, as in PyTorch.
 _UNREACHED = 1e-11
-
-
-def _cosines(name: str, n: Any, periodic: bool, dtype: Any, weights: tuple[float, ...]) -> Tensor:
-    """The sum of weights[k] cos(2 pi k j / n), in float64."""
-    count = integer(name, "the number of points", n)
-    if count < 0:
-        raise ShapeError(f"{name}: {count} points; use 0 or more")
-    wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
-    turns = ops.astype(arange(count), dtypes.float64) * (2 * math.pi / max(count if periodic else count - 1, 1))
-    total = full((count,), weights[0], dtype=dtypes.float64)
-    for k, w in enumerate(weights[1:], 1):
-        total = total + ops.cos(turns * k) * w
-    return ops.astype(total if count != 1 else ops.astype(arange(1, 2), dtypes.float64), wanted)
 
 
 def hann_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
@@ -41,19 +30,29 @@ def hann_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
     >>> hm.hann_window(4).tolist()
     [0.0, 0.5, 1.0, 0.5]
     """
-    return _cosines("hann_window", n, periodic, dtype, (0.5, -0.5))
+    return windows.hann(n, sym=not periodic, dtype=dtype)
 
 
 def hamming_window(
     n: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None
 ) -> Tensor:
     """Hamming's window, alpha - beta cos(2 pi j / n)."""
-    return _cosines("hamming_window", n, periodic, dtype, (alpha, -beta))
+    return windows.general_cosine(n, a=(alpha, beta), sym=not periodic, dtype=dtype)
 
 
 def blackman_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
     """Blackman's window, 0.42 - 0.5 cos(2 pi j / n) + 0.08 cos(4 pi j / n)."""
-    return _cosines("blackman_window", n, periodic, dtype, (0.42, -0.5, 0.08))
+    return windows.blackman(n, sym=not periodic, dtype=dtype)
+
+
+def bartlett_window(n: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+    """Bartlett's window, the triangle 1 - |2 j / n - 1|."""
+    return windows.bartlett(n, sym=not periodic, dtype=dtype)
+
+
+def kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None) -> Tensor:
+    """Kaiser's window, i0(beta sqrt(1 - (2 j / n - 1) ** 2)) / i0(beta)."""
+    return windows.kaiser(n, beta=beta, sym=not periodic, dtype=dtype)
 
 
 class _Frames:

@@ -189,6 +189,19 @@ def histogram(
     return counts / ((edges[1:] - edges[:-1]) * _sum(counts)), edges
 
 
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements of x lie in each of `bins` bins of equal width from `min` to `max`, in x's float dtype.
+
+    Others are not counted; where min and max are equal, the bins are between x's own. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.histc(hm.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3).tolist()
+    [0.0, 2.0, 1.0, 0.0]
+    """
+    x = _floating(x)
+    return histogram(x, bins, None if min == max else (min, max))[0].astype(x.dtype)
+
+
 def _flat(x: Any) -> Tensor:
     return _reshape(_tensor(x), (-1,))
 
@@ -253,5 +266,5 @@ def histogram2d(
 
 
 __all__ = [
-    "average", "corrcoef", "cov", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "ptp",
+    "average", "corrcoef", "cov", "histc", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "ptp",
 ]  # fmt: skip

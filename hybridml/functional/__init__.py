@@ -60,6 +60,7 @@ from .dropouts import (
     dropout3d,
     feature_alpha_dropout,
 )
+from .fractional import fractional_max_pool2d, fractional_max_pool3d
 from .gates import (
     celu,
     glu,
@@ -90,6 +91,7 @@ from .losses import (
     huber_loss,
     kl_div,
     l1_loss,
+    linear_cross_entropy,
     mse_loss,
     nll_loss,
     smooth_l1_loss,
@@ -105,6 +107,7 @@ from .margins import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from .multi_head import multi_head_attention_forward
 from .normalization import (
     batch_norm,
     group_norm,
@@ -135,6 +138,9 @@ from .resampling import (
     interpolate,
     pixel_shuffle,
     pixel_unshuffle,
+    upsample,
+    upsample_bilinear,
+    upsample_nearest,
 )
 from .sampling import (
     affine_grid,
@@ -179,6 +185,8 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -198,6 +206,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -213,6 +222,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
@@ -247,4 +257,7 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]

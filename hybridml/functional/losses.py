@@ -5,13 +5,15 @@ Arguments that stand behind the deprecated `size_average` and `reduce` in PyTorc
 
 from __future__ import annotations
 
+import math
+
 import hybridml as hm
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..tensor import Tensor
 from .activations import log_softmax
-from .basics import from_zero
+from .basics import from_zero, linear
 from .compiled import compiled
 
 
@@ -49,6 +51,36 @@ def cross_entropy(
     uniform = hm.where(counts, -_weighted(log_p, weight, axis).sum(axis=axis), 0)
     spread = reduce(uniform, reduction, _total_weight(target, counts, weight, input.dtype))
     return loss * (1 - label_smoothing) + spread * (label_smoothing / classes)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """`cross_entropy` of ``linear(input, linear_weight, linear_bias)``: the last layer of a classifier and its loss.
+
+    input (n, in) or (in,), linear_weight (c, in), or (c, ..., in) for targets (n, ...); the rest as `cross_entropy`.
+    Source: PyTorch.
+
+    >>> round(linear_cross_entropy(hm.zeros((2, 3)), hm.ones((4, 3)), hm.asarray([0, 3])).item(), 4)
+    1.3863
+    """
+    *classes, width = linear_weight.shape
+    bias = None if linear_bias is None else linear_bias.reshape((-1,))
+    if bias is not None and len(classes) > 1 and bias.size == classes[0]:
+        bias = hm.repeat(bias, math.prod(classes[1:]))
+    logits = linear(input, linear_weight.reshape((-1, width)), bias).reshape((*input.shape[:-1], *classes))
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )
 
 
 def nll_loss(

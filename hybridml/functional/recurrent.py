@@ -1,4 +1,5 @@
-"""Recurrent sequences, each one step of the history: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014).
+"""Recurrent sequences, each one step of the history: LSTM (Hochreiter and Schmidhuber 1997), GRU (Cho et al. 2014) and
+RNN (Elman 1990).
 
 Only ``state @ weight.T`` has to wait for the step before. What does not wait is done for all steps at once: the
 products with the inputs before the sequence, the gradient of the recurrent weight after it. Recorded step by step, that
@@ -49,6 +50,18 @@ def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
         bias = hm.zeros((weight.shape[0],), dtype=weight.dtype)
     hidden, _ = _GRU.apply(inputs, h, weight, bias)
     return hidden
+
+
+def rnn_sequence(inputs: Tensor, h: Tensor, weight: Tensor, nonlinearity: str) -> Tensor:
+    """Run an RNN over `inputs` (steps, n, hidden), the products with the inputs and both biases already in it.
+
+    `h` (n, hidden) is the first state, `weight` (hidden, hidden) the recurrent one, `nonlinearity` "tanh" or "relu".
+    Gives the state after each step, (steps, n, hidden).
+
+    >>> rnn_sequence(hm.ones((5, 2, 3)), hm.zeros((2, 3)), hm.ones((3, 3)), "relu").shape
+    (5, 2, 3)
+    """
+    return _RNN.apply(inputs, h, weight, nonlinearity == "relu")
 
 
 def _earlier(first: Tensor, states: Tensor) -> Tensor:
@@ -211,3 +224,49 @@ class _GRU(Function):
         first, weight, hidden, gates = ctx.saved_tensors
         d_inputs, dh, d_products, d_bias = _gru_steps_back(first, weight, hidden, gates, d_hidden, d_gates)
         return d_inputs, dh, _over_steps(d_products, _earlier(first, hidden)), d_bias
+
+
+# -- RNN
+
+
+@compiled_for_all_sizes
+def _rnn_steps(inputs: Tensor, h: Tensor, weight: Tensor, rectified: bool) -> Tensor:
+    """The states after each step."""
+    transposed = weight.mT
+
+    def step(state: Tensor, x: Tensor) -> Any:
+        total = x + hm.matmul(state, transposed)
+        state = hm.maximum(total, 0.0) if rectified else hm.tanh(total)
+        return state, state
+
+    states: Tensor = hm.scan(step, h, inputs)[1]
+    return states
+
+
+@compiled_for_all_sizes
+def _rnn_steps_back(first: Tensor, weight: Tensor, hidden: Tensor, d_hidden: Tensor, rectified: bool) -> Any:
+    """Gradients of the inputs and of the first state."""
+
+    def step(dh: Tensor, slices: Any) -> Any:
+        state, d_h = slices
+        d = dh + d_h
+        d = hm.where(state > 0, d, 0.0) if rectified else d * (1 - state * state)
+        return hm.matmul(d, weight), d
+
+    dh, d_inputs = hm.scan(step, hm.zeros_like(first), (hidden, d_hidden), reverse=True)
+    return d_inputs, dh
+
+
+class _RNN(Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, h: Tensor, weight: Tensor, rectified: bool) -> Tensor:
+        hidden = _rnn_steps(inputs, h, weight, rectified)
+        ctx.save_for_backward(h, weight, hidden)
+        ctx.rectified = rectified
+        return hidden
+
+    @staticmethod
+    def backward(ctx: Any, d_hidden: Tensor) -> tuple[Tensor | None, ...]:
+        first, weight, hidden = ctx.saved_tensors
+        d_inputs, dh = _rnn_steps_back(first, weight, hidden, d_hidden, ctx.rectified)
+        return d_inputs, dh, _over_steps(d_inputs, _earlier(first, hidden)), None

@@ -84,6 +84,43 @@ def interpolate(
     return out
 
 
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """PyTorch's older name of `interpolate`.
+
+    >>> upsample(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
+    [[[0.0, 0.0, 2.0, 2.0]]]
+    """
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate` with ``mode="nearest"``.
+
+    >>> upsample_nearest(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
+    [[[0.0, 0.0, 2.0, 2.0]]]
+    """
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate` with ``mode="bilinear"`` and corners on each other.
+
+    >>> upsample_bilinear(hm.asarray([[[[0.0, 2.0]]]]), size=(1, 3)).tolist()
+    [[[[0.0, 1.0, 2.0]]]]
+    """
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
 @compiled
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) (Shi et al. 2016).

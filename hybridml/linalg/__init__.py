@@ -7,6 +7,17 @@ batches and complex matrices too. What LAPACK refuses, as a singular matrix that
 
 from hybridml_compiler.errors import LinAlgError
 
+from .factored import (
+    LUFactors,
+    TriangularResult,
+    cholesky_inverse,
+    cholesky_solve,
+    lu_factor,
+    lu_solve,
+    lu_unpack,
+    pinverse,
+    triangular_solve,
+)
 from .factorizations import (
     EighResult,
     EigResult,
@@ -24,14 +35,15 @@ from .factorizations import (
     svdvals,
 )
 from .functions import SlogdetResult, det, matrix_exp, matrix_power, matrix_rank, slogdet, trace
-from .norms import cond, matrix_norm, norm, vector_norm
+from .norms import cond, dist, matrix_norm, norm, renorm, vector_norm
 from .products import cross, diagonal, matmul, matrix_transpose, multi_dot, outer, tensordot, vecdot
 from .systems import LstsqResult, inv, lstsq, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
 __all__ = [
-    "EigResult", "EighResult", "LUResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult", "SlogdetResult",
-    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu",
-    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm",
-    "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv",
-    "tensorsolve", "trace", "vecdot", "vector_norm",
+    "EigResult", "EighResult", "LUFactors", "LUResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult",
+    "SlogdetResult", "TriangularResult", "cholesky", "cholesky_inverse", "cholesky_solve", "cond", "cross", "det",
+    "diagonal", "dist", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
+    "lu_unpack", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot",
+    "norm", "outer", "pinv", "pinverse", "qr", "renorm", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
+    "tensordot", "tensorinv", "tensorsolve", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip

@@ -126,6 +126,33 @@ def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = Non
     return found.reshape(tuple(1 if k in axes else n for k, n in enumerate(x.shape))) if keepdims else found
 
 
+def dist(x: Tensor, y: Tensor, /, p: float = 2) -> Tensor:
+    """The norm of ``x - y`` as one vector, of order `p` as in `vector_norm`; they broadcast. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.dist(hm.asarray([3.0, 0.0]), hm.asarray([0.0, 4.0])).item()
+    5.0
+    """
+    return vector_norm(floating(x) - floating(y), ord=p)
+
+
+def renorm(x: Tensor, /, p: float, axis: int, maxnorm: float) -> Tensor:
+    """x whose slices along `axis` are scaled down to the norm `maxnorm`, of order `p`, where theirs is greater.
+
+    Source: PyTorch, whose factor ``maxnorm / (norm + 1e-7)`` it has.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.renorm(hm.asarray([[3.0, 4.0], [0.0, 1.0]]), 1, 0, 7.0).tolist()
+    [[3.0, 4.0], [0.0, 1.0]]
+    """
+    x = floating(x)
+    k = axis_index("renorm", axis, described(x))
+    rest = tuple(j for j in range(x.ndim) if j != k)
+    norms = vector_norm(x, axis=rest, keepdims=True, ord=p) if rest else _abs(x)
+    greater = norms > maxnorm
+    return x * _where(greater, maxnorm / (_where(greater, norms, 1.0) + 1e-7), 1.0)
+
+
 def cond(x: Tensor, /, p: Order = None) -> Tensor:
     """The condition number (...) of matrices: the norm times that of the inverse, by singular values for p = 2 (None).
 

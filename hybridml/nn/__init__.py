@@ -144,8 +144,10 @@ from .pooling import (
 from .recurrent import (
     GRU,
     LSTM,
+    RNN,
     GRUCell,
     LSTMCell,
+    RNNCell,
 )
 from .shapes import (
     ChannelShuffle,
@@ -177,6 +179,7 @@ __all__ = [
     "GLU",
     "GRU",
     "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -273,6 +276,7 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNCell",
     "RReLU",
     "ReLU",
     "ReLU6",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError
 
-from .. import functional as F
-from ..functional.attention import attention_weights
+from ..functional.multi_head import Projections, multi_head_attention
 from ..tensor import Tensor
 from . import init
 from .linear import Linear
@@ -82,92 +80,16 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        if query.ndim not in (2, 3) or query.ndim != key.ndim or key.shape[:-1] != value.shape[:-1]:
-            raise ShapeError(
-                f"MultiheadAttention: query, key and value must be (n, l, e) or (l, e), key and value of one length, "
-                f"got {query.shape}, {key.shape}, {value.shape}"
-            )
-        single = query.ndim == 2
-        q, k, v = self._project(query, key, value)
-        if single:
-            q, k, v = q[None], k[None], v[None]
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        elif not self.batch_first:
-            q, k, v = (hm.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
-        if self.bias_k is not None or self.add_zero_attn:
-            if is_causal and attn_mask is None:
-                attn_mask = hm.triu(hm.ones((q.shape[1], k.shape[1]), dtype=hm.bool), k=1)
-            length = k.shape[1]
-            k, v = self._longer(k, self.bias_k), self._longer(v, self.bias_v)
-            masks = (attn_mask, key_padding_mask)  # which what is added passes by
-            attn_mask, key_padding_mask = (
-                None if mask is None else F.pad(mask, (0, k.shape[1] - length)) for mask in masks
-            )
-        q, k, v = (self._split(t) for t in (q, k, v))  # (n, heads, l, e / heads)
-        mask = self._mask(attn_mask, key_padding_mask)
-        if is_causal and mask is not None and attn_mask is not None:
-            is_causal = False  # as in PyTorch, a hint that the mask given is the causal one
-        rate = self.dropout if self.training else 0.0
-        if mask is not None and is_causal:
-            raise ArgumentError("MultiheadAttention: with a key_padding_mask give the causal mask as attn_mask")
-        weights: Tensor | None = None
-        if need_weights:
-            scores = hm.matmul(q * (1 / math.sqrt(q.shape[-1])), k.mT)
-            weights = F.dropout(attention_weights(scores, mask, is_causal), rate, self.training)
-            heads = hm.matmul(weights, v)
-            weights = weights.mean(axis=1) if average_attn_weights else weights
-        else:
-            heads = F.scaled_dot_product_attention(q, k, v, mask, rate, is_causal)
-        batch, _, length, _ = heads.shape
-        joined = hm.permute_dims(heads, (0, 2, 1, 3)).reshape((batch, length, self.embed_dim))
-        output = self.out_proj(joined)
-        if single:
-            return output[0], None if weights is None else weights[0]
-        return (output if self.batch_first else hm.permute_dims(output, (1, 0, 2))), weights
-
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        e = self.embed_dim
-        if query is key and key is value and self.in_proj_weight is not None:  # one product for all three
-            all_three = F.linear(query, self.in_proj_weight, self.in_proj_bias)
-            return all_three[..., :e], all_three[..., e : 2 * e], all_three[..., 2 * e :]
-        parts = []
-        for number, tensor in enumerate((query, key, value)):
-            rows = slice(number * e, (number + 1) * e)
-            bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
-            if self.in_proj_weight is None:
-                weight = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)[number]
-            else:
-                weight = self.in_proj_weight[rows]
-            parts.append(F.linear(tensor, weight, bias))
-        return parts[0], parts[1], parts[2]
-
-    def _longer(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """(n, s, e) with what is added behind the sequence."""
-        shape = (x.shape[0], 1, self.embed_dim)
-        more = [] if bias is None else [hm.broadcast_to(bias, shape)]
-        if self.add_zero_attn:
-            more.append(hm.zeros(shape, dtype=x.dtype))
-        return hm.concat([x, *more], axis=1)
-
-    def _split(self, x: Tensor) -> Tensor:
-        batch, length, _ = x.shape
-        return hm.permute_dims(x.reshape((batch, length, self.num_heads, -1)), (0, 2, 1, 3))
-
-    def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
-        """Both masks as one that is added to (n, heads, l, s) scores."""
-        parts = []
-        if attn_mask is not None:
-            # (n * heads, l, s) is PyTorch's form of a mask for each head.
-            shaped = attn_mask if attn_mask.ndim == 2 else attn_mask.reshape((-1, self.num_heads, *attn_mask.shape[1:]))
-            parts.append(self._added(shaped))
-        if key_padding_mask is not None:
-            parts.append(self._added(key_padding_mask[:, None, None, :]))
-        return sum(parts[1:], parts[0]) if parts else None
-
-    def _added(self, mask: Tensor) -> Tensor:
-        return (
-            hm.where(mask, -math.inf, hm.zeros((), dtype=self.out_proj.weight.dtype)) if mask.dtype == hm.bool else mask
-        )
+        weights = Projections(
+            self.in_proj_weight, self.in_proj_bias, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight,
+            self.bias_k, self.bias_v, self.out_proj.weight, self.out_proj.bias,
+        )  # fmt: skip
+        return multi_head_attention(
+            query, key, value, weights, self.num_heads, add_zero_attn=self.add_zero_attn,
+            batch_first=self.batch_first, dropout_p=self.dropout if self.training else 0.0,
+            key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights, is_causal=is_causal,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, batch_first={self.batch_first}"

@@ -1,4 +1,4 @@
-"""LSTM and GRU, whole sequences and single steps, with PyTorch's parameters, names and gate order."""
+"""LSTM, GRU and RNN, whole sequences and single steps, with PyTorch's parameters, names and gate order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import functional as F
-from ..functional.recurrent import gru_sequence, lstm_sequence
+from ..functional.recurrent import gru_sequence, lstm_sequence, rnn_sequence
 from ..tensor import Tensor
 from . import init
 from .module import Module
@@ -164,6 +164,54 @@ class GRU(_Recurrent):
         return (gru_sequence(F.linear(x, w_in, b_in), h, w_h, b_h),)
 
 
+class RNN(_Recurrent):
+    """Recurrent layers ``h' = tanh(w_ih x + b_ih + w_hh h + b_hh)`` over sequences (Elman 1990).
+
+    ``rnn(x)`` or ``rnn(x, h)`` gives ``(output, h)``; shapes, the other arguments and errors as in `LSTM`.
+    `nonlinearity` is "tanh" or "relu" (ArgumentError for others).
+
+    >>> output, h = RNN(4, 3, nonlinearity="relu")(hm.ones((5, 2, 4)))
+    >>> output.shape, h.shape
+    ((5, 2, 3), (1, 2, 3))
+    """
+
+    gates, states = 1, 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        dtype: Any = None,
+    ) -> None:
+        self.nonlinearity = _nonlinearity("RNN", nonlinearity)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (h,) = self._run(input, None if hx is None else (hx,))
+        return output, h
+
+    def _sequence(self, x: Tensor, first: State, parameters: Parameters) -> State:
+        w_in, w_h, b_in, b_h = parameters
+        bias = None if b_in is None or b_h is None else b_in + b_h
+        return (rnn_sequence(_linear(x, w_in, bias), first[0], w_h, self.nonlinearity),)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity!r}")
+
+
+def _nonlinearity(name: str, nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ArgumentError(f'{name}: nonlinearity must be "tanh" or "relu", got {nonlinearity!r}')
+    return nonlinearity
+
+
 class _Cell(Module):
     """One step, a sequence of length one."""
 
@@ -227,6 +275,29 @@ class GRUCell(_Cell):
         (h,) = self._start(input, None if hx is None else (hx,), 1)
         w_in, w_h, b_in, b_h = _parameters(self, "")
         h = gru_sequence(F.linear(input.reshape((1, -1, self.input_size)), w_in, b_in), h, w_h, b_h)
+        return h[0, 0] if input.ndim == 1 else h[0]
+
+
+class RNNCell(_Cell):
+    """One step of an `RNN`: x (n, input_size) and h (n, hidden_size) -> the next h.
+
+    >>> RNNCell(4, 3)(hm.ones((2, 4))).shape
+    (2, 3)
+    """
+
+    gates = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *, dtype: Any = None
+    ) -> None:
+        self.nonlinearity = _nonlinearity("RNNCell", nonlinearity)
+        super().__init__(input_size, hidden_size, bias, dtype=dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        (h,) = self._start(input, None if hx is None else (hx,), 1)
+        w_in, w_h, b_in, b_h = _parameters(self, "")
+        bias = None if b_in is None or b_h is None else b_in + b_h
+        h = rnn_sequence(F.linear(input.reshape((1, -1, self.input_size)), w_in, bias), h, w_h, self.nonlinearity)
         return h[0, 0] if input.ndim == 1 else h[0]
 
 

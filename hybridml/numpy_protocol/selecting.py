@@ -356,13 +356,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 @implements(np.round, np.around)
 def round(a: Any, decimals: int = 0) -> Any:
-    x = _tensor(a)
-    if decimals == 0:
-        return hm.round(x)
-    if x.dtype.kind in "iu":
-        return x if decimals > 0 else hm.astype(hm.round(x / 10**-decimals), x.dtype) * 10**-decimals
-    scale = float(10 ** abs(decimals))
-    return hm.round(x * scale) / scale if decimals > 0 else hm.round(x / scale) * scale
+    return hm.round(_tensor(a), decimals)
 
 
 @implements(np.fix)

@@ -35,7 +35,7 @@ from .float_format import FORMATS
 from .notation import Value
 from .scalar import Builder
 from .transcendental_arc import acos, asin, atan, atan2
-from .transcendental_bessel import i0, i0e, i1, i1e, j0, j1
+from .transcendental_bessel import i0, i0e, i1, i1e, j0, j1, y0, y1
 from .transcendental_erf import erf, erfc
 from .transcendental_exp import cosh, exp, exp2, expm1, sigmoid, sinh, tanh
 from .transcendental_gamma import digamma, gamma, lgamma, trigamma
@@ -64,7 +64,7 @@ _ELEMENTARY = (
 )
 _SPECIAL = (
     *(cbrt, logaddexp, logaddexp2, gamma, lgamma, digamma, trigamma, erfcx, erfinv, erfcinv, ndtr, log_ndtr, ndtri),
-    *(i0, i0e, i1, i1e, j0, j1, exp1, expi),
+    *(i0, i0e, i1, i1e, j0, j1, y0, y1, exp1, expi),
 )
 ELEMENTARY, SPECIAL = (
     {formula.__name__: _over_builder(formula) for formula in formulas} for formulas in (_ELEMENTARY, _SPECIAL)

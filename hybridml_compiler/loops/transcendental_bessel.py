@@ -1,7 +1,8 @@
-"""The Bessel functions i0, i0e, i1, i1e, j0, j1 over the scalar instruction set, in float64 (float32 by way of it).
+"""The Bessel functions i0, i0e, i1, i1e, j0, j1, y0, y1 over the scalar instruction set, in float64 (float32 by way of it).
 
 Method: below 8 the modified ones are their power series (DLMF 10.25.2), whose terms are all positive, and j0 and j1 a
-polynomial in x^2 times the factors of their two zeros there; from 8 on Hankel's form (DLMF 10.40.1, 10.17.3), a
+polynomial in x^2 times the factors of their two zeros there; y0 and y1 add to the logarithm times those a polynomial in
+x^2 (DLMF 10.8.1); from 8 on Hankel's form (DLMF 10.40.1, 10.17.3), a
 polynomial in 1 / x or two in 1 / x^2. Coefficients: our own fits.
 """
 
@@ -12,6 +13,7 @@ import math
 from ..dtypes import float64
 from .notation import Value, at_most, fma, in_float64, ldexp, polynomial, where
 from .transcendental_exp import EXP, exp, reduce
+from .transcendental_log import log
 from .transcendental_trig import cos, sin
 
 INF = float("inf")
@@ -47,6 +49,17 @@ _J1 = (0.00019498936985895625, -8.42975858348865e-06, 1.5488297655634642e-07, -1
        1.661514733815798e-21, -3.324468135009803e-24, 5.5819649226118256e-27, -7.981250785221847e-30,
        9.83863557966674e-33, -1.0567112855308332e-35, 9.979096409176693e-39, -8.352146404464005e-42,
        6.250802108294849e-45, -4.192146362969794e-48)  # fmt: skip
+# y0(x) - 2 / pi log(x) j0(x), and y1(x) - 2 / pi (log(x) j1(x) - 1 / x) over x, in x^2 - 32: relative error 2^-60
+_Y0 = (-0.382250654459425, -0.025888621573764335, 0.0016084926551509244, 4.398386343170911e-06,
+       -1.0276295984474178e-06, 2.003243799040235e-08, -2.0392003558735968e-10, 1.3494586944972137e-12,
+       -6.3898742676154374e-15, 2.2912405656115432e-17, -6.465532005592548e-20, 1.4769626171632285e-22,
+       -2.7916105091645426e-25, 4.442807100741209e-28, -6.039782779390637e-31, 7.098762090835586e-34,
+       -7.287895850721322e-37, 6.59382283266395e-40, -5.311086793805073e-43)  # fmt: skip
+_Y1 = (0.07075985882118005, -0.007605544712247848, 2.2819894258782797e-05, 7.173830934652635e-06,
+       -1.8730010852747369e-07, 2.3409089214332535e-09, -1.8280704350303328e-11, 9.96075902343159e-14,
+       -4.036495224786156e-16, 1.2697208299284483e-18, -3.1983303778270245e-21, 6.6071953225061755e-24,
+       -1.1408688576436573e-26, 1.6723120753360473e-29, -2.10806681899608e-32, 2.3105065607480037e-35,
+       -2.2227350964551138e-38, 1.8923390248554623e-41, -1.4391488837932485e-44)  # fmt: skip
 # sqrt(pi x / 2) j(x) = P cos(x - phase) - Q sin(x - phase) / x; P and Q in 1 / x^2 - 2^-7 for x >= 8: 2^-54, 2^-49
 _CENTRE = 0.0078125005
 _P0 = (0.9994572757539244, -0.06865501675870832, 0.10055542442957567, -0.43049178358220735, 3.436979817717984,
@@ -121,13 +134,17 @@ def _over_zeros(a: Value, zeros: tuple[tuple[float, float], ...], rest: tuple[fl
     return y
 
 
-def _wave(a: Value, sine: float, cosine: float, p: tuple[float, ...], q: tuple[float, ...]) -> Value:
-    """Hankel's form, of a phase whose sine and cosine are +-sqrt(1/2): `sine` and `cosine` are their signs."""
+def _wave(
+    a: Value, sine: float, cosine: float, p: tuple[float, ...], q: tuple[float, ...], *, second: bool = False
+) -> Value:
+    """Hankel's form of the function of the first or the `second` kind, whose phase has a sine and a cosine of
+    +-sqrt(1/2): `sine` and `cosine` are their signs."""
     u = 1.0 / a
     w = fma(u, u, -_CENTRE)
     s, c = sin(a), cos(a)
     in_phase, beside = c * cosine + s * sine, s * cosine - c * sine
-    y = fma(polynomial(w, p), in_phase, -(u * polynomial(w, q) * beside))
+    first, other = (beside, in_phase) if second else (in_phase, -beside)
+    y = fma(polynomial(w, p), first, u * polynomial(w, q) * other)
     return where(a < INF, y * (u * (1 / math.pi)).sqrt(), 0.0)
 
 
@@ -145,3 +162,28 @@ def j1(x: Value) -> Value:
     a = abs(x)
     y = where(a < _FAR, a * _over_zeros(a, _ZEROS1, _J1), _wave(a, 1.0, -1.0, _P1, _Q1))
     return where(x.differs(x), x, y * y.lift(1.0).copysign(x))
+
+
+def _second_kind(x: Value, near: Value, far: Value) -> Value:
+    """The function of the second kind: -inf at 0, nan below."""
+    y = where(x < _FAR, near, far)
+    y = where(x.differs(0.0), y, -INF)
+    return where(x < 0.0, float("nan"), where(x.differs(x), x, y))
+
+
+@in_float64
+def y0(x: Value) -> Value:
+    """The Bessel function of the second kind, of order 0. Beside its zeros the error is absolute, not relative."""
+    a = where(x > 0.0, x, 1.0)
+    b = at_most(a, _FAR)
+    near = fma(log(b) * (2 / math.pi), _over_zeros(b, _ZEROS0, _J0), polynomial(fma(b, b, -32.0), _Y0))
+    return _second_kind(x, near, _wave(a, 1.0, 1.0, _P0, _Q0, second=True))
+
+
+@in_float64
+def y1(x: Value) -> Value:
+    """The Bessel function of the second kind, of order 1. Beside its zeros the error is absolute, not relative."""
+    a = where(x > 0.0, x, 1.0)
+    b = at_most(a, _FAR)
+    smooth = fma(log(b) * (2 / math.pi), _over_zeros(b, _ZEROS1, _J1), polynomial(fma(b, b, -32.0), _Y1))
+    return _second_kind(x, fma(b, smooth, -(2 / math.pi) / b), _wave(a, 1.0, -1.0, _P1, _Q1, second=True))

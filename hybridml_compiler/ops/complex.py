@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..aval import Aval
+from ..errors import DTypeError, ShapeError
 from .elementwise import elementwise, zero_gradient
 from .op import Op, Rule
+from .samples import cases, fails
+from .shapes import broadcast
 
 
 def _part(name: str, of_real: Callable[[np.ndarray], np.ndarray], vjp: Rule, doc: str) -> Op:
@@ -54,4 +58,39 @@ conj = elementwise(
     accepts="number",
 )
 
-ROWS = (real, imag, conj)
+
+def _complex_infer(real: Aval, imag: Aval) -> Aval:
+    if real.dtype is not imag.dtype or real.dtype not in (dtypes.float32, dtypes.float64):
+        raise DTypeError(
+            f"complex: takes two tensors of float32 or of float64, got {real} and {imag}; cast them with astype"
+        )
+    return Aval(broadcast("complex", real, imag), dtypes.complex_of(real.dtype))
+
+
+def _complex_eager(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+    """Written part by part: ``real + 1j * imag`` would make a nan of an infinite part."""
+    found = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtypes.complex_of(real.dtype))
+    found.real, found.imag = real, imag
+    return found
+
+
+complex_ = Op(
+    "complex",
+    "opaque",
+    inputs=("real", "imag"),
+    infer=_complex_infer,
+    eager=_complex_eager,
+    vjp=(lambda g: g.real, lambda g: -g.imag),
+    samples=cases(
+        *(((shape, other), {}) for shape, other in (((3, 4), (3, 4)), ((2, 1), (3,)), ((), ()), ((0, 2), (2,)))),
+        values=[((np.array([np.inf, np.nan, -0.0]), np.array([1.0, -np.inf, 0.0])), {})],
+    ),
+    error_samples=lambda: (
+        fails(DTypeError, "complex: takes two tensors of float32 or of float64", (2,), np.zeros(2, np.int64)),
+        fails(ShapeError, "complex: shapes", (2,), (3,)),
+    ),
+    accepts="float",
+    doc="The number with the real part x and the imaginary part y, of two floats of one dtype that broadcast.",
+)
+
+ROWS = (real, imag, conj, complex_)

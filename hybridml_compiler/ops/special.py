@@ -92,6 +92,14 @@ j1: Op = _row(
     (-12.0, 12.0),
 )
 
+y0 = _row("y0", lambda g, x: -g * y1(x), "Bessel function of the second kind, order 0; nan below 0.", (0.5, 12.0))
+y1: Op = _row(
+    "y1",
+    lambda g, out, x: g * (y0(x) - out / x),
+    "Bessel function of the second kind, order 1; nan below 0.",
+    (0.5, 12.0),
+)
+
 exp1 = _row(
     "exp1", lambda g, x: -g * (-x).exp() / x, "Integral of exp(-t) / t from x to infinity; nan below 0.", POSITIVE
 )
@@ -121,5 +129,5 @@ logaddexp2 = _sum_of_powers("logaddexp2", math.log(2), "log2(2 ** x + 2 ** y) wi
 
 ROWS = (
     *(cbrt, gamma, lgamma, digamma, trigamma, erfcx, erfinv, erfcinv, ndtr, log_ndtr, ndtri, i0, i0e, i1, i1e, j0, j1),
-    *(exp1, expi, logaddexp, logaddexp2),
+    *(y0, y1, exp1, expi, logaddexp, logaddexp2),
 )

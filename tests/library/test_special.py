@@ -20,7 +20,7 @@ UNARY = {
     **{name: np.concatenate([EDGES, FINITE]) for name in (
         "entr", "logit", "log_expit", "expit", "psi", "gamma", "erf", "erfc", "erfcx", "erfinv", "erfcinv", "ndtri",
         "ndtr", "log_ndtr", "i0e", "i1e", "exp1", "expi", "zeta", "expm1", "log1p", "exp2", "cbrt")},
-    **{name: FINITE for name in ("gammaln", "i0", "i1", "j0", "j1")},
+    **{name: FINITE for name in ("gammaln", "i0", "i1", "j0", "j1", "y0", "y1")},
 }  # fmt: skip
 
 

@@ -61,6 +61,8 @@ MPMATH: dict[str, Callable[..., Any]] = {
     "i1e": lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x)),
     "j0": mpmath.j0,
     "j1": mpmath.j1,
+    "y0": lambda x: mpmath.bessely(0, x),
+    "y1": lambda x: mpmath.bessely(1, x),
     "exp1": mpmath.e1,
     "expi": mpmath.ei,
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
@@ -85,6 +87,8 @@ CASES: dict[str, list[tuple[float, float, float]]] = {
     "i1e": [(-8, 8, 4), (8, 100, 4), (100, 900, 4)],
     "j0": [(0, 5, 6), (8.8, 9.5, 5)],
     "j1": [(0, 6.5, 6), (8, 9, 6)],
+    "y0": [(1e-300, 1e-3, 4), (1.5, 3, 8)],
+    "y1": [(1e-300, 1, 4), (3, 4.5, 8)],
     "exp1": [(0, 1, 5), (1, 20, 5), (20, 700, 5)],
     "expi": [(0, 1, 4), (1, 40, 4), (40, 700, 4), (-700, -1e-9, 5)],
     "logaddexp": [(0, 10, 3)],
@@ -146,6 +150,7 @@ SPECIAL_VALUES = [
     ("ndtri", 0.0, -INF), ("ndtri", 0.5, 0.0), ("ndtri", 1.0, INF), ("ndtri", 2.0, NAN),
     ("i0", 0.0, 1.0), ("i0", -INF, INF), ("i0e", INF, 0.0), ("i1", -0.0, -0.0), ("i1", -INF, -INF), ("i1e", INF, 0.0),
     ("j0", 0.0, 1.0), ("j0", INF, 0.0), ("j1", -0.0, -0.0), ("j1", INF, 0.0),
+    ("y0", 0.0, -INF), ("y0", INF, 0.0), ("y0", -1.0, NAN), ("y1", 0.0, -INF), ("y1", INF, 0.0), ("y1", -0.5, NAN),
     ("exp1", 0.0, INF), ("exp1", -1.0, NAN), ("exp1", INF, 0.0), ("exp1", 800.0, 0.0),
     ("expi", 0.0, -INF), ("expi", INF, INF), ("expi", -INF, -0.0),
     *((name, NAN, NAN) for name in UNARY),
@@ -169,7 +174,7 @@ def test_sums_of_powers_at_infinity() -> None:
 
 
 def test_bessel_functions_of_waves_are_absolute() -> None:
-    x = np.random.default_rng(5).uniform(0, 100, 100)
-    for name in ("j0", "j1"):
+    x = np.random.default_rng(5).uniform(0.5, 100, 100)
+    for name in ("j0", "j1", "y0", "y1"):
         want = np.array([float(MPMATH[name](mpmath.mpf(v))) for v in x.tolist()])
         np.testing.assert_allclose(run(name, x), want, rtol=0, atol=6e-16)

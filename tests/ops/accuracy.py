@@ -186,6 +186,11 @@ def _waves(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 5, 0.0, np.sqrt(2 / (np.pi * np.maximum(np.abs(x), 1))))
 
 
+def _second_waves(x: np.ndarray) -> np.ndarray:
+    """The size of a Bessel function of the second kind between its zeros: the amplitude of the wave."""
+    return np.sqrt(2 / (np.pi * np.maximum(x, 1)))
+
+
 def _larger(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(x), np.abs(y))
 
@@ -270,6 +275,8 @@ ELEMENTWISE: dict[str, Reference] = {
     "i1e": Reference(lambda x: _m.besseli(1, x) * _m.exp(-abs(x)), ((-9.0, 9.0), (9.0, 700.0))),
     "j0": Reference(_m.j0, ((-9.0, 9.0), (9.0, 100.0)), _waves),
     "j1": Reference(_m.j1, ((-9.0, 9.0), (9.0, 100.0)), _waves),
+    "y0": Reference(lambda x: _m.bessely(0, x), ((1e-3, 9.0), (9.0, 100.0)), _second_waves),
+    "y1": Reference(lambda x: _m.bessely(1, x), ((1e-3, 9.0), (9.0, 100.0)), _second_waves),
     "exp1": Reference(_m.e1, ((0.0, 3.0), (3.0, 700.0))),
     "expi": Reference(_m.ei, ((-3.0, 3.0), (3.0, 700.0), (-700.0, -3.0))),
     "logaddexp": Reference(

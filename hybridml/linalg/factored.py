@@ -1,0 +1,186 @@
+"""Systems whose matrix has been factored before, by PyTorch's names: `lu_factor`, `lu_solve`, `cholesky_solve`, ..."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, ShapeError
+
+from ..tensor import Tensor
+from .factorizations import LUResult, lu
+from .operands import adjoint, described, floating, matrices
+from .systems import pinv, solve_triangular
+
+
+class LUFactors(NamedTuple):
+    LU: Tensor
+    pivots: Tensor
+
+
+class TriangularResult(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+def lu_factor(x: Tensor, /, *, pivot: bool = True) -> LUFactors:
+    """L, without its diagonal of ones, and U of `lu` in one matrix (..., m, n), and the exchanged rows as int32.
+
+    ``pivots[..., k]`` (min(m, n) of them) is the row, counted from 1 as LAPACK does, that was exchanged with row k.
+    Errors and gradients as `lu`; ArgumentError for ``pivot=False``. Source: LAPACK's getrf, PyTorch.
+
+    >>> import hybridml as hm
+    >>> f = hm.linalg.lu_factor(hm.asarray([[1.0, 2.0], [2.0, 2.0]]))
+    >>> f.LU.tolist(), f.pivots.tolist()
+    ([[2.0, 2.0], [0.5, 1.0]], [2, 2])
+    """
+    if not pivot:
+        raise ArgumentError("lu_factor: pivot=False is not stable and not supported; leave it out")
+    p, lower, upper = lu(floating(matrices("lu_factor", x)))
+    rows, inner = lower.shape[-2:]
+    columns = upper.shape[-1]
+    below = _padded(lower.tril(k=-1), 0, columns - inner)
+    order = hm.argmax(p.mT, axis=-1) if rows else hm.zeros(p.shape[:-1], dtype=hm.int64)
+    return LUFactors(below + _padded(upper, rows - inner, 0), _pivots(order, inner))
+
+
+def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
+    return hm.pad(x, ((0, 0),) * (x.ndim - 2) + ((0, rows), (0, columns))) if rows or columns else x
+
+
+def _exchanged(rows: Tensor, k: Any, other: Tensor) -> Tensor:
+    """`rows` (..., m) with the elements at positions k and `other` (...,) exchanged."""
+    places = hm.stack([hm.broadcast_to(hm.asarray(k), other.shape), other], axis=-1)
+    return hm.put_along_axis(rows, places, hm.flip(hm.take_along_axis(rows, places, axis=-1), axis=-1), -1)
+
+
+def _pivots(order: Tensor, count: int) -> Tensor:
+    """The exchanges, one after the other, that put the rows 0, 1, ... in `order` (..., m)."""
+
+    def step(rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = hm.take(order, k, axis=-1)
+        found = hm.argmax(hm.equal(rows, hm.expand_dims(wanted, -1)), axis=-1)
+        return _exchanged(rows, k, found), found + 1
+
+    if not count or not order.size:
+        return hm.zeros((*order.shape[:-1], count), dtype=hm.int32)
+    start = hm.broadcast_to(hm.arange(order.shape[-1]), order.shape)
+    pivots: Tensor = hm.scan(step, start, hm.arange(count))[1]
+    return hm.moveaxis(pivots, 0, -1).astype(hm.int32)
+
+
+def _order(pivots: Tensor, rows: int) -> Tensor:
+    """The order (..., rows) in which the exchanges put the rows 0, 1, ..."""
+
+    def step(order: Tensor, k: Tensor) -> tuple[Tensor, None]:
+        return _exchanged(order, k, hm.take(pivots, k, axis=-1).astype(hm.int64) - 1), None
+
+    start = hm.broadcast_to(hm.arange(rows), (*pivots.shape[:-1], rows))
+    count = pivots.shape[-1]
+    order: Tensor = hm.scan(step, start, hm.arange(count))[0] if count and start.size else start
+    return order
+
+
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
+    """P, L and U of what `lu_factor` gives, as `lu`; empty tensors for what is not asked for. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> [t.tolist() for t in hm.linalg.lu_unpack(*hm.linalg.lu_factor(hm.asarray([[0.0, 2.0], [1.0, 1.0]])))]
+    [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 2.0]]]
+    """
+    x = matrices("lu_unpack", LU_data)
+    rows, columns = x.shape[-2:]
+    inner = min(rows, columns)
+    p = lower = upper = hm.zeros((0,), dtype=x.dtype)
+    if unpack_pivots:
+        order = _order(hm.asarray(LU_pivots), rows)
+        p = hm.equal(hm.expand_dims(order, -2), hm.expand_dims(hm.arange(rows), -1)).astype(x.dtype)
+    if unpack_data:
+        lower = x[..., :, :inner].tril(k=-1) + hm.eye(rows, inner, dtype=x.dtype)
+        upper = x[..., :inner, :].triu()
+    return LUResult(p, lower, upper)
+
+
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The solution z of ``A @ z = B`` (``z @ A = B`` without `left`) by the factors of A that `lu_factor` gave.
+
+    A (..., n, n), B (..., n, k); with `adjoint` A^H is in A's place. Batches broadcast. ShapeError for other shapes.
+    Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> f = hm.linalg.lu_factor(hm.asarray([[2.0, 0.0], [0.0, 4.0]]))
+    >>> hm.linalg.lu_solve(*f, hm.asarray([[2.0], [2.0]])).tolist()
+    [[1.0], [0.5]]
+    """
+    x, b = matrices("lu_solve", LU), matrices("lu_solve", B)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"lu_solve: needs the factors of square matrices, got {described(x)}")
+    if not left:  # the adjoint of the system
+        return _adjoint(lu_solve(x, pivots, _adjoint(b), adjoint=not adjoint))
+    order = _order(hm.asarray(pivots), x.shape[-1])
+    if adjoint:
+        z = solve_triangular(_adjoint(x), b, upper=False)
+        z = solve_triangular(_adjoint(x), z, upper=True, unitriangular=True)
+        return _rows_of(z, hm.argsort(order, axis=-1))
+    z = solve_triangular(x, _rows_of(b, order), upper=False, unitriangular=True)
+    return solve_triangular(x, z, upper=True)
+
+
+_adjoint = adjoint  # which is the name of a parameter above
+
+
+def _rows_of(x: Tensor, order: Tensor) -> Tensor:
+    """Matrices x (..., n, k) with their rows in the order (..., n)."""
+    batch = hm.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    x = hm.broadcast_to(x, (*batch, *x.shape[-2:]))
+    order = hm.expand_dims(hm.broadcast_to(order, (*batch, order.shape[-1])), -1)
+    return hm.take_along_axis(x, hm.broadcast_to(order, x.shape), axis=-2)
+
+
+def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
+    """The solution z of ``L @ L^H @ z = B`` (``L^H @ L`` with `upper`), for L that `cholesky` gave. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.cholesky_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).tolist()
+    [[1.0]]
+    """
+    b, factor = matrices("cholesky_solve", B), matrices("cholesky_solve", L)
+    first, second = (adjoint(factor), factor) if upper else (factor, adjoint(factor))
+    return solve_triangular(second, solve_triangular(first, b, upper=False), upper=True)
+
+
+def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
+    """The inverse of ``L @ L^H`` (``L^H @ L`` with `upper`), for L (..., n, n) that `cholesky` gave. Source: PyTorch.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.cholesky_inverse(hm.asarray([[2.0]])).tolist()
+    [[0.25]]
+    """
+    factor = matrices("cholesky_inverse", L)
+    if factor.shape[-1] != factor.shape[-2]:
+        raise ShapeError(f"cholesky_inverse: needs square matrices, got {described(factor)}")
+    return cholesky_solve(hm.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+def triangular_solve(
+    b: Tensor, A: Tensor, /, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> TriangularResult:
+    """PyTorch's older name of `solve_triangular`: the solution z of ``A @ z = b`` (A^T with `transpose`), and A.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.triangular_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).solution.tolist()
+    [[2.0]]
+    """
+    x = matrices("triangular_solve", A)
+    turned, up = (x.mT, not upper) if transpose else (x, upper)
+    return TriangularResult(solve_triangular(turned, b, upper=up, unitriangular=unitriangular), x.clone())
+
+
+def pinverse(x: Tensor, /, rcond: Any = 1e-15) -> Tensor:
+    """PyTorch's older name of `pinv`; singular values below `rcond` times the largest count as zero.
+
+    >>> import hybridml as hm
+    >>> hm.linalg.pinverse(hm.asarray([[2.0], [0.0]])).tolist()
+    [[0.5, 0.0]]
+    """
+    return pinv(x, rtol=rcond)

@@ -1,0 +1,7 @@
+"""Signal processing by torch.signal's names: `hm.signal.windows`. See also `hm.stft` and `hm.fft`."""
+
+from __future__ import annotations
+
+from .arrays import windows
+
+__all__ = ["windows"]
