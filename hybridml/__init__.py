@@ -79,6 +79,7 @@ from .random import (
 )
 from .recomputed import checkpoint
 from .tensor import Device, Tensor
+from .tensor import Tensor as ndarray
 from .trace import TracedFunction, trace
 from .transforms import grad, jvp, value_and_grad, vjp
 from .tree import tree_leaves, tree_map
@@ -131,8 +132,8 @@ __all__ = [
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
     "grad", "hamming_window", "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic",
     "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
-    "manual_seed", "map", "memory_timeline", "methods", "multinomial", "mvlgamma", "nn", "no_grad", "numpy_methods",
-    "numpy_protocol", "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn",
+    "manual_seed", "map", "memory_timeline", "methods", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
+    "numpy_methods", "numpy_protocol", "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint", "randn",
     "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads", "signal",
     "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",

@@ -202,7 +202,7 @@ def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool 
     return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
 
-for _name in ("expand_dims", "moveaxis", "swapaxes", "repeat", "tile", "roll", "unstack"):
+for _name in ("expand_dims", "moveaxis", "swapaxes", "repeat", "tile", "roll", "unflatten", "unfold", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
 _MORE: dict[str, Any] = {
@@ -210,6 +210,7 @@ _MORE: dict[str, Any] = {
     "clip": manipulation.clip,
     "clamp": manipulation.clip,
     "T": property(lambda self: _permute.fn(self, None), doc="All axes in reversed order."),
+    "mH": property(lambda self: manipulation.matrix_transpose(OPS["conj"].fn(self)), doc="The conjugate of `mT`."),
     "mT": property(manipulation.matrix_transpose, doc="The last two axes exchanged."),
 }
 for _name, _value in _MORE.items():

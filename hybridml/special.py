@@ -181,8 +181,8 @@ def logsumexp(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tens
     return total + (shift if keepdims else shift.reshape(total.shape))
 
 
-def softmax(x: Tensor, /, axis: int | None = None) -> Tensor:
-    """``exp(x) / sum(exp(x))`` along `axis` (over all elements).
+def softmax(x: Tensor, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along `axis` (over all elements), computed in `dtype` where one is given.
 
     >>> import hybridml as hm
     >>> hm.special.softmax(hm.tensor([[0.0, 0.0]])).tolist()
@@ -190,11 +190,13 @@ def softmax(x: Tensor, /, axis: int | None = None) -> Tensor:
     """
     from . import functional
 
-    return _along(functional.softmax, x, axis)
+    return _along(functional.softmax, x, axis, dtype)
 
 
-def log_softmax(x: Tensor, /, axis: int | None = None) -> Tensor:
-    """``log(softmax(x))`` along `axis` (over all elements), exact to rounding where softmax underflows.
+def log_softmax(x: Tensor, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """``log(softmax(x))`` along `axis` (over all elements), in `dtype` where one is given.
+
+    It is exact to rounding where softmax underflows.
 
     >>> import hybridml as hm
     >>> hm.special.log_softmax(hm.tensor([0.0, -200.0])).tolist()
@@ -202,12 +204,14 @@ def log_softmax(x: Tensor, /, axis: int | None = None) -> Tensor:
     """
     from . import functional
 
-    return _along(functional.log_softmax, x, axis)
+    return _along(functional.log_softmax, x, axis, dtype)
 
 
-def _along(function: Callable[..., Tensor], x: Any, axis: int | None) -> Tensor:
+def _along(function: Callable[..., Tensor], x: Any, axis: int | None, dtype: Any) -> Tensor:
     (x,) = _floats(x)
-    return function(x.reshape(-1), -1).reshape(x.shape) if axis is None else function(x, axis)
+    if axis is None:
+        return function(x.reshape(-1), -1, dtype=dtype).reshape(x.shape)
+    return function(x, axis, dtype=dtype)
 
 
 # ---------------------------------------------------------------- gamma and beta
@@ -324,6 +328,10 @@ def sinc(x: Tensor, /) -> Tensor:
     [1.0, 0.0, 0.0]
     """
     (x,) = _floats(x)
+    if x.dtype.kind == "c":
+        zero = _equal(x, 0)
+        angle = _where(zero, 1.0, x) * math.pi
+        return _where(zero, 1.0, OPS["sin"].fn(angle) / angle)
     near = _abs(x) < 0.5
     inner, outer = _where(near, x, 0.0) * math.pi, _where(near, 1.0, x)
     w, series = inner * inner, inner * 0.0

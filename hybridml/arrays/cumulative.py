@@ -132,12 +132,12 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     [1000.0, 1000.693..., 1000.693...]
     """
     x = lifted(x)
-    if x.dtype.kind not in "fV":
+    if x.dtype.kind not in "fcV":
         x = OPS["astype"].fn(x, dtypes.default_float())
     k = axis_index("logcumsumexp", axis, Aval(x.shape, x.dtype))
     if not x.size:
         return OPS["positive"].fn(x)
-    top = OPS["cumulative_max"].fn(x.detach(), k)
+    top = OPS["cumulative_max"].fn(OPS["real"].fn(x.detach()), k)
     endless = OPS["isinf"].fn(top)
     level = _where.fn(endless, 0.0, top)
     before = concat([_part(top, k, 0, 1), _part(top, k, 0, -1)], axis=k)

@@ -11,7 +11,9 @@ from hybridml_compiler.ops.table import OPS
 
 from .. import ops
 from ..tensor import Tensor
+from .inspection import finfo
 from .manipulation import _tensor
+from .namespace import result_type
 
 _where, _isnan, _copysign, _abs, _trunc = (OPS[name] for name in ("where", "isnan", "copysign", "abs", "trunc"))
 
@@ -265,18 +267,29 @@ def bitwise_count(x: Tensor, /) -> Tensor:
 def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
     """The float next to x in the direction of y; y where both are equal. The gradient is that of x, one step away.
 
-    Source: array API standard. DTypeError for float16 and bfloat16, whose rows compute in float32.
+    Source: array API standard.
 
     >>> import hybridml as hm
     >>> (hm.nextafter(hm.tensor(1.0), 2.0) - 1.0).item() == hm.finfo(hm.float32).eps
     True
     """
-    operands: tuple[Any, ...] = (x, y)
-    for operand in operands:
-        if isinstance(operand, Tensor) and dtypes.is_narrow(operand.dtype):
-            raise DTypeError(f"nextafter: takes float32 or float64, got {operand.dtype.name}; cast it with astype")
+    wanted = result_type(x, y)
+    if dtypes.is_narrow(wanted):
+        return _nextafter_narrow(*(_tensor(v).astype(dtypes.float32) for v in (x, y)), wanted)
     found: Tensor = ops.nextafter(x, y)
     return found
+
+
+def _nextafter_narrow(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
+    """`nextafter` of a 16-bit float, from float32, which holds it exactly: a bit over half a step away, rounded."""
+    limits = finfo(dtype)
+    plain = _where(ops.isfinite(x), x, 0.0)
+    unit = _abs(spacing(plain.detach())) * (limits.eps / finfo(dtypes.float32).eps)  # of the last place in `dtype`
+    step = ops.maximum(unit, limits.smallest_normal * limits.eps) * 0.6
+    moved = (plain + _where(y > x, step, -step)).astype(dtype)
+    from_infinity = _copysign(ops.full(shape=(), value=limits.max, dtype=dtype), x.astype(dtype))
+    moved = _where(ops.isinf(x), from_infinity, moved)
+    return _where(_isnan(x) | _isnan(y), (x + y).astype(dtype), _where(ops.equal(x, y), y.astype(dtype), moved))
 
 
 def spacing(x: Tensor, /) -> Tensor:

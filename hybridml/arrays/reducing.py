@@ -79,7 +79,7 @@ def std_mean(x: Tensor, axis: Any = None, *, correction: float = 1, keepdims: bo
     return std(x, axis=axis, correction=correction, keepdims=keepdims), OPS["mean"].fn(x, axis, keepdims)
 
 
-for _method in (aminmax, logsumexp):
+for _method in (aminmax, logsumexp, std_mean, var_mean):
     setattr(Tensor, _method.__name__, _method)
 
 __all__ = ["aminmax", "logsumexp", "std_mean", "var_mean"]

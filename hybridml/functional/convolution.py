@@ -8,7 +8,8 @@ its channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import hybridml as hm
@@ -219,6 +220,9 @@ def _convolved(
     dilation: Pair,
     groups: int,
 ) -> Tensor:
+    if "c" in (input.dtype.kind, weight.dtype.kind):
+        parts = partial(_convolved, what, dims, bias=None, stride=stride, padding=padding, dilation=dilation)
+        return _complex(partial(parts, groups=groups), input, weight, bias, dims)
     x, single = batched(what, input, dims)
     size = _kernel(what, x, weight, groups, dims)
     steps, dilations = positive(what, "stride", stride, dims), positive(what, "dilation", dilation, dims)
@@ -249,6 +253,15 @@ def _convolved(
     return _finished(_first(flat, dims, depth), bias, single)
 
 
+def _complex(
+    convolve: Callable[[Tensor, Tensor], Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, dims: int
+) -> Tensor:
+    """A convolution of complex numbers by four of their parts."""
+    (a, b), (c, d) = ((hm.real(t), hm.imag(t)) for t in (input, weight))
+    found = hm.complex(convolve(a, c) - convolve(b, d), convolve(a, d) + convolve(b, c))
+    return found if bias is None else found + bias.reshape((-1, *(1,) * dims))
+
+
 def _transposed(
     what: str,
     dims: int,
@@ -261,6 +274,9 @@ def _transposed(
     groups: int,
     dilation: Pair,
 ) -> Tensor:
+    if "c" in (input.dtype.kind, weight.dtype.kind):
+        parts = partial(_transposed, what, dims, bias=None, stride=stride, padding=padding, groups=groups)
+        return _complex(partial(parts, output_padding=output_padding, dilation=dilation), input, weight, bias, dims)
     x, single = batched(what, input, dims)
     if weight.ndim != dims + 2 or groups < 1 or weight.shape[0] != x.shape[1] or x.shape[1] % groups:
         raise ShapeError(

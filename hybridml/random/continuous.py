@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import ops
@@ -48,10 +49,17 @@ def normal(
 ) -> Tensor:
     """Normal, by the transform of Box and Muller (1958).
 
+    Of a complex dtype both parts are normal, with half of the variance each, as in PyTorch.
+
     >>> import hybridml as hm
     >>> hm.random.normal(std=hm.tensor([0.0, 0.0])).tolist()
     [0.0, 0.0]
     """
+    if dtype is not None and dtypes.canonical(dtype).kind == "c":
+        real = dtypes.real_of(dtypes.canonical(dtype))
+        d = Draw("normal", (2, *shape_of(() if shape is None else shape)), real, generator)
+        parts = d.normal() * math.sqrt(0.5)
+        return ops.complex(parts[0], parts[1]) * std + mean
     d = Draw("normal", shape, dtype, generator, mean, std)
     mean, std = d.params
     z = d.normal()

@@ -1,4 +1,5 @@
-"""The Bessel functions i0, i0e, i1, i1e, j0, j1, y0, y1 over the scalar instruction set, in float64 (float32 by way of it).
+"""The Bessel functions i0, i0e, i1, i1e, j0, j1, y0, y1 over the scalar instruction set, in float64 (float32 by
+way of it).
 
 Method: below 8 the modified ones are their power series (DLMF 10.25.2), whose terms are all positive, and j0 and j1 a
 polynomial in x^2 times the factors of their two zeros there; y0 and y1 add to the logarithm times those a polynomial in

@@ -13,7 +13,7 @@ from .op import Accepts, Op, Rule
 from .samples import Domain
 
 # NumPy computes those of complex numbers, with the cuts of C99.
-_OF_REAL = ("erf", "erfc", "sigmoid")
+_OF_REAL = ("erf", "erfc")
 
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:

@@ -51,11 +51,11 @@ imag = _part(
 )
 conj = elementwise(
     "conj",
-    np.conj,
+    lambda x: np.conj(x) if x.dtype.kind == "c" else np.array(x),
     (lambda g: g.conj(),),
     "The complex conjugate; of a real number itself.",
     lower=lambda s, x: x,
-    accepts="number",
+    accepts="any",
 )
 
 

@@ -24,7 +24,20 @@ def expm1(z: np.ndarray) -> np.ndarray:
     return out
 
 
-_OWN: dict[str, Callable[..., np.ndarray]] = {"expm1": expm1}
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    """1 / (1 + e ** -z), by e ** z / (1 + e ** z) where that does not overflow."""
+    small = np.exp(np.where(z.real < 0, z, -z))
+    return np.asarray(np.where(z.real < 0, small, 1) / (1 + small))
+
+
+def logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """log(e ** x + e ** y), with the exponential of the greater real part taken out."""
+    first = x.real >= y.real
+    high, low = np.where(first, x, y), np.where(first, y, x)
+    return np.asarray(np.where(np.isneginf(low.real), high, high + np.log1p(np.exp(low - high))))
+
+
+_OWN: dict[str, Callable[..., np.ndarray]] = {"expm1": expm1, "logaddexp": logaddexp, "sigmoid": sigmoid}
 
 
 def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:

@@ -234,6 +234,8 @@ rsqrt = elementwise(
 
 
 def _sign_lower(s: Any, x: Scalar) -> Scalar:
+    if s.dtype(x).kind == "b":
+        return x
     zero, one = s.const(0, s.dtype(x)), s.const(1, s.dtype(x))
     # the last branch is reached by nan, which stays
     rest = s.select(s.eq(x, zero), zero, x)
@@ -251,11 +253,11 @@ def _sign_vjp(g: Any, x: Any, x_dtype: Any) -> Any:
 
 sign = elementwise(
     "sign",
-    np.sign,
+    lambda x: np.sign(x) if x.dtype.kind != "b" else np.array(x),
     (_sign_vjp,),
     "-1, 0 or 1 by the sign of x; nan stays nan. Gradient 0. Of a complex x: x / |x|, and 0 at 0.",
     lower=_sign_lower,
-    accepts="number",
+    accepts="any",
 )
 
 # ---------------------------------------------------------------- powers

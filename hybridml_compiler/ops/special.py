@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from .elementwise import elementwise, transcendental, where
-from .op import Op, Rule
+from .op import Accepts, Op, Rule
 from .samples import Domain
 from .zeta import digamma_by_order
 
@@ -114,17 +114,17 @@ def _share(g: Any, difference: Any, base: float) -> Any:
     return g * where(unknown, 0.5, (where(unknown, 0.0, difference) * base).sigmoid())
 
 
-def _sum_of_powers(name: str, base: float, doc: str) -> Op:
+def _sum_of_powers(name: str, base: float, doc: str, accepts: Accepts = "float") -> Op:
     return elementwise(
         name,
         transcendental(name),
         (lambda g, x, y: _share(g, x - y, base), lambda g, x, y: _share(g, y - x, base)),
         doc,
-        accepts="float",
+        accepts=accepts,
     )
 
 
-logaddexp = _sum_of_powers("logaddexp", 1.0, "log(exp(x) + exp(y)) without overflow.")
+logaddexp = _sum_of_powers("logaddexp", 1.0, "log(exp(x) + exp(y)) without overflow.", "inexact")
 logaddexp2 = _sum_of_powers("logaddexp2", math.log(2), "log2(2 ** x + 2 ** y) without overflow.")
 
 ROWS = (
