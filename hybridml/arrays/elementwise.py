@@ -42,8 +42,8 @@ def deg2rad(x: Tensor, /) -> Tensor:
     """Degrees to radians.
 
     >>> import hybridml as hm
-    >>> round(hm.deg2rad(hm.tensor(180.0)).item(), 4)
-    3.1416
+    >>> f"{hm.deg2rad(hm.tensor(180.0)).item():.4f}"
+    '3.1416'
     """
     return _floating(x) * (math.pi / 180)
 
@@ -52,8 +52,8 @@ def rad2deg(x: Tensor, /) -> Tensor:
     """Radians to degrees.
 
     >>> import hybridml as hm
-    >>> round(hm.rad2deg(hm.tensor(hm.pi)).item(), 3)
-    180.0
+    >>> f"{hm.rad2deg(hm.tensor(hm.pi)).item():.3f}"
+    '180.000'
     """
     return _floating(x) * (180 / math.pi)
 
