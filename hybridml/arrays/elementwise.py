@@ -275,7 +275,7 @@ def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
     """
     wanted = result_type(x, y)
     if dtypes.is_narrow(wanted):
-        return _nextafter_narrow(*(_tensor(v).astype(dtypes.float32) for v in (x, y)), wanted)
+        return _nextafter_narrow(_tensor(x).astype(dtypes.float32), _tensor(y).astype(dtypes.float32), wanted)
     found: Tensor = ops.nextafter(x, y)
     return found
 

@@ -73,7 +73,7 @@ def _pooled(
         if not 0 < m <= n - k + 1:
             raise ShapeError(f"{what}: {m} windows of {k} elements do not fit an axis of {n}; use at most {n - k + 1}")
     if samples is None:
-        samples = hm.rand((*x.shape[:2], dims), dtype=x.dtype)
+        samples = hm.rand(*x.shape[:2], dims, dtype=x.dtype)
     elif samples.shape != (*x.shape[:2], dims):
         raise ShapeError(f"{what}: _random_samples must be {(*x.shape[:2], dims)}, got shape {samples.shape}")
     places: Any = 0  # of each element of each window in its image
@@ -113,7 +113,7 @@ def _counts(what: str, sizes: Sequence[int], output_size: Pair | None, ratio: Ra
         raise ArgumentError(f"{what}: give output_size or output_ratio, one of them")
     if output_size is not None:
         return positive(what, "output_size", output_size, len(sizes))
-    ratios = tuple(ratio) if isinstance(ratio, tuple | list) else (ratio,) * len(sizes)
+    ratios: tuple[Any, ...] = tuple(ratio) if isinstance(ratio, tuple | list) else (ratio,) * len(sizes)
     if len(ratios) != len(sizes) or not all(isinstance(r, float) and 0 < r < 1 for r in ratios):
         raise ArgumentError(f"{what}: output_ratio must be one or {len(sizes)} numbers between 0 and 1, got {ratio}")
     return tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
