@@ -95,9 +95,10 @@ class Flat:
 for _function in (
     assembly.diag, assembly.diagflat, assembly.dsplit, assembly.fliplr, assembly.flipud, assembly.hsplit,
     assembly.rot90, assembly.vsplit, elementwise.allclose, elementwise.deg2rad, elementwise.float_power,
-    elementwise.fmax, elementwise.fmin, elementwise.fmod, elementwise.frac, elementwise.heaviside, elementwise.isclose,
-    elementwise.isneginf, elementwise.isposinf, elementwise.isreal, elementwise.lerp, elementwise.rad2deg, missing.nan_to_num, missing.nanmean,
-    missing.nansum, statistics.corrcoef, statistics.cov, statistics.histc, quantiles.nanquantile, quantiles.quantile,
+    elementwise.fmax, elementwise.fmin, elementwise.fmod, elementwise.frac, elementwise.heaviside,
+    elementwise.isclose, elementwise.isneginf, elementwise.isposinf, elementwise.isreal, elementwise.lerp,
+    elementwise.rad2deg, missing.nan_to_num, missing.nanmean, missing.nansum, statistics.corrcoef, statistics.cov,
+    statistics.histc, quantiles.nanquantile, quantiles.quantile,
 ):  # fmt: skip
     method(_function)
 
