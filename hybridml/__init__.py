@@ -134,8 +134,8 @@ __all__ = [
     "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
     "manual_seed", "map", "memory_timeline", "methods", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
     "numpy_methods", "numpy_protocol", "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
-    "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads", "signal",
-    "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "triangular_solve",
+    "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
+    "signal", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 

@@ -208,7 +208,9 @@ COMPLEX: dict[str, FunctionCase] = {
     "mH": case(lambda m, t: t.x.mH, x=C),
     "lerp": case(lambda m, t: m.lerp(t.x[0], t.x[1], 0.7), x=C),
     "conv1d": case(lambda m, t: m.nn.functional.conv1d(t.x[None], t.k, padding=1), x=C, k=K),
-    "conv1d groups": case(lambda m, t: m.nn.functional.conv1d(t.x[None], t.k[:, :1], groups=2, dilation=2), x=C, k=K[:, :, :2]),
+    "conv1d groups": case(
+        lambda m, t: m.nn.functional.conv1d(t.x[None], t.k[:, :1], groups=2, dilation=2), x=C, k=K[:, :, :2]
+    ),
     "conv_transpose1d": case(lambda m, t: m.nn.functional.conv_transpose1d(t.k[None, :, 0], t.k, stride=2), x=C, k=K),
     "hfft2": case(lambda m, t: m.fft.hfft2(t.x), x=C),
     "hfftn": case(lambda m, t: m.fft.hfftn(t.k, norm="ortho"), k=K),
