@@ -15,7 +15,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench roofline golden notebooks docs accuracy array-api size clean
+.PHONY: help install test demo check format bench roofline golden fuzz notebooks docs accuracy array-api size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -58,6 +58,10 @@ roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limi
 
 golden: $(VENV)/.dev  ## accept the present IR text as the expected one
 	$(RUN) -m pytest --update-golden $(ARGS)
+
+MINUTES ?= 5
+fuzz: $(VENV)/.dev  ## random programs, damaged files, interrupts and kills: MINUTES=5 each (ARGS="--kinds kills --seed 7")
+	$(RUN) -m tests.fuzz all --minutes $(MINUTES) $(ARGS)
 
 notebooks: $(VENV)/.dev  ## execute every notebook in place
 	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb

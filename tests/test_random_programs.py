@@ -1,14 +1,14 @@
-"""Random programs are the same in both styles. `python tests/fuzz.py` runs as many as one likes."""
+"""Random programs are the same in both styles. `python -m tests.fuzz programs` runs as many as one likes."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from fuzz import difference, program
+from fuzz.programs import difference, program
+from fuzz.random_programs import write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_programs import write
 
 BLOCK = 20
 

@@ -1,6 +1,6 @@
-"""Run random programs eagerly and traced, and compare all that a user can see of them.
+"""Random programs, eagerly and traced: all that a user can see of them is compared.
 
-    python tests/fuzz.py --programs 20000 [--seed 0] [--backend llvm]
+    python -m tests.fuzz programs --programs 20000 [--seed 0] [--backend llvm]
 
 A program that differs is printed whole and the run ends with 1; `--program SEED` runs one of them again.
 """
@@ -10,22 +10,23 @@ from __future__ import annotations
 import argparse
 import linecache
 import random
-import sys
 import traceback
 import warnings
 from typing import Any
 
 import numpy as np
-from random_programs import write
 
 import hybridml as hm
+
+from .case import cases
+from .random_programs import write
 
 CALLS: tuple[tuple[int, float, int], ...] = ((0, 2.0, 2), (1, 1.0, 2), (0, 3.0, 1), (2, 2.0, 2), (0, 2.0, 2))
 SCALES = (2.0, 2.0, 3.0, 3.0, 2.0)
 Seen = list[Any]
 
 
-def run(text: str, name: str, backend: str | None) -> list[Seen]:
+def observe(text: str, name: str, backend: str | None) -> list[Seen]:
     """What each call of the program leaves: its result or error, its arguments, the state. `backend` None: eagerly."""
     names: dict[str, Any] = {"__name__": name}
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -64,9 +65,9 @@ def difference(text: str, name: str, backend: str = "llvm") -> str | None:
     """What a program does otherwise when it is traced; None where both styles are one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        eager = run(text, name, None)
+        eager = observe(text, name, None)
         try:
-            traced = run(text, name, backend)
+            traced = observe(text, name, backend)
         except Exception:
             return traceback.format_exc()
     for call, (a, b) in enumerate(zip(eager, traced, strict=True)):
@@ -80,30 +81,38 @@ def program(seed: int) -> str:
     return write(random.Random(seed).choice)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def finding(seed: int, backend: str = "llvm") -> str | None:
+    """The program of a seed and what it does otherwise when it is traced; None where both styles are one."""
+    found = difference(program(seed), f"<program {seed}>", backend)
+    return found and f"--program {seed} --backend {backend}\n{program(seed).split('def program')[1]}\n{found}"
+
+
+def run(seconds: float, seed: int) -> tuple[int, list[str]]:
+    """Number of random programs that were run, and those that differ."""
+    found = [finding(number) for number in cases(seconds, seed)]
+    return len(found), [text for text in found if text is not None]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--program", type=int, help="the seed of one program, printed and run")
     parser.add_argument("--backend", default="llvm")
     parser.add_argument("--most", type=int, default=1, help="differences after which to stop")
-    options = parser.parse_args()
-    seeds = [options.program] if options.program is not None else range(options.seed, options.seed + options.programs)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run a number of programs, and print those that differ."""
+    first = options.seed or 0
+    seeds = [options.program] if options.program is not None else range(first, first + options.programs)
     wrong = 0
     for done, seed in enumerate(seeds):
-        found = difference(program(seed), f"<program {seed}>", options.backend)
+        found = finding(seed, options.backend)
         if found is not None:
             wrong += 1
-            print(
-                f"==== program {seed} ({options.backend})\n{program(seed).split('def program')[1]}\n{found}", flush=True
-            )
+            print(f"==== {found}", flush=True)
             if wrong >= options.most:
                 break
         if done % 1000 == 999:
             print(f"{done + 1} programs, {wrong} differ", flush=True)
     print(f"{wrong} of {done + 1} programs differ")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

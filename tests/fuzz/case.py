@@ -1,0 +1,32 @@
+"""The case under way, kept in a file, so that it is known even when the process dies in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import count
+
+ENVIRONMENT = "HYBRIDML_FUZZ_CASE"  # the file; unset: nothing is kept
+
+
+class Case:
+    """Writes the name of each case over that of the one before."""
+
+    def __init__(self) -> None:
+        path = os.environ.get(ENVIRONMENT)
+        self.handle = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+
+    def begin(self, name: str) -> None:
+        if self.handle is not None:
+            os.pwrite(self.handle, f"{name[:200]:<200}".encode(), 0)
+
+
+def cases(seconds: float, seed: int) -> Iterator[int]:
+    """The seeds of cases until the time is up, at least one; two runs share none unless their seeds are equal."""
+    end, case = time.monotonic() + seconds, Case()
+    for number in count(seed * 1_000_000):
+        case.begin(f"case {number}")
+        yield number
+        if time.monotonic() >= end:
+            return
