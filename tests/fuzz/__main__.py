@@ -1,7 +1,7 @@
 """Run the fuzzers: all kinds for some minutes each, or one of them.
 
     python -m tests.fuzz all --minutes 5 [--seed 7] [--kinds programs,kills] [--jobs 2]
-    python -m tests.fuzz checkpoints --seconds 60 [--seed 7]
+    python -m tests.fuzz checkpoints --seconds 60 [--seed 7]        0 seconds: the one case of that seed
     python -m tests.fuzz programs --programs 20000 [--seed 0] [--program 812] [--backend llvm]
 
 `all` gives each kind a process of its own, so that a crash is a finding and the others go on; it prints every finding,
@@ -100,11 +100,11 @@ def main(arguments: Sequence[str]) -> int:
         if kind == "programs":
             programs.add_options(one)
     for one in parsers.choices.values():
-        one.add_argument("--seed", type=int, help="the same cases again (default: programs 0, others from the clock)")
+        one.add_argument("--seed", type=int, help="that of the first case (default: programs 0, others the clock's)")
     options = parser.parse_args(arguments)
     if options.kind == "programs" and options.seconds is None:
         return programs.main(options)
-    seed = int(time.time()) if options.seed is None else options.seed
+    seed = time.time_ns() // 1000 if options.seed is None else options.seed
     if options.kind == "all":
         kinds = options.kinds.split(",")
         unknown = sorted(set(kinds) - set(available()))

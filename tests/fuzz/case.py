@@ -23,9 +23,9 @@ class Case:
 
 
 def cases(seconds: float, seed: int) -> Iterator[int]:
-    """The seeds of cases until the time is up, at least one; two runs share none unless their seeds are equal."""
+    """Seeds of cases, from `seed` on, until the time is up; at least one, so that no time repeats the case `seed`."""
     end, case = time.monotonic() + seconds, Case()
-    for number in count(seed * 1_000_000):
+    for number in count(seed):
         case.begin(f"case {number}")
         yield number
         if time.monotonic() >= end:
