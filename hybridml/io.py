@@ -19,6 +19,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import HybridmlError
 
+from . import atomic
 from .nn.module import Module
 from .tensor import Tensor, adopt
 
@@ -67,7 +68,7 @@ def save(
     else:
         notes[TREE] = json.dumps(_flatten(tree, "", arrays))
     notes[CHECKSUM] = _checksum(arrays, notes.get(TREE, ""))
-    _write_atomically(Path(path), library.numpy.save(arrays, notes))
+    atomic.replace(path, [library.numpy.save(arrays, notes)])
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -185,26 +186,6 @@ def _unflatten(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
         case "value":
             return content
     raise ValueError(f"unknown entry {kind!r}")
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    target = Path(os.path.realpath(path))  # a link stays a link
-    part = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
-    try:
-        with open(part, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # the new name must outlive a power cut too
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _safetensors() -> ModuleType:

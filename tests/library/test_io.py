@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -147,29 +146,3 @@ def test_a_missing_file_and_what_cannot_be_saved(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match=words):
             hm.save(wrong, path)
     assert path.read_bytes() == before
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "t.safetensors"
-    hm.save({"w": hm.ones((1,))}, path)
-    before = path.read_bytes()
-
-    def fail(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    for name in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, fail)
-            with pytest.raises(KeyboardInterrupt):
-                hm.save({"w": hm.zeros((1000,))}, path)
-        assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
-    with pytest.raises(FileNotFoundError):
-        hm.save({"w": hm.ones((1,))}, tmp_path / "no folder" / "t.safetensors")
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    real, link = tmp_path / "real.safetensors", tmp_path / "link.safetensors"
-    hm.save({"w": hm.ones((1,))}, real)
-    link.symlink_to(real)
-    hm.save({"w": hm.zeros((1,))}, link)
-    assert link.is_symlink() and hm.load(real)["w"].tolist() == [0]
