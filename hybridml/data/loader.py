@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
 from .dataset import IterableDataset
-from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler
+from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, restore, state_of
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -52,12 +53,22 @@ def default_collate(batch: Sequence[Any]) -> Any:
     raise TypeError(f"default_collate: cannot batch samples of type {type(first).__name__}; pass a collate_fn")
 
 
+@dataclass
+class _Epoch:
+    """An epoch: the state of the order before it, and how many batches of it were given."""
+
+    start: Any = None
+    given: int = 0
+
+
 class DataLoader:
     """Iterates over batches of `dataset`; each ``iter(loader)`` is one epoch.
 
     The order of a shuffled epoch depends only on `generator` (a seed) and on the number of the epoch; without a seed it
     is drawn from the default generator, and `hm.manual_seed` decides. `num_workers` threads fetch up to
     ``num_workers * prefetch_factor`` batches ahead; the batches and their order are the same for every number of them.
+
+    `state_dict` tells where a loader is, also in the middle of an epoch, and `load_state_dict` goes on from there.
 
     >>> data = hm.data.TensorDataset(hm.arange(10))
     >>> [len(batch[0]) for batch in DataLoader(data, batch_size=4)]
@@ -90,6 +101,9 @@ class DataLoader:
             raise ArgumentError("DataLoader: a batch_sampler replaces batch_size, shuffle, sampler and drop_last")
         self.dataset, self.batch_size, self.drop_last, self.generator = dataset, batch_size, drop_last, generator
         self.num_workers, self.prefetch_factor, self.collate_fn = num_workers, prefetch_factor, collate_fn
+        self._epoch = _Epoch()
+        self._resumed: _Epoch | None = None
+        self._streams = streams
         self.sampler: Iterable[int] | None = None
         self.batch_sampler: Iterable[Sequence[int]] | None = batch_sampler
         if streams:
@@ -103,18 +117,82 @@ class DataLoader:
                 self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.sampler is None and self.batch_sampler is None:
-            return self._stream()
-        order: Iterable[Any] = self.sampler if self.batch_sampler is None else self.batch_sampler  # type: ignore[assignment]
-        # The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
-        jobs = iter(order)
-        return self._prefetch(jobs) if self.num_workers else map(self._fetch, jobs)
+        source = self._source()
+        now = state_of(source)
+        if self._resumed is None:
+            self._epoch = _Epoch(now)
+            return _counted(self._batches(0), self._epoch)
+        self._epoch, self._resumed = self._resumed, None
+        restore(source, self._epoch.start)
+        batches = self._batches(self._epoch.given)
+        restore(source, now)
+        return _counted(batches, self._epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is: batches given in the epoch under way (of the last ``iter``), and what decides the order.
+
+        `hm.save` can hold it. A stream is read again up to its place. A sampler or a stream that is not the same in
+        every epoch needs ``state_dict()`` and ``load_state_dict(state)``, which decide what its next ``iter`` gives.
+
+        >>> data = hm.data.TensorDataset(hm.arange(6))
+        >>> make = lambda: DataLoader(data, batch_size=2, shuffle=True, generator=0)
+        >>> loader = make()
+        >>> batches = [(batch[0].tolist(), loader.state_dict()) for _ in range(2) for batch in loader]
+        >>> resumed = make()
+        >>> resumed.load_state_dict(batches[0][1])
+        >>> [batch[0].tolist() for _ in range(2) for batch in resumed] == [batch for batch, _ in batches[1:]]
+        True
+        """
+        epoch = self._epoch
+        return {
+            "batch_size": self.batch_size,
+            "batches": epoch.given,
+            "start": epoch.start if epoch.given else None,
+            "order": state_of(self._source()),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where a loader of the same arguments was: the next ``iter`` is the rest of its epoch.
+
+        Where the order is drawn from a `Generator`, or from the default one, that generator goes on from there too.
+        Raises ArgumentError for the state of a loader with other batches, or of something else.
+        """
+        missing = sorted({"batch_size", "batches", "start", "order"} - state.keys())
+        if missing:
+            raise ArgumentError(
+                f"DataLoader.load_state_dict: needs what state_dict gave; {', '.join(missing)} is missing"
+            )
+        if state["batch_size"] != self.batch_size:
+            raise ArgumentError(
+                f"DataLoader.load_state_dict: the state is of batches of {state['batch_size']}, this loader has "
+                f"batch_size={self.batch_size}; make it with the same"
+            )
+        given = int(state["batches"])
+        restore(self._source(), state["order"])
+        self._epoch = _Epoch(state["start"], given)
+        self._resumed = self._epoch if given else None
 
     def __len__(self) -> int:
-        order = self.sampler if self.batch_sampler is None else self.batch_sampler
-        if order is None:
+        if self._streams:
             raise TypeError("a DataLoader over a stream has no length")
-        return len(order)  # type: ignore[arg-type]
+        return len(self._source())
+
+    def _source(self) -> Any:
+        """What decides the order: the stream, or the sampler of batches or of samples."""
+        if self._streams:
+            return self.dataset
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _batches(self, skip: int) -> Iterator[Any]:
+        """The batches of an epoch after the first `skip`.
+
+        The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
+        """
+        jobs = iter(self._source())
+        deque(islice(jobs, skip * (self.batch_size or 1) if self._streams else skip), maxlen=0)
+        if self._streams:
+            return self._stream(jobs)
+        return self._prefetch(jobs) if self.num_workers else map(self._fetch, jobs)
 
     def _fetch(self, job: Any) -> Any:
         """One batch, or with ``batch_size=None`` one sample as it is."""
@@ -125,8 +203,7 @@ class DataLoader:
             return self.dataset.batch(np.asarray(job, dtype=np.int64))
         return (self.collate_fn or default_collate)([self.dataset[index] for index in job])
 
-    def _stream(self) -> Iterator[Any]:
-        samples = iter(self.dataset)
+    def _stream(self, samples: Iterator[Any]) -> Iterator[Any]:
         if self.batch_size is None:
             yield from samples if self.collate_fn is None else map(self.collate_fn, samples)
             return
@@ -147,3 +224,10 @@ class DataLoader:
                 yield batch
         finally:  # also when the consumer stops early
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _counted(batches: Iterator[Any], epoch: _Epoch) -> Iterator[Any]:
+    for batch in batches:
+        epoch.given += 1
+        yield batch
+    epoch.given = 0

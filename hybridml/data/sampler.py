@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any
 
 import numpy as np
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
-from ..random import Generator
+from ..random import Generator, default_generator
 
 Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
 
@@ -26,7 +27,11 @@ def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
 
 
 class Sampler:
-    """Base of samplers: iterating gives indices."""
+    """Base of samplers: iterating gives indices.
+
+    One whose order is not the same each time may define ``state_dict()`` and ``load_state_dict(state)``, which decide
+    what the next ``iter`` gives: a loader then resumes with it.
+    """
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
@@ -70,6 +75,41 @@ class RandomSampler(Sampler):
     def __len__(self) -> int:
         return len(self.data_source)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The number of epochs begun, and the state of the generator that seeds are drawn from (None for a seed).
+
+        >>> sampler = RandomSampler(range(4), generator=0)
+        >>> first = list(sampler)
+        >>> again = RandomSampler(range(4), generator=0)
+        >>> again.load_state_dict(sampler.state_dict())
+        >>> list(again) == list(sampler) != first
+        True
+        """
+        source = self._source()
+        return {"epoch": self.epoch, "generator": None if source is None else source.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` gave; without a generator of its own, the default one continues from there.
+
+        Raises ArgumentError for the state of a sampler with a seed where this one has none, and the reverse.
+        """
+        source = self._source()
+        if (source is None) != (state["generator"] is None):
+            kinds = "a seed", "a generator that seeds are drawn from"
+            here, there = kinds if source is None else kinds[::-1]
+            raise ArgumentError(
+                f"load_state_dict: this sampler has {here}, the state is of one with {there}; give both the same kind "
+                "of generator="
+            )
+        self.epoch = int(state["epoch"])
+        if source is not None:
+            source.set_state(state["generator"])
+
+    def _source(self) -> Generator | None:
+        if isinstance(self.generator, Generator):
+            return self.generator
+        return default_generator if self.generator is None else None
+
 
 class BatchSampler:
     """Groups what a sampler gives into lists of `batch_size`; `drop_last` drops a shorter last one."""
@@ -80,8 +120,11 @@ class BatchSampler:
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
+        return self._groups(iter(self.sampler))  # the order is drawn now, not with the first group
+
+    def _groups(self, indices: Iterator[int]) -> Iterator[list[int]]:
         group: list[int] = []
-        for index in self.sampler:
+        for index in indices:
             group.append(index)
             if len(group) == self.batch_size:
                 yield group
@@ -92,3 +135,22 @@ class BatchSampler:
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def state_dict(self) -> Any:
+        """The state of the sampler; None where it has none."""
+        return state_of(self.sampler)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from what `state_dict` gave."""
+        restore(self.sampler, state)
+
+
+def state_of(source: Any) -> Any:
+    """The state of a sampler or a stream; None for one that gives the same each time, or does not tell."""
+    return source.state_dict() if hasattr(source, "state_dict") else None
+
+
+def restore(source: Any, state: Any) -> None:
+    """Set a sampler or a stream to what `state_of` gave."""
+    if state is not None:
+        source.load_state_dict(state)

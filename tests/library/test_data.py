@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,117 @@ def test_errors_say_what_is_wrong(make: Any, words: str) -> None:
 def test_samplers() -> None:
     assert list(SequentialSampler(range(3))) == [0, 1, 2] and len(RandomSampler(range(3))) == 3
     assert list(BatchSampler(SequentialSampler(range(3)), 2)) == [[0, 1], [2]]
+
+
+def test_the_order_is_drawn_when_an_epoch_begins() -> None:
+    hm.manual_seed(1)
+    expected = lists(DataLoader(Squares(10), batch_size=3, shuffle=True))
+    hm.manual_seed(1)
+    batches = iter(DataLoader(Squares(10), batch_size=3, shuffle=True))
+    hm.random.uniform((3,))
+    assert [batch.tolist() for batch in batches] == expected
+
+
+class Shuffled(hm.data.Sampler):
+    """A user's sampler with state, whose `__iter__` is a generator."""
+
+    def __init__(self) -> None:
+        self.seed = 0
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.random.default_rng(self.seed).permutation(7).tolist()
+        self.seed += 1
+        yield from order
+
+    def __len__(self) -> int:
+        return 7
+
+    def state_dict(self) -> dict[str, int]:
+        return {"seed": self.seed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.seed = state["seed"]
+
+
+class Counting(IterableDataset[int]):
+    """A stream that knows its place."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.next < 7:
+            self.next += 1
+            yield self.next
+        self.next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self.next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.next = state["next"]
+
+
+LOADERS: dict[str, Callable[[], DataLoader]] = {
+    "in order": lambda: DataLoader(Squares(7), 3),
+    "a seed": lambda: DataLoader(Squares(7), 3, shuffle=True, generator=0),
+    "a generator": lambda: DataLoader(Squares(7), 3, shuffle=True, generator=hm.random.Generator(3)),
+    "the default generator": lambda: DataLoader(Squares(7), 3, shuffle=True, drop_last=True),
+    "workers": lambda: DataLoader(Squares(7), 2, shuffle=True, generator=5, num_workers=2),
+    "samples": lambda: DataLoader(range(7), None, shuffle=True, generator=5, collate_fn=hm.asarray),
+    "a sampler": lambda: DataLoader(Squares(7), 3, sampler=Shuffled()),
+    "a list": lambda: DataLoader(Squares(7), 3, sampler=[3, 1, 2, 5, 6]),
+    "batches": lambda: DataLoader(Squares(7), batch_sampler=[[0, 3], [1], [2]]),
+    "batches of a sampler": lambda: DataLoader(Squares(7), batch_sampler=BatchSampler(Shuffled(), 3)),
+    "a stream": lambda: DataLoader(Stream(), 2),
+    "samples of a stream": lambda: DataLoader(Stream(), None, collate_fn=hm.asarray),
+    "a stream with a state": lambda: DataLoader(Counting(), 2),
+}
+
+
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
+def test_a_resumed_loader_gives_what_is_left(make: Callable[[], DataLoader], tmp_path: Path) -> None:
+    """From every place of two epochs, through a file, beside other uses of the default generator."""
+    hm.manual_seed(3)
+    loader, epochs, states = make(), [], [make().state_dict()]
+    for _ in range(4):
+        epochs.append([])
+        for batch in loader:
+            hm.random.uniform((2,))  # as dropout would
+            epochs[-1].append(batch.tolist())
+            states.append(loader.state_dict())
+        states.append(loader.state_dict())
+    for place, state in enumerate(states[: len(states) // 2]):
+        hm.save(state, tmp_path / "state")
+        resumed = make()
+        hm.manual_seed(99)
+        resumed.load_state_dict(hm.load(tmp_path / "state"))
+        assert repr(resumed.state_dict()) == repr(state)
+        given, got = state["batches"], []
+        epoch = (place - given) // (len(epochs[0]) + 1)  # a state after each batch, one after each epoch
+        for _ in epochs[epoch:]:
+            got.append([])
+            for batch in resumed:
+                hm.random.uniform((2,))
+                got[-1].append(batch.tolist())
+        assert got == [epochs[epoch][given:], *epochs[epoch + 1 :]], place
+
+
+def test_a_state_is_of_the_last_epoch_begun() -> None:
+    loader = DataLoader(Squares(7), 2)
+    first, second = iter(loader), iter(loader)
+    next(second)
+    assert [len(list(first)), loader.state_dict()["batches"]] == [4, 1]
+    for _ in loader:
+        break
+    assert loader.state_dict()["batches"] == 1
+
+
+def test_states_of_other_loaders_are_refused() -> None:
+    state = DataLoader(Squares(7), 2, shuffle=True, generator=0).state_dict()
+    with pytest.raises(hm.ArgumentError, match="of batches of 2, this loader has batch_size=3"):
+        DataLoader(Squares(7), 3, shuffle=True, generator=0).load_state_dict(state)
+    with pytest.raises(hm.ArgumentError, match=r"has a generator .* of one with a seed"):
+        DataLoader(Squares(7), 2, shuffle=True).load_state_dict(state)
+    with pytest.raises(hm.ArgumentError, match="batch_size, batches, order, start is missing"):
+        DataLoader(Squares(7), 2).load_state_dict({})
