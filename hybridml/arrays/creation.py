@@ -22,7 +22,8 @@ _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "aran
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
 
-    Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. `copy=True` always
+    Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. What has a dtype of
+    its own (arrays, pandas' Series and DataFrame, `array.array`) keeps it. `copy=True` always
     copies, `copy=False` never does and raises ArgumentError where it would have to.
 
     >>> import hybridml as hm, numpy as np
@@ -58,7 +59,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
-    """Lists, numbers and anything else that NumPy understands."""
+    """A tensor of lists, numbers and anything else that NumPy understands."""
     if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is Number for x in obj):
         return _astacked(obj, dtype)
     try:
@@ -71,10 +72,8 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
         or (array.dtype.kind == "V" and array.dtype.name != "bfloat16")
     ):
         raise DTypeError(f"asarray: cannot make a tensor of {obj!r:.60}; use numbers, bools or nested lists of them")
-    if dtype is None and not isinstance(obj, np.generic) and array.dtype.kind in "fc" and not _has_arrays(obj):
+    if dtype is None and array.dtype.kind in "fc" and not _is_typed(obj):
         dtype = dtypes.of_scalar(array.dtype.type().item())
-    if dtype is None and array.size == 0 and array.dtype.kind == "f":
-        dtype = dtypes.default_float()
     if dtype is not None and array.dtype != dtype:
         if array.dtype.kind == "c" and dtype.kind not in "cb":
             raise DTypeError(f"asarray: {dtype.name} cannot hold {obj!r:.60}; use a complex dtype, or the real parts")
@@ -85,10 +84,21 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     return t if interp is None else interp.constant(t)
 
 
-def _has_arrays(obj: Any) -> bool:
+def _is_typed(obj: Any) -> bool:
+    """Whether the elements have a dtype of their own (NumPy's, pandas', a buffer's), as Python numbers do not."""
     while isinstance(obj, list | tuple) and obj:
         obj = obj[0]
-    return isinstance(obj, np.ndarray | np.generic)
+    if isinstance(obj, np.ndarray | np.generic):
+        return True
+    if isinstance(obj, int | float | complex):  # also what stands for one inside a trace, which has `__array__`
+        return False
+    if any(hasattr(obj, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
+        return True
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        return False
+    return True
 
 
 def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import math
 import operator
@@ -10,6 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -273,6 +275,57 @@ def test_asarray() -> None:
             hm.asarray(bad)
     with pytest.raises(hm.ArgumentError, match="copy=False"):
         hm.asarray([1], copy=False)
+
+
+class Series:
+    """As pandas' Series and DataFrame are to NumPy: `__array__`, neither a list nor an array."""
+
+    def __init__(self, values: object) -> None:
+        self.values = values
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: object) -> object:
+        return self.values[index]
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (Series, "float64"),
+        (lambda a: [Series(a), Series(a)], "float64"),
+        (lambda a: array.array("d", a), "float64"),
+        (lambda a: array.array("f", a), "float32"),
+        (memoryview, "float64"),
+        (lambda a: Series(a.astype(complex)), "complex128"),
+        (lambda a: Series(a.astype(np.int32)), "int32"),
+        (lambda a: Series(a[:0]), "float64"),
+        (lambda a: a.tolist(), "float32"),
+    ],
+)
+def test_what_has_a_dtype_keeps_it(style: Any, make: Any, dtype: str) -> None:
+    """And its values: 16777217 is no float32."""
+    given = make(np.array([16777217.0]))
+    expected = np.asarray(given, dtype).tolist()
+    for t in style(lambda x: (hm.asarray(given) * x, hm.tensor(given) * x))(hm.ones((), dtype=hm.int8)):
+        assert t.dtype == dtype and t.tolist() == expected
+    assert hm.asarray(given, dtype="complex64").dtype is hm.complex64
+
+
+def test_numbers_of_a_trace_have_no_dtype() -> None:
+    def f(x: hm.Tensor, n: int, a: float) -> hm.Tensor:
+        return hm.asarray([n, 0.5]) * x + hm.asarray([a, 1]) * x
+
+    traced, x = hm.trace(f), hm.ones((2,))
+    for n, a in ((2, 1.5), (3, 2.5), (4, 3.5)):
+        assert (
+            traced(x, n, a).dtype is f(x, n, a).dtype is hm.float32 and traced(x, n, a).tolist() == f(x, n, a).tolist()
+        )
 
 
 def test_display() -> None:
