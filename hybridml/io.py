@@ -124,7 +124,8 @@ def _json(value: Any) -> str:
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
 
-    Raises FileNotFoundError, or CheckpointError for a file that is truncated, damaged or of another format.
+    Raises FileNotFoundError, or CheckpointError for a file that is truncated, damaged or of another format. Files of
+    other writers have no checksum: damage to their values is not seen.
     """
     data = Path(path).read_bytes()
     arrays = _decode(data, path)
