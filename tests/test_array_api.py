@@ -157,10 +157,10 @@ def test_result_type_of_numbers_and_of_nothing(xp: Any) -> None:
         xp.result_type()
 
 
-def test_neighbours_of_narrow_floats_are_refused() -> None:
-    assert hm.nextafter(hm.asarray([1.0]), 2.0).item() == 1 + hm.finfo(hm.float32).eps
-    with pytest.raises(hm.DTypeError, match="nextafter: takes float32 or float64, got float16"):
-        hm.nextafter(hm.ones((2,), dtype=hm.float16), 2.0)
+@pytest.mark.parametrize("dtype", [hm.float16, hm.bfloat16, hm.float32, hm.float64], ids=str)
+def test_the_neighbour_of_one(dtype: Any) -> None:
+    found = hm.nextafter(hm.ones((1,), dtype=dtype), 2.0)
+    assert found.dtype is dtype and found.item() == 1 + hm.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "pow", "remainder"])
