@@ -210,7 +210,7 @@ def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, op
         left = {id(t): value for t, value in zip(region.states, region.outputs[count:], strict=True)}
         kept = [left[id(t)] if id(t) in left else snapshot(tracer, t) for t in states]
         outputs = [*region.outputs[:count], *kept]
-        branches.append(Branch(region.since, region.made, [], outputs))
+        branches.append(Branch(region.since, region.made, [], outputs, region.checks))
     results = Choice(tracer, predicate, branches[0], branches[1], []).run()
     Region(tracer, 0, [], [], states, silent, set()).leave(results[counts[0] :])
     return _unflatten(structures[0], results[: counts[0]])
@@ -285,7 +285,7 @@ def _traced_while(
     init = [snapshot(tracer, t) for t in (*start, *region.states)]
     results = Loop(
         tracer, "while_loop", region.since, region.made, region.inputs, [], outputs, [], init, [], length,
-        go=region.outputs[n + 1], steps=n,
+        go=region.outputs[n + 1], steps=n, checks=region.checks,
     ).run()  # fmt: skip
     region.leave(results[n + 1 :])
     return _unflatten(structure, results[:n])
@@ -474,7 +474,7 @@ def _traced_scan(
     results = Loop(
         tracer, "scan", region.since, region.made, carries, region.inputs[n : n + len(xs)], after,
         region.outputs[n:end], [snapshot(tracer, t) for t in (*carry, *region.states)],
-        [snapshot(tracer, x) for x in xs], steps, reverse, again=again,
+        [snapshot(tracer, x) for x in xs], steps, reverse, again=again, checks=region.checks,
     ).run()  # fmt: skip
     region.leave(results[n : len(after)])
     return _unflatten(structure, results[:n]), _unflatten(made[-1], results[len(after) :])

@@ -197,6 +197,7 @@ class Stages:
     @cached_property
     def graph(self) -> Graph:
         from .passes import run_passes
+        from .schedule.checks import settled
 
         with self.stats.stage("verify"):
             if self.verify:
@@ -207,7 +208,7 @@ class Stages:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"):
-            return run_passes(self.captured, verify=self.verify, watch=watch)[0]
+            return settled(run_passes(self.captured, verify=self.verify, watch=watch)[0])
 
     @cached_property
     def plan(self) -> Plan:

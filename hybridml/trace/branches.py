@@ -23,6 +23,7 @@ import numpy as np
 
 from hybridml_compiler.errors import HybridmlError, TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.sizes.guards import Guards
@@ -158,6 +159,7 @@ class Path:
         self.asked: list[tuple[Ask, bytes]] = []
         self.answers: dict[ir.Node, np.ndarray] = {}
         self.given: dict[ir.Node, None] = {}  # what the segments of this path give
+        self.checked: dict[ir.Node, None] = {}  # what they raise for
 
     def answer(self, node: ir.Node, what: str) -> np.ndarray:
         """The value of a node for this call, read-only."""
@@ -198,6 +200,7 @@ class Path:
             if not all(n in self.known for n in ask.segment.gives):
                 ask.segment.run(self.known)
             self.given.update(dict.fromkeys(ask.segment.gives))
+            self.checked.update(self.tracer.checks)
         value = np.array(self.known[node])  # a copy: the memory of an input may be written to
         self.asked.append((ask, key(value)))
         self.at = ask.next.get(key(value))
@@ -206,7 +209,8 @@ class Path:
     def _segment(self, node: ir.Node) -> Segment:
         gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
         arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
-        graph, reads = cut(gives, self.given, self.tracer.name, arguments)
+        checks = uncovered(gives, [n for n in self.tracer.checks if n not in self.checked and n not in self.given])
+        graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
         return Segment(graph, reads, gives, self.build(graph))
 
     def place(self, outcome: Outcome) -> Ask | Outcome:

@@ -21,6 +21,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import may_fail
+from hybridml_compiler.graph.checks import fails
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -144,6 +145,7 @@ class Tracer:
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
         self.may_fail = False  # there is an index to check by now
+        self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
         self.layouts = Layouts()
         self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
 
@@ -183,6 +185,8 @@ class Tracer:
         number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
         self.may_fail = self.may_fail or may_fail(node)
+        if fails(node):
+            (self.frames[-1] if self.frames else self).checks[node] = None
         if self.frames:
             self.frames[-1].made.add(node)
         out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))

@@ -31,6 +31,7 @@ class Branch:
     made: set[ir.Node]  # what it computes; all else is from around it
     inputs: list[Tensor]
     outputs: list[Tensor]
+    checks: Sequence[ir.Node] = ()
 
 
 @dataclass(eq=False)
@@ -49,13 +50,15 @@ class Choice:
         closed = []
         for branch in (self.true, self.false):
             given = {t._array: t._array for t in branch.inputs}
-            closed.append((close([t._array for t in branch.outputs], branch.made.__contains__, given), list(given)))
+            roots = [*(t._array for t in branch.outputs), *branch.checks]
+            closed.append((close(roots, branch.made.__contains__, given), list(given)))
         taken = list(dict.fromkeys(node for part_, _ in closed for node in part_.taken))
         bodies = []
         for part_, own in closed:
             stand = dict(zip(part_.taken, part_.given, strict=True))
             inputs = [stand.get(node) or ir.input_node(node.aval) for node in taken]
-            bodies.append(body_of(ir.Graph((*inputs, *own), tuple(part_.outputs))))
+            roots, n = tuple(part_.outputs), len(self.true.outputs)
+            bodies.append(body_of(ir.Graph((*inputs, *own), roots[:n], checks=roots[n:])))
         operands = [self.predicate, *map(self.tracer.wrap, taken), *self.operands]
         params = {"true": bodies[0], "false": bodies[1]}
         results: list[Tensor] = [

@@ -28,15 +28,16 @@ def between(outputs: Sequence[ir.Node], known: Container[ir.Node]) -> list[ir.No
 
 
 def cut(
-    outputs: Sequence[ir.Node], known: Container[ir.Node], name: str, first: Sequence[ir.Node] = ()
+    outputs: Sequence[ir.Node], known: Container[ir.Node], name: str, first: Sequence[ir.Node] = (),
+    checks: Sequence[ir.Node] = (),
 ) -> tuple[ir.Graph, list[ir.Node]]:
-    """The graph that computes `outputs` from what is known, and what each of its inputs is: `first` (inputs, whether
+    """The graph that computes `outputs` and `checks` from what is known, and what each of its inputs is: `first` (inputs, whether
     they are needed or not), then known nodes, then other inputs.
     """
     new: dict[ir.Node, ir.Node] = {n: n for n in first}
     given: list[ir.Node] = []
     others: list[ir.Node] = []
-    for node in between(outputs, known):
+    for node in between([*outputs, *checks], known):
         if node in new:
             continue
         if node.is_input or node in known:
@@ -46,4 +47,5 @@ def cut(
             operands = tuple([new[n] for n in node.inputs])
             new[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
     reads = [*first, *given, *others]
-    return ir.Graph(tuple([new[n] for n in reads]), tuple([new[n] for n in outputs]), name), reads
+    inputs, made, checked = (tuple([new[n] for n in nodes]) for nodes in (reads, outputs, checks))
+    return ir.Graph(inputs, made, name, checked), reads

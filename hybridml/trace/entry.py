@@ -160,7 +160,7 @@ class Entry:
             for effect in effects:
                 if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
                     raise Endless(f"changes {effect}, which it computes with")
-            return Outcome(tracer, result, backend, list(path.given), effects, whole, there)
+            return Outcome(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
 
         def trace() -> Outcome:
             try:

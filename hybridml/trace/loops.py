@@ -14,7 +14,7 @@ put into the graph, and the compiler makes one loop of the two (passes/control.p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,7 @@ class Loop:
     again: bool = False  # the gradient computes a step again from its carries, and saves nothing else
     saved: list[ir.Node] = field(default_factory=list)
     stacks: list[Tensor] = field(default_factory=list)
+    checks: Sequence[ir.Node] = ()  # what may raise in the body
     gradients: dict[tuple[int, ...], Gradient] = field(default_factory=dict)  # by the results that have a cotangent
 
     def run(self) -> list[Tensor]:
@@ -71,17 +72,18 @@ class Loop:
 
     def _nodes(self) -> list[ir.Node]:
         outputs = [t._array for t in (*self.next, *self.ys)]
-        values = outputs if self.go is None else [*outputs, self.go._array]
+        values = [*outputs, *self.checks, *([] if self.go is None else [self.go._array])]
         carries = [t._array for t in self.carries]
         inputs = {node: node for node in (*carries, *(t._array for t in self.slices))}
         inputs |= {node: ir.input_node(node.aval) for node in self.saved if node not in inputs}
         closed = close(values, varying(values, inputs, self.made), inputs)
-        read = set(ir.topological(closed.outputs))
+        roots, n, m = tuple(closed.outputs), len(outputs), len(outputs) + len(self.checks)
+        read = set(ir.topological(roots))
         slices = [t._array for t in self.slices] + [inputs[node] for node in self.saved]
         used = [k for k, node in enumerate(slices) if node in read]
         params: dict[str, Any] = {
             "body": body_of(
-                ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), tuple(closed.outputs[: len(outputs)]))
+                ir.Graph((*closed.given, *carries, *(slices[k] for k in used)), roots[:n], checks=roots[n:m])
             ),
             "condition": None, "consts": len(closed.taken), "carries": len(carries), "length": self.length,
             "counted": self.count is not None, "reverse": self.reverse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
@@ -81,11 +82,13 @@ class Result:
 
 
 class Outcome:
-    """See the module. `given`: what the segments on the way to it compute, which its program may read."""
+    """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
+    they raise for."""
 
     def __init__(
         self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = (),
         arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
+        checked: Container[ir.Node] = (),
     ) -> None:  # fmt: skip
         """Containers that are returned as they are, by their numbers (see tree.py): copies of those that are
         `arguments`, where a call returns its own, and those that were `there` before.
@@ -119,13 +122,14 @@ class Outcome:
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
                 orders.append(source.order)
-        reached = set(ir.topological([o._array for o in outputs]))
+        checks = uncovered([o._array for o in outputs], [n for n in tracer.checks if n not in checked])
+        reached = set(ir.topological([*(o._array for o in outputs), *checks]))
         self.inputs = [i for i in tracer.inputs if i.kind != "place" or i.node in reached]
         position = {id(i): k for k, i in enumerate(self.inputs)}
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
             {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
-            sum(i.kind == "argument" for i in self.inputs),
+            sum(i.kind == "argument" for i in self.inputs), checks,
         )  # fmt: skip
         at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
         self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]

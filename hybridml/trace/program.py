@@ -21,6 +21,7 @@ import numpy as np
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
@@ -122,6 +123,7 @@ class Program:
     # `lead` of its inputs, the arguments.
     given: Sequence[ir.Node] = ()
     lead: int = 0
+    checks: Sequence[ir.Node] = ()  # what eager code raises for and the outputs may not
     guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
     is_gradient: bool = False
     compile_ms: float = 0.0
@@ -135,16 +137,16 @@ class Program:
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
         )
-        return ir.Graph(tuple(self.nodes), stored, self.name)
+        return ir.Graph(tuple(self.nodes), stored, self.name, tuple(self.checks))
 
     @cached_property
     def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
         if not self.given:
             return self.whole, []
-        graph, reads = cut(self.whole.outputs, dict.fromkeys(self.given), self.name, self.nodes)
+        graph, reads = cut(self.whole.outputs, dict.fromkeys(self.given), self.name, self.nodes, self.checks)
         own, k = len(self.nodes), self.lead
         inputs = (*self.nodes[:k], *graph.inputs[own:], *self.nodes[k:])
-        return ir.Graph(inputs, graph.outputs, self.name), reads[own:]
+        return ir.Graph(inputs, graph.outputs, self.name, graph.checks), reads[own:]
 
     @property
     def graph(self) -> ir.Graph:
@@ -202,10 +204,15 @@ class Program:
             g._node = Leaf(o.shape, o.dtype)
             cotangents.append(g)
         seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
-        found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
+        before, tracer.checks = tracer.checks, {}
+        try:
+            found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
+        finally:
+            own, tracer.checks = tracer.checks, before
         wanted = sorted(positions[key] for key in found)
         outputs = [found[id(self.leaves[k])][1] for k in wanted]
-        reached = set(ir.topological([o._array for o in outputs]))
+        checks = uncovered([o._array for o in outputs], own)
+        reached = set(ir.topological([*(o._array for o in outputs), *checks]))
         mine = {node for node in self.nodes}
         held = [i for i in tracer.inputs if i.node in reached and i.node not in mine]
         more = set(binders(reached, [n for n in reached if n.is_input], self.nodes))
@@ -217,7 +224,7 @@ class Program:
             [*(self.leaves[k] for k in used), *(None for _ in held), *(g._node for g in cotangents)],
             outputs, self.backend, f"{self.name}_vjp", {},
             [*(self.orders[k] for k in used), *(i.order for i in held), *(None for _ in cotangents)],
-            [self.orders[k] for k in wanted],
+            [self.orders[k] for k in wanted], checks=checks,
         )  # fmt: skip
         return Backward(program, used, held, wanted)
 

@@ -39,6 +39,7 @@ class Frame:
 
     since: int  # the clock: histories that are older come from outside
     made: set[ir.Node] = field(default_factory=set)
+    checks: dict[ir.Node, None] = field(default_factory=dict)  # what may raise, in the order of the program
     tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
     written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
 
@@ -55,6 +56,7 @@ class Region:
     states: list[Tensor]
     silent: list[Tensor]
     made: set[ir.Node]
+    checks: Sequence[ir.Node] = ()  # what may raise in it
 
     def leave(self, values: Sequence[Tensor]) -> None:
         """The states take the values that the control operation has left them with."""
@@ -172,7 +174,8 @@ def capture_region(
             )
         found = [t for t, _, _ in frame.written.values() if id(t) not in own and all(t is not s for s in states)]
         if not found:
-            return Region(tracer, frame.since, [*inputs, *([] if once else given)], outputs, states, silent, frame.made)
+            inputs += [] if once else given
+            return Region(tracer, frame.since, inputs, outputs, states, silent, frame.made, list(frame.checks))
         states += found
     raise TraceError(f"{what} updates other tensors in place each time it runs; return new values instead")
 

@@ -19,7 +19,7 @@ def digest(graph: Graph) -> str:
     number = {node: k for k, node in enumerate(nodes)}
     types: dict[Aval, str] = {}
     data = hashlib.sha256()
-    lines = [f"{len(graph.inputs)} {[number[node] for node in graph.outputs]}"]
+    lines = [f"{len(graph.inputs)} {[[number[node] for node in nodes] for nodes in (graph.outputs, graph.checks)]}"]
     for node in nodes:
         kind = types.get(node.aval)
         if kind is None:

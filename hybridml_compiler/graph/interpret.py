@@ -33,7 +33,7 @@ def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -
     values = _inputs(graph, arrays, sizes)
     nodes = graph.nodes()
     runs: dict[Any, list[np.ndarray]] = {}  # of operations that are several nodes each
-    last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))
+    last_use: dict[Node, int] = dict.fromkeys(graph.outputs, len(nodes))  # that of a check is none
     for k in range(len(nodes) - 1, -1, -1):
         for operand in nodes[k].inputs:
             last_use.setdefault(operand, k)

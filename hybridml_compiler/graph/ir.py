@@ -1,13 +1,14 @@
 """The graph dialect: immutable, pure, hash-consed nodes over whole arrays.
 
-    graph  = name(inputs) -> outputs
+    graph  = name(inputs) -> outputs, checks
     node   = input(aval)                       an argument; every call makes a new one
            | const(array)                      a captured literal; small ones are interned by content
            | op(inputs; params) : aval         a row of the operation table applied to nodes
 
 Equality is `is`: two nodes with the same op, inputs and parameters are one object, so common subexpressions are
 eliminated by construction, and a node that nothing reaches does not exist. No node has an effect: state, random numbers
-and in-place updates are inputs and outputs (see `hybridml.trace`).
+and in-place updates are inputs and outputs (see `hybridml.trace`). What may raise is the exception: the checks of a graph
+are nodes that are computed for their errors alone (see checks.py).
 """
 
 from __future__ import annotations
@@ -180,13 +181,26 @@ class Graph:
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     name: str = "graph"
+    checks: tuple[Node, ...] = ()  # computed for the errors that they raise
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The outputs, and then the checks: all that is asked for."""
+        return (*self.outputs, *self.checks) if self.checks else self.outputs
+
+    def with_roots(self, roots: Sequence[Node]) -> Graph:
+        """The graph with nodes in place of its roots, in their order; itself where they are the same."""
+        if tuple(roots) == self.roots:
+            return self
+        n = len(self.outputs)
+        return Graph(self.inputs, tuple(roots[:n]), self.name, tuple(roots[n:]))
 
     @cached_property
     def _nodes(self) -> list[Node]:
-        return topological(self.outputs, self.inputs)
+        return topological(self.roots, self.inputs)
 
     def nodes(self) -> list[Node]:
-        """Every node that an output needs, operands first, in a deterministic order (inputs first)."""
+        """Every node that a root needs, operands first, in a deterministic order (inputs first)."""
         return self._nodes.copy()  # a graph never changes, so it is walked once
 
 

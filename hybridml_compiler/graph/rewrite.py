@@ -65,8 +65,7 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
         else:
             final[node] = node
             rules.final.add(node)
-    outputs = tuple(final[node] for node in graph.outputs)
-    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+    return graph.with_roots([final[node] for node in graph.roots])
 
 
 def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str]) -> None:

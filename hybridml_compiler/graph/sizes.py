@@ -28,4 +28,5 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
         else:
             params = {name: substitute(value, sizes) for name, value in node.params.items()}
             made[node] = apply(node.op, [made[n] for n in node.inputs], params, node.where)
-    return Graph(tuple(made[n] for n in graph.inputs), tuple(made[n] for n in graph.outputs), graph.name)
+    inputs, outputs, checks = (tuple([made[n] for n in ns]) for ns in (graph.inputs, graph.outputs, graph.checks))
+    return Graph(inputs, outputs, graph.name, checks)

@@ -1,11 +1,12 @@
 """Text of the graph dialect: `print_graph` and its exact inverse `parse_graph`.
 
     text   = {graph NEWLINE} graph                            the bodies of control operations, then the graph itself
-    graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
+    graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} [check NEWLINE] return NEWLINE "}"
     sizes  = "[" word "=" digits {", " word "=" digits} "]"   symbols, and the sizes they had when it was captured
     input  = id [" " string] ": " aval                        %0 "x": f32[4,8]    %1: f32[n,2*n+1]
     node   = id " = " op "(" [id {", " id}] ")" [" {" param {", " param} "}"] " : " aval
            | id " = const " data " : " aval
+    check  = "check " id {", " id}                            computed for their errors alone
     return = "return" [" " id {", " id}]
     data   = literal | "base64 " string                       1.5    [[1, 2], [3, 4]]    base64 "AACAPw=="
     param  = word "=" value
@@ -100,7 +101,9 @@ def _lines_of(graph: Graph, name: str, names: Mapping[Body, str], locations: boo
         line_of[node] = len(lines)
         where = f"  # {node.where}" if locations and node.where else ""
         lines.append(f"  {ids[node]} = {what} : {node.aval}{where}")
-    outputs = ", ".join(ids[n] for n in graph.outputs)
+    outputs, checks = (", ".join(ids[n] for n in roots) for roots in (graph.outputs, graph.checks))
+    if checks:
+        lines.append(f"  check {checks}")
     lines.append(f"  return {outputs}".rstrip())
     lines.append("}")
     return lines, line_of
@@ -218,7 +221,12 @@ class _Parser:
             raise _Line("", self.last).error("expected 'graph'")
         self.nodes = {}
         name, inputs = self.header(self.lines[0])
+        checks: tuple[Node, ...] = ()
         for k, line in enumerate(self.lines[1:], 1):
+            if line.reads("check"):
+                checks = tuple(self.ids(line))
+                line.end()
+                continue
             if not line.reads("return"):
                 self.node(line)
                 continue
@@ -228,7 +236,7 @@ class _Parser:
             close.expect("}")
             close.end()
             self.lines = self.lines[k + 2 :]
-            return Graph(inputs, outputs, name)
+            return Graph(inputs, outputs, name, checks)
         raise _Line("", self.last).error("expected 'return'")
 
     def header(self, line: _Line) -> tuple[str, tuple[Node, ...]]:

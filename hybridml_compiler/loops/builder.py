@@ -365,6 +365,19 @@ class LoopBuilder:
         key = ("index", size, what, *map(id, args))
         return self._intern(key, "index", args, (size, what), dtypes.int64, 0, size - 1 if size else 0)
 
+    def checked(self, value: Scalar, position: Expr) -> Expr:
+        """What is at a checked index. It stays an expression of the index, whatever is known of its range: an element
+        that is the same everywhere is looked up, too."""
+        found = value if isinstance(value, Expr) else self.const(value, dtypes.int64)
+        if not _reads(found, position):
+            other = self.const(int(found.op == "const" and not found.attr), found.dtype)
+            return self.emit("select", self.emit("ge", self._hidden(position), self.const(0, dtypes.int64)), found, other)
+        return found if found.low is None or found.dtype.kind == "b" else self._hidden(found)
+
+    def _hidden(self, value: Expr) -> Expr:
+        """The value, of which no range is known."""
+        return self.emit("bitcast", value, dtype=value.dtype)
+
     def reduce(self, op: str, extents: Sequence[Size], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
         """Combination of body(r) over the index space `extents`, row-major."""
         index, variables = self.variables("r", extents)
@@ -456,6 +469,18 @@ class LoopBuilder:
         first = args[0].depends if args else _NOTHING
         expr.depends = first.union(*[a.depends for a in args[1:] if a.depends is not first]) if args[1:] else first
         return expr
+
+
+def _reads(value: Expr, part: Expr) -> bool:
+    """Is one expression part of the other?"""
+    stack, seen = [value], {value}
+    while stack:
+        found = stack.pop()
+        if found is part:
+            return True
+        stack += [arg for arg in found.args if arg not in seen]
+        seen.update(found.args)
+    return False
 
 
 _NOTHING: frozenset[Expr] = frozenset()

@@ -84,6 +84,10 @@ class NumpyLowering(NumpyBuilder):
     def bounded(self, value: Array, size: int) -> Array:
         return value
 
+    def checked(self, value: Any, position: Array) -> Any:
+        """What is at an index that has been checked."""
+        return value
+
     def index(self, value: Array, extent: int, what: str = "index") -> Array:
         wide = value.astype(int64)
         found = np.where(wide < 0, wide + extent, wide)

@@ -70,7 +70,7 @@ def _take_eager(x: np.ndarray, indices: np.ndarray, axis: Any) -> Any:
 def _take_lower(s: Any, i: Index, x: Load, indices: Load, axis: int) -> Scalar:
     n = len(indices.shape)
     position = s.index(indices(i[axis : axis + n]), x.shape[axis], "take")
-    return x((*i[:axis], position, *i[axis + n :]))
+    return s.checked(x((*i[:axis], position, *i[axis + n :])), position)
 
 
 take = Op(
@@ -185,7 +185,8 @@ def _take_along_eager(x: np.ndarray, indices: np.ndarray, axis: Any) -> np.ndarr
 
 
 def _take_along_lower(s: Any, i: Index, x: Load, indices: Load, axis: int) -> Scalar:
-    return x(replace(i, axis, s.index(indices(i), x.shape[axis], "take_along_axis")))
+    position = s.index(indices(i), x.shape[axis], "take_along_axis")
+    return s.checked(x(replace(i, axis, position)), position)
 
 
 take_along_axis = Op(

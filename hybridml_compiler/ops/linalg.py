@@ -49,6 +49,7 @@ inv = Op(
     "opaque",
     inputs=("x",),
     infer=lambda x: Aval((*square("inv", x)[0], *x.shape[-2:]), x.dtype),
+    fails=True,
     eager=lapack("inv", np.linalg.inv, np.linalg.inv, singular),
     vjp=(lambda g, out: -matmul(matmul(turned(out), g), turned(out)),),
     samples=samples(*(([(general, shape)], {}) for shape in [(3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2)])),
@@ -86,6 +87,7 @@ pinv = Op(
     "opaque",
     inputs=("x", "rtol"),
     infer=_infer_pinv,
+    fails=True,
     eager=finite("pinv", lambda x, rtol: np.linalg.pinv(x, rtol=rtol), np.linalg.pinv, endless),
     vjp=(_pinv_rule, None),
     samples=samples(
@@ -152,6 +154,7 @@ cofactor = Op(
     "opaque",
     inputs=("x",),
     infer=lambda x: Aval((*square("cofactor", x)[0], *x.shape[-2:]), x.dtype),
+    fails=True,
     eager=finite("cofactor", _cofactor, np.linalg.svd, endless),
     vjp=(_cofactor_rule,),
     samples=samples(*_SQUARE),
@@ -260,6 +263,7 @@ matrix_exp = Op(
     "opaque",
     inputs=("x",),
     infer=lambda x: Aval((*square("matrix_exp", x)[0], *x.shape[-2:]), x.dtype),
+    fails=True,
     eager=lapack("matrix_exp", _matrix_exp, _matrix_exp, singular),
     vjp=(_exp_rule,),
     samples=samples(

@@ -85,7 +85,7 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fn", "infer", "inputs",
+        "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fails", "fn", "infer", "inputs",
         "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "results", "samples", "tile",
         "unify", "variadic", "vjp",
     )  # fmt: skip
@@ -113,9 +113,12 @@ class Op:
         method: str | None = None,
         operator: str | None = None,
         results: tuple[str, ...] = (),
+        fails: bool | None = None,
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
+        # May it raise for the values that it is given? Then a program that does not read its result raises too.
+        self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.params: dict[str, Any] = dict(params or {})  # parameter name -> default; REQUIRED when there is none
         self.infer: Callable[..., Any] = infer
         self.eager: Callable[..., Any] = eager

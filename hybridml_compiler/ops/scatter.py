@@ -47,7 +47,7 @@ index = Op(
     },
     infer=_wrap_infer,
     eager=_wrap_eager,
-    lower=lambda s, i, indices, size, axis: s.index(indices(i), size, "index"),
+    lower=lambda s, i, indices, size, axis: s.checked(position := s.index(indices(i), size, "index"), position),
     vjp=(None,),
     samples=cases(
         ([np.array([0, 2, -1, -3])], {"size": 3}),

@@ -70,6 +70,7 @@ solve = Op(
     "opaque",
     inputs=("x", "y"),
     infer=_infer_system("solve"),
+    fails=True,
     eager=lapack("solve", np.linalg.solve, np.linalg.inv, singular),
     vjp=(_solve_x, _solve_y),
     samples=samples(*_SYSTEMS),
@@ -131,6 +132,7 @@ solve_triangular = Op(
     params={"upper": REQUIRED, "unit": False},
     canon=lambda x, y, upper, unit: {"upper": bool(upper), "unit": bool(unit)},
     infer=_infer_triangular,
+    fails=True,
     eager=lapack(
         "solve_triangular", _solve_triangular, lambda x: np.linalg.inv(np.diag(np.diag(x))), lambda x: _zeros(x)
     ),

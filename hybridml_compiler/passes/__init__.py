@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import CompileError
+from ..graph.checks import alone
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
 from .canonical_views import canonical_views
@@ -24,7 +25,15 @@ from .simplify import simplify
 
 Pass = Callable[[Graph], Graph]
 
+
+
+def checks_alone(graph: Graph) -> Graph:
+    """Graph whose checks are of no more than what decides them."""
+    return graph.with_roots([*graph.outputs, *map(alone, graph.checks)])
+
+
 FIRST: tuple[tuple[str, Pass, str], ...] = (
+    ("checks_alone", checks_alone, "whether an index exists is known without what it is looked up in"),
     ("roll_loops", roll_loops, "a long Python loop compiles in the time of one step"),
 )
 PASSES: tuple[tuple[str, Pass, str], ...] = (

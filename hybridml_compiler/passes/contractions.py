@@ -146,7 +146,7 @@ def transpose_products(graph: Graph) -> Graph:
     if not any([is_op(node, "permute_dims") and is_op(node.inputs[0], "matmul") for node in nodes]):
         return graph
     readers = users(nodes)
-    outputs = set(graph.outputs)
+    outputs = set(graph.roots)
 
     def alone(node: Node) -> Node | None:
         product = node.inputs[0]

@@ -12,11 +12,12 @@ a branch whose predicate is known, a loop of no step                  -> what it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..graph.body import Body, body_of, family
+from ..graph.checks import alone
 from ..graph.ir import Graph, Node, apply, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
@@ -33,6 +34,7 @@ class Loop:
     carries: list[tuple[Node, Node, Node]]  # start, input, and what goes on
     xs: list[tuple[Node, Node]]
     ys: list[Node]
+    checks: list[Node]
     go: Node | None  # the condition
     length: int | None
     reverse: bool
@@ -51,14 +53,16 @@ class Loop:
         return Loop(
             count, list(zip(rest[:n], body.inputs, strict=False)),
             list(zip(rest[n:m], body.inputs[n:m], body.outputs, strict=False)),
-            list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]), go,
+            list(zip(rest[m:], body.inputs[m:], strict=True)), list(body.outputs[p["carries"] :]),
+            list(body.checks), go,
             p["length"], p["reverse"],
         )  # fmt: skip
 
     def nodes(self, wanted: Iterable[int]) -> Results:
         """Its results as nodes of the graph."""
         kept = [*(c for _, c in self.consts), *(c for _, c, _ in self.carries)]
-        body = Graph((*kept, *(x for _, x in self.xs)), (*(c for *_, c in self.carries), *self.ys), "body")
+        outputs = (*(c for *_, c in self.carries), *self.ys)
+        body = Graph((*kept, *(x for _, x in self.xs)), outputs, "body", tuple(self.checks))
         condition = None if self.go is None else _passed(body_of(Graph(tuple(kept), (self.go,), "condition")))
         params: dict[str, Any] = {
             "body": _passed(body_of(body)), "condition": condition, "consts": len(self.consts),
@@ -71,11 +75,16 @@ class Loop:
 
     def substituted(self, becomes: Mapping[Node, Node]) -> None:
         """Nodes of the body put in place of others."""
-        outputs = [*(c for *_, c in self.carries), *self.ys, *([] if self.go is None else [self.go])]
-        outputs = substitute(outputs, becomes)
-        n = len(self.carries)
-        self.carries = [(start, c, after) for (start, c, _), after in zip(self.carries, outputs, strict=False)]
-        self.ys, self.go = outputs[n : n + len(self.ys)], None if self.go is None else outputs[-1]
+        n, m = len(self.carries), len(self.carries) + len(self.ys)
+        roots = substitute([*(c for *_, c in self.carries), *self.others], becomes)
+        self.carries = [(start, c, after) for (start, c, _), after in zip(self.carries, roots, strict=False)]
+        self.ys, self.checks = roots[n:m], roots[m : m + len(self.checks)]
+        self.go = None if self.go is None else roots[-1]
+
+    @property
+    def others(self) -> list[Node]:
+        """What the body computes beside its carries."""
+        return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 
 _after_passes: WeakKeyDictionary[Body, Body] = WeakKeyDictionary()
@@ -115,6 +124,7 @@ def control_flow(graph: Graph) -> Graph:
         if _is_control(node):
             read.setdefault(family(node), set()).add(node.params["result"])
     made: dict[Any, Results] = {}
+    checks: dict[Node, None] = {}
 
     def simpler(node: Node, operands: tuple[Node, ...]) -> Node | None:
         if not _is_control(node):
@@ -125,10 +135,11 @@ def control_flow(graph: Graph) -> Graph:
             if node.op is LOOP:
                 made[key] = _one_product(node, operands, numbers) or _simpler_loop(node, operands, numbers)
             else:
-                made[key] = _simpler_cond(node, operands, numbers)
+                made[key] = _simpler_cond(node, operands, numbers, checks)
         return made[key][node.params["result"]]
 
-    return _rebuilt(merged, nodes, simpler)
+    done = _rebuilt(merged, nodes, simpler)
+    return replace(done, checks=(*done.checks, *checks)) if checks else done
 
 
 def _is_control(node: Node) -> bool:
@@ -143,8 +154,7 @@ def _rebuilt(graph: Graph, nodes: Iterable[Node], change: Callable[[Node, tuple[
         if found is None:
             found = node if operands == node.inputs else with_inputs(node, operands)
         final[node] = found
-    outputs = tuple([final[n] for n in graph.outputs])
-    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+    return graph.with_roots([final[n] for n in graph.roots])
 
 
 # -- one of two loops
@@ -201,6 +211,8 @@ def _within(node: Node, other: Node) -> list[int] | None:
         pairs.append(k)
         becomes[own] = b.carries[k][1]
     given = {own: value for own, value in becomes.items() if value is not None}
+    if not set(substitute(a.checks, given)) <= set(b.checks):
+        return None
     values = [*(after for *_, after in a.carries), *a.ys, *([] if a.go is None else [a.go])]
     values = substitute(values, given)
     if any(value is not b.carries[k][2] for value, k in zip(values, pairs, strict=False)):
@@ -268,7 +280,7 @@ def _added_product(loop: Loop, k: int) -> _Added | None:
     if after.op is None or after.op.name != "add" or after.dtype.kind != "f" or after.inputs.count(own) != 1:
         return None
     (value,) = (n for n in after.inputs if n is not own)
-    others = [*(end for *_, end in (*loop.carries[:k], *loop.carries[k + 1 :])), *loop.ys, value]
+    others = [*(end for *_, end in (*loop.carries[:k], *loop.carries[k + 1 :])), *loop.others, value]
     reached = set(topological(others))
     product = value.inputs[0] if _is_turned(value) else value
     if own in reached or after in reached or product.op is None or product.op.name != "matmul":
@@ -302,9 +314,9 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Re
             results[k] = start
         else:
             carries.append((k, start, own, after))
-    go = [] if loop.go is None else [loop.go]
-    _given_numbers(loop, known, _in_memory([*(after for *_, after in carries), *loop.ys, *go]))
-    live = _live(carries, [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)], loop.go, numbers)
+    _given_numbers(loop, known, _in_memory([*(after for *_, after in carries), *loop.others]))
+    ys = [loop.ys[k - len(loop.carries)] for k in read if k >= len(loop.carries)]
+    live = _live(carries, [*ys, *loop.others[len(loop.ys) :]], numbers)
     carries = [carry for carry in carries if carry[1] in live or carry[0] in numbers or carry[2] in live]
     wanted: dict[Node, int] = {}
     for k in read:
@@ -335,11 +347,9 @@ def _given_numbers(loop: Loop, known: dict[Node, Node], outputs: set[Node]) -> N
         seen.setdefault(start, own)
 
 
-def _live(
-    carries: Sequence[tuple[int, Node, Node, Node]], ys: Sequence[Node], go: Node | None, numbers: Sequence[int]
-) -> set[Node]:
+def _live(carries: Sequence[tuple[int, Node, Node, Node]], read: Sequence[Node], numbers: Sequence[int]) -> set[Node]:
     """The inputs that are reached from what is read."""
-    roots = [*ys, *([] if go is None else [go]), *(after for k, _, _, after in carries if k in numbers)]
+    roots = [*read, *(after for k, _, _, after in carries if k in numbers)]
     while True:
         reached = set(topological(roots))
         more = [after for _, _, own, after in carries if own in reached and after not in reached]
@@ -351,7 +361,7 @@ def _live(
 
 def _lift(loop: Loop) -> None:
     """Arrays that the body holds, and numbers that it needs in memory, are given to it."""
-    held = _constants([*(after for *_, after in loop.carries), *loop.ys, *([] if loop.go is None else [loop.go])])
+    held = _constants([*(after for *_, after in loop.carries), *loop.others])
     stand = {n: input_node(n.aval) for n in held}
     loop.substituted(stand)
     loop.consts += stand.items()
@@ -370,8 +380,7 @@ def _constants(outputs: Sequence[Node]) -> list[Node]:
 
 def _drop(loop: Loop) -> None:
     """Operands that are not read."""
-    roots = [*(after for *_, after in loop.carries), *loop.ys, *([] if loop.go is None else [loop.go])]
-    read = set(topological(roots))
+    read = set(topological([*(after for *_, after in loop.carries), *loop.others]))
     loop.consts = [(start, own) for start, own in loop.consts if own in read]
     loop.xs = [(x, own) for x, own in loop.xs if own in read]
 
@@ -379,16 +388,19 @@ def _drop(loop: Loop) -> None:
 # -- a choice
 
 
-def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int]) -> Results:
+def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int], checks: dict[Node, None]) -> Results:
+    """The choice, or what the branch that is known to run gives; then `checks` takes in those of the branch."""
     predicate, given = operands[0], operands[1:]
     branches: list[Graph] = [node.params["true"].graph, node.params["false"].graph]
     if predicate.value is not None:
         branch = branches[0 if predicate.value else 1]
-        found = substitute([branch.outputs[k] for k in read], dict(zip(branch.inputs, given, strict=True)))
-        return dict(zip(read, found, strict=True))
+        roots = [*(branch.outputs[k] for k in read), *branch.checks]
+        found = substitute(roots, dict(zip(branch.inputs, given, strict=True)))
+        checks.update(dict.fromkeys(map(alone, found[len(read) :])))
+        return dict(zip(read, found, strict=False))
     inputs = [input_node(n.aval, n.name) for n in given]
     outputs = [
-        substitute([branch.outputs[k] for k in read], dict(zip(branch.inputs, inputs, strict=True)))
+        substitute([*(branch.outputs[k] for k in read), *branch.checks], dict(zip(branch.inputs, inputs, strict=True)))
         for branch in branches
     ]
     held = [n for own in outputs for n in _constants(own)]
@@ -398,8 +410,8 @@ def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int]) -> Re
     reached = {n for own in outputs for n in topological(own)}
     pairs = [(start, own) for start, own in pairs if own in reached]
     bodies = [
-        _passed(body_of(Graph(tuple([own for _, own in pairs]), tuple(own_outputs), name)))
-        for own_outputs, name in zip(outputs, ("true", "false"), strict=True)
+        _passed(body_of(Graph(tuple([own for _, own in pairs]), tuple(roots[: len(read)]), name, tuple(roots[len(read) :]))))
+        for roots, name in zip(outputs, ("true", "false"), strict=True)
     ]
     params = {"true": bodies[0], "false": bodies[1]}
     arguments = [predicate, *(start for start, _ in pairs)]

@@ -62,8 +62,7 @@ def channels_last(graph: Graph) -> Graph:
             found = Form(with_inputs(node, inputs))
         found.core.where = found.core.where or node.where
         forms[node] = found
-    outputs = tuple(_plain(forms[node]) if node in forms else node for node in graph.outputs)
-    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs, graph.name)
+    return graph.with_roots([_plain(forms[node]) if node in forms else node for node in graph.roots])
 
 
 def _is_permuted_state(output: Node) -> bool:

@@ -164,7 +164,7 @@ class _Loop:
     def _wanted(self, graph: Graph, nodes: Sequence[Node], inside: set[Node]) -> list[int]:
         """Positions of the nodes that something outside reads, other than the last value of a carry."""
         readers = users(nodes)
-        outputs = set(graph.outputs)
+        outputs = set(graph.roots)
         carried = {p for refs in self.reads for kind, p in refs if kind == "before"}
         found: set[int] = set()
         for t, step in enumerate(self.steps):
@@ -345,7 +345,7 @@ def _replaced(graph: Graph, nodes: Iterable[Node], becomes: dict[Node, Node]) ->
             operands = tuple([final.get(n, n) for n in node.inputs])
             new = node if operands == node.inputs else with_inputs(node, operands)
             final[node] = _joined(new)
-    return Graph(graph.inputs, tuple([final[n] for n in graph.outputs]), graph.name)
+    return graph.with_roots([final[n] for n in graph.roots])
 
 
 def _joined(node: Node) -> Node:

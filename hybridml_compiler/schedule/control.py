@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
 from ..sizes.dims import Size, symbols_of
+from .checks import settled
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -119,7 +120,7 @@ def control_of(results: list[Node], planned: Planned) -> Control:
     own = tuple(node for node, k in zip(after, kept, strict=True) if k is None)
     known = p["condition"] is None and not p["counted"] and p["length"] != 0
     carried = body.inputs[p["consts"] : first] if known else None
-    plan = planned(Graph(body.inputs, (*own, *ys), "body"), carried)
+    plan = planned(settled(Graph(body.inputs, (*own, *ys), "body", body.checks)), carried)
     return Loop(
         plan,
         None if p["condition"] is None else planned(p["condition"].graph),
@@ -129,4 +130,5 @@ def control_of(results: list[Node], planned: Planned) -> Control:
 
 
 def _restricted(body: Body, wanted: tuple[int, ...]) -> Graph:
-    return Graph(body.graph.inputs, tuple(body.graph.outputs[k] for k in wanted), body.graph.name)
+    outputs = tuple(body.graph.outputs[k] for k in wanted)
+    return settled(Graph(body.graph.inputs, outputs, body.graph.name, body.graph.checks))

@@ -50,7 +50,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
         groups, owner = _group(order, materialised, target)
-    packing = choose_prologues(order, graph.outputs, materialised, groups, owner, donated.values(), target)
+    packing = choose_prologues(order, graph.roots, materialised, groups, owner, donated.values(), target)
     if packing.computed:
         materialised = {node: reason for node, reason in materialised.items() if node not in packing.computed}
         groups, owner = _group(order, materialised, target, packing.computed)
@@ -71,6 +71,9 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
     for node in graph.outputs:
         if node.op is not None:
             chosen[node] = "an output"
+    for node in graph.checks:
+        if node.op is not None:
+            chosen.setdefault(node, "a check")
     readers = users(order)
     homes: dict[Node, set[Node]] = {}  # inlined node -> the materialised nodes that would compute it
     weight: dict[Node, float] = {}  # cost of one element, operands included
@@ -355,7 +358,7 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
 
 def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:
     """What only its own kernel reads needs no memory: its readers joined the group after it had been chosen."""
-    outside = set(graph.outputs)
+    outside = set(graph.roots)
     for group in groups:
         outside |= {r for r in group.reads if owner.get(r) is not group}
     for group in groups:

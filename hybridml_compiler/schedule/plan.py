@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError
+from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
 from ..sizes.dims import Size, hint, symbols_of
@@ -254,7 +255,8 @@ class _Planner:
 
     def _tasks(self, group: Group) -> list[Task]:
         """Works of a group, each with the nodes whose memory it is given."""
-        if all(node.aval.size == 0 for node in group.roots):
+        runs = group.kind in ("control", "opaque") and any(map(fails, group.roots))  # for its errors
+        if not runs and all(node.aval.size == 0 for node in group.roots):
             return []
         if group.kind == "control":
             return [self._control(group)]

@@ -91,7 +91,7 @@ class _Regions:
         read = {n for n in candidates if self.readers[n]}
         self.wanted = {n for n in read if all(_in_place(n, group, owner) for group in self.readers[n])}
         self.inside = set(candidates) - read | self.wanted
-        self.written = {n for n in materialised if self.readers[n] and n not in self.inside} | set(graph.outputs)
+        self.written = {n for n in materialised if self.readers[n] and n not in self.inside} | set(graph.roots)
         for node in sorted(self.wanted, key=self.position.__getitem__):
             if self._is_kept_anyway(node):
                 self.wanted.remove(node)

@@ -1,0 +1,138 @@
+"""Checks: operations that may raise, whose errors a program owes whether or not anything reads their results.
+
+A capture notes every operation that may raise, as eager code would run it. What computes every element of it raises
+its error too; for the others the graph keeps a check, a root that nothing reads:
+
+    x[[0, 9]] of three rows, unused               -> sum(index([0, 9], size=3))    one number, of the indices alone
+    cholesky(a), unused                           -> itself
+
+A value is *covered* where something that is computed reads all of it. A slice does not, nor does an operation without
+elements; a choice does only where its condition is data (an `arange` below a number is decided when code is made).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from .body import bodies_of, family
+from .ir import Node, topological
+from .rewrite import make
+
+_INDEXED = ("gather", "scatter")
+_WHOLE_VIEWS = frozenset(("reshape", "permute_dims", "broadcast_to", "flip", "concat", "one_hot"))
+_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+_EXTREMA = frozenset(("minimum", "maximum", "clip"))
+
+
+def fails(node: Node) -> bool:
+    """May the node raise for the values that it is given: an index, a singular matrix, or such a node in a body?"""
+    return node.op is not None and (node.op.fails or any(body.graph.checks for body in bodies_of(node)))
+
+
+def alone(node: Node) -> Node:
+    """A check as cheap as can be: one number of the indices where the error is one of an index, else the node."""
+    if node.op is None or node.op.kind not in _INDEXED:
+        return node
+    indices = operand(node)
+    axis = node.params.get("axis", 0)
+    return make("sum", make("index", indices, size=limit(node), axis=axis))
+
+
+def operand(node: Node) -> Node:
+    """The indices that a row looks up."""
+    assert node.op is not None
+    return node.inputs[node.op.inputs.index("indices")]
+
+
+def limit(node: Node) -> int:
+    """The size of the axis that the indices are looked up in."""
+    found: int = node.params["size"] if "size" in node.params else node.inputs[0].shape[node.params["axis"]]
+    return found
+
+
+def uncovered(outputs: Sequence[Node], checks: Iterable[Node]) -> list[Node]:
+    """Those of the checks whose errors `outputs` may not raise, whatever the passes do."""
+    checks = list(checks)
+    if not checks:
+        return checks
+    found = whole(topological(outputs), outputs)
+    runs = {family(node) for node in found if fails(node) and node.op is not None and node.op.kind not in _INDEXED}
+    left: dict[object, Node] = {}
+    for node in checks:
+        assert node.op is not None
+        if node.op.kind in _INDEXED:
+            if not same_size(operand(node), 0) and (node not in found or same_size(node, 0)):
+                left.setdefault(node, node)
+        elif family(node) not in runs or same_size(node, 0):
+            left.setdefault(family(node), node)
+    return list(left.values())
+
+
+def same_size(node: Node, size: int) -> bool:
+    """Has the node this number of elements? Sizes that come with the call are 2 and more."""
+    return type(node.aval.size) is int and node.aval.size == size
+
+
+def whole(nodes: Sequence[Node], roots: Iterable[Node], loops: Collection[str] = ()) -> set[Node]:
+    """The nodes whose elements are all computed. `loops`: kinds that compute all of their result and read memory, in a
+    graph that is final; without them, what no pass may take away."""
+    found = set(roots)
+    for node in reversed(nodes):
+        if node.op is not None and (node in found or node.kind in loops) and not same_size(node, 0):
+            found.add(node)
+            found.update(_read(node, bool(loops)))
+    return found
+
+
+def _read(node: Node, final: bool) -> Iterator[Node]:
+    """Operands of which every element is read to compute a node."""
+    assert node.op is not None
+    kind, name = node.kind, node.op.name
+    if kind == "elementwise":
+        yield from _operands(node, final)
+    elif kind == "movement":
+        if name in _WHOLE_VIEWS or (name == "pad" and all(w >= 0 for pair in node.params["widths"] for w in pair)):
+            yield from node.inputs
+        elif name == "slice_update":
+            yield node.inputs[1]
+    elif kind == "gather":
+        yield operand(node)
+    elif kind == "reduction":
+        if "axis" in node.params:
+            yield from node.inputs
+    elif kind in ("convolution", "control"):  # some become slices; a body may not read what it is given
+        yield from node.inputs if final else ()
+    elif kind != "creation":
+        yield from node.inputs
+
+
+def _operands(node: Node, final: bool) -> Iterator[Node]:
+    """Those of elementwise arithmetic: floats all count, since a nan would show; a choice may be known in advance."""
+    assert node.op is not None
+    if len(node.inputs) == 1 or all(n.dtype.kind in "fVc" for n in node.inputs):
+        yield from node.inputs
+    elif final and all(_is_data(n) for n in node.inputs if n.dtype.kind == "b"):
+        if node.op.name in _COMPARISONS or node.op.name in _EXTREMA:
+            yield from filter(_is_stored, node.inputs)
+        else:
+            yield from node.inputs
+
+
+def _is_data(condition: Node) -> bool:
+    """Is a truth value none that the ranges of its operands decide?"""
+    if condition.op is None:
+        return bool(condition.is_input or condition.shape)
+    if condition.op.name in _COMPARISONS:
+        return any(n.dtype.kind in "fVc" or _is_stored(n) for n in condition.inputs)
+    if condition.kind in ("elementwise", "movement"):
+        return bool(condition.inputs) and all(n.dtype.kind == "b" and _is_data(n) for n in condition.inputs)
+    return condition.kind != "creation"
+
+
+def _is_stored(node: Node) -> bool:
+    """Is it read from memory as it is, with a range that nothing knows?"""
+    while node.op is not None and (node.kind == "movement" or node.op.name == "astype") and len(node.inputs) == 1:
+        (node,) = node.inputs
+    if node.dtype.kind == "b":
+        return False
+    return bool(node.is_input or node.shape) if node.op is None else node.kind not in ("elementwise", "creation", "movement")
