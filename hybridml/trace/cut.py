@@ -28,11 +28,14 @@ def between(outputs: Sequence[ir.Node], known: Container[ir.Node]) -> list[ir.No
 
 
 def cut(
-    outputs: Sequence[ir.Node], known: Container[ir.Node], name: str, first: Sequence[ir.Node] = (),
+    outputs: Sequence[ir.Node],
+    known: Container[ir.Node],
+    name: str,
+    first: Sequence[ir.Node] = (),
     checks: Sequence[ir.Node] = (),
 ) -> tuple[ir.Graph, list[ir.Node]]:
-    """The graph that computes `outputs` and `checks` from what is known, and what each of its inputs is: `first` (inputs, whether
-    they are needed or not), then known nodes, then other inputs.
+    """The graph that computes `outputs` and `checks` from what is known, and what each of its inputs is: `first`
+    (inputs, whether they are needed or not), then known nodes, then other inputs.
     """
     new: dict[ir.Node, ir.Node] = {n: n for n in first}
     given: list[ir.Node] = []

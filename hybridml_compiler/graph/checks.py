@@ -111,10 +111,12 @@ def _operands(node: Node, final: bool) -> Iterator[Node]:
     assert node.op is not None
     if len(node.inputs) == 1 or all(n.dtype.kind in "fVc" for n in node.inputs):
         yield from node.inputs
-    elif final and all(_is_data(n) for n in node.inputs if n.dtype.kind == "b"):
+    elif all(_is_data(n) for n in node.inputs if n.dtype.kind == "b"):
         if node.op.name in _COMPARISONS or node.op.name in _EXTREMA:
             yield from filter(_is_stored, node.inputs)
-        else:
+        elif node.op.name == "where":
+            yield from node.inputs if final else node.inputs[1:]  # where(c, x, x) is x
+        elif final or all(map(_is_stored, node.inputs)):  # x * 0 is 0 for integers
             yield from node.inputs
 
 
@@ -135,4 +137,8 @@ def _is_stored(node: Node) -> bool:
         (node,) = node.inputs
     if node.dtype.kind == "b":
         return False
-    return bool(node.is_input or node.shape) if node.op is None else node.kind not in ("elementwise", "creation", "movement")
+    return (
+        bool(node.is_input or node.shape)
+        if node.op is None
+        else node.kind not in ("elementwise", "creation", "movement")
+    )

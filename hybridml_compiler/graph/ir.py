@@ -7,8 +7,8 @@
 
 Equality is `is`: two nodes with the same op, inputs and parameters are one object, so common subexpressions are
 eliminated by construction, and a node that nothing reaches does not exist. No node has an effect: state, random numbers
-and in-place updates are inputs and outputs (see `hybridml.trace`). What may raise is the exception: the checks of a graph
-are nodes that are computed for their errors alone (see checks.py).
+and in-place updates are inputs and outputs (see `hybridml.trace`). What may raise is the
+exception: the checks of a graph are nodes that are computed for their errors alone (see checks.py).
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Text of the graph dialect: `print_graph` and its exact inverse `parse_graph`.
 
     text   = {graph NEWLINE} graph                            the bodies of control operations, then the graph itself
-    graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} [check NEWLINE] return NEWLINE "}"
+    graph  = "graph" name [sizes] "(" [input {", " input}] ") {" NEWLINE {node NEWLINE} return NEWLINE "}"
     sizes  = "[" word "=" digits {", " word "=" digits} "]"   symbols, and the sizes they had when it was captured
     input  = id [" " string] ": " aval                        %0 "x": f32[4,8]    %1: f32[n,2*n+1]
     node   = id " = " op "(" [id {", " id}] ")" [" {" param {", " param} "}"] " : " aval
            | id " = const " data " : " aval
-    check  = "check " id {", " id}                            computed for their errors alone
-    return = "return" [" " id {", " id}]
+    return = ["check " id {", " id} NEWLINE] "return" [" " id {", " id}]     checks: computed for their errors alone
     data   = literal | "base64 " string                       1.5    [[1, 2], [3, 4]]    base64 "AACAPw=="
     param  = word "=" value
     value  = True | False | None | number | nan | inf | string | dtype | size | "(" {value ","} ")" | name of a body

@@ -371,7 +371,9 @@ class LoopBuilder:
         found = value if isinstance(value, Expr) else self.const(value, dtypes.int64)
         if not _reads(found, position):
             other = self.const(int(found.op == "const" and not found.attr), found.dtype)
-            return self.emit("select", self.emit("ge", self._hidden(position), self.const(0, dtypes.int64)), found, other)
+            return self.emit(
+                "select", self.emit("ge", self._hidden(position), self.const(0, dtypes.int64)), found, other
+            )
         return found if found.low is None or found.dtype.kind == "b" else self._hidden(found)
 
     def _hidden(self, value: Expr) -> Expr:

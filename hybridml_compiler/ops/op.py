@@ -85,9 +85,9 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fails", "fn", "infer", "inputs",
-        "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "results", "samples", "tile",
-        "unify", "variadic", "vjp",
+        "accepts", "canon", "combine", "differentiable", "doc", "eager", "error_samples", "fails", "fn", "infer",
+        "inputs", "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "results", "samples",
+        "tile", "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(

@@ -26,7 +26,6 @@ from .simplify import simplify
 Pass = Callable[[Graph], Graph]
 
 
-
 def checks_alone(graph: Graph) -> Graph:
     """Graph whose checks are of no more than what decides them."""
     return graph.with_roots([*graph.outputs, *map(alone, graph.checks)])

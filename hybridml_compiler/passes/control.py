@@ -410,7 +410,9 @@ def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int], check
     reached = {n for own in outputs for n in topological(own)}
     pairs = [(start, own) for start, own in pairs if own in reached]
     bodies = [
-        _passed(body_of(Graph(tuple([own for _, own in pairs]), tuple(roots[: len(read)]), name, tuple(roots[len(read) :]))))
+        _passed(
+            body_of(Graph(tuple([own for _, own in pairs]), tuple(roots[: len(read)]), name, tuple(roots[len(read) :])))
+        )
         for roots, name in zip(outputs, ("true", "false"), strict=True)
     ]
     params = {"true": bodies[0], "false": bodies[1]}
