@@ -12,6 +12,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from .. import ops
+from ..context import trusted
 from ..tensor import Tensor
 from .elementwise import _floating
 from .manipulation import _tensor, expand_dims, moveaxis, squeeze
@@ -140,7 +141,7 @@ def _unsorted(name: str, x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, 
 
 def _at(lines: Tensor, places: Tensor) -> Tensor:
     places = ops.broadcast_to(places.astype(dtypes.int64, copy=False), (*lines.shape[:-1], places.shape[-1]))
-    return ops.take_along_axis(lines, places, axis=-1)
+    return trusted(ops.take_along_axis(lines, places, axis=-1))
 
 
 def _nan_if_any(lines: Tensor, found: Tensor) -> Tensor:

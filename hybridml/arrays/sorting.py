@@ -14,6 +14,7 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
+from ..context import trusted
 from ..tensor import Tensor
 from .manipulation import concat, squeeze, stack
 from .selecting import lifted
@@ -126,7 +127,7 @@ def top_k(x: Tensor, k: int, /, *, axis: int = -1, largest: bool = True, sorted:
     """
     x = lifted(x)
     indices = OPS["argtopk"].fn(x, k, axis, largest)
-    return Chosen(_take_along.fn(x, indices, axis), indices)
+    return Chosen(trusted(_take_along.fn(x, indices, axis)), indices)
 
 
 def topk(x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Chosen:
@@ -171,7 +172,7 @@ def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> Chosen:
     if not n:
         raise ArgumentError(f"mode: axis {axis} of {Aval(x.shape, x.dtype)} is empty; check its size first")
     order = _argsort.fn(x.detach(), at, False)
-    ordered = _take_along.fn(x.detach(), order, at)
+    ordered = trusted(_take_along.fn(x.detach(), order, at))
     lead = (slice(None),) * at
     new = ordered[(*lead, slice(1, n))] != ordered[(*lead, slice(0, n - 1))]
     first = OPS["full"].fn(shape=tuple(1 if j == at else m for j, m in enumerate(x.shape)), value=True)
@@ -179,11 +180,11 @@ def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> Chosen:
     place = OPS["reshape"].fn(place, tuple(n if j == at else 1 for j in range(x.ndim)))
     start = OPS["cumulative_max"].fn(_where.fn(concat([first, new], axis=at), place, 0), at)
     best = OPS["argmax"].fn(place - start, at, True)
-    return _at(x, _take_along.fn(order, best, at), at, keepdims)
+    return _at(x, trusted(_take_along.fn(order, best, at)), at, keepdims)
 
 
 def _at(x: Tensor, indices: Tensor, axis: int, keepdims: bool) -> Chosen:
-    values = _take_along.fn(x, indices, axis)
+    values = trusted(_take_along.fn(x, indices, axis))
     return Chosen(values, indices) if keepdims else Chosen(squeeze(values, axis), squeeze(indices, axis))
 
 

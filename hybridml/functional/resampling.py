@@ -15,6 +15,7 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from ..context import trusted
 from ..tensor import Tensor
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .arguments import numbers
@@ -180,7 +181,7 @@ def _along(x: Tensor, axis: int, n: int, taps: Taps) -> Tensor:
         m, table = len(positions), positions[:, 0]
         if m % n == 0 and (table == np.arange(m) // (m // n)).all():  # a whole number of times as large
             return x if m == n else hm.repeat(x, m // n, axis=axis)
-        return hm.take(x, hm.asarray(table), axis=axis)
+        return trusted(hm.take(x, hm.asarray(table), axis=axis))
     m, count = positions.shape
     if count > _MOST_TAPS:
         matrix = np.zeros((n, m))
@@ -190,7 +191,7 @@ def _along(x: Tensor, axis: int, n: int, taps: Taps) -> Tensor:
     total: Any = None
     for k in range(count):
         weight = hm.asarray(weights[:, k], dtype=x.dtype).reshape(shape)
-        term = hm.take(x, hm.asarray(positions[:, k]), axis=axis) * weight
+        term = trusted(hm.take(x, hm.asarray(positions[:, k]), axis=axis)) * weight
         total = term if total is None else total + term
     out: Tensor = total
     return out
