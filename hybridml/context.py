@@ -53,7 +53,7 @@ def is_grad_enabled() -> bool:
 
 
 def trusted(found: Any) -> Any:
-    """The result of a look-up whose indices the library has made to exist: no program checks them for their own sake."""
+    """The result of a look-up whose indices the library makes to exist: no program checks them for their own sake."""
     interp = current_interpreter()
     if interp is not None:
         interp.trust(found._array)
