@@ -15,6 +15,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, ShapeError
 from ..sizes.dims import Dim, hint, is_dim
+from .conversion import cast, convert
 from .indexing import Index, Load, Scalar
 from .op import REQUIRED, Op
 from .samples import cases, fails
@@ -125,13 +126,13 @@ def _arange_eager(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray:
     first, by = p["start"], p["step"]
     wide = dtypes.int64 if isinstance(first, int) and isinstance(by, int) else dtypes.float64
     positions = np.arange(_arange_size(first, p["stop"], by), dtype=wide)
-    return np.asarray((positions * wide.type(by) + wide.type(first)).astype(p["dtype"]))
+    return cast(np.asarray(positions * wide.type(by) + wide.type(first)), p["dtype"])
 
 
 def _arange_lower(s: Any, i: Index, start: Number, stop: Number, step: Number, dtype: np.dtype) -> Scalar:
     wide = dtypes.int64 if isinstance(start, int | Dim) and isinstance(step, int | Dim) else dtypes.float64
     scaled = s.mul(s.cast(i[0], wide), s.const(step, wide))
-    return s.cast(s.add(scaled, s.const(start, wide)), dtype)
+    return convert(s, s.add(scaled, s.const(start, wide)), wide, dtype)
 
 
 arange = Op(
@@ -184,7 +185,7 @@ def _linspace_eager(start: Any, stop: Any, num: Any, endpoint: bool, dtype: Any)
     out: np.ndarray = np.arange(n, dtype="f8") * _linspace_step(first, last, n, p["endpoint"]) + first
     if p["endpoint"] and n > 1:
         out[-1] = last
-    return out.astype(p["dtype"])
+    return cast(out, p["dtype"])
 
 
 def _linspace_lower(s: Any, i: Index, start: float, stop: float, num: int, endpoint: bool, dtype: np.dtype) -> Scalar:
@@ -193,7 +194,7 @@ def _linspace_lower(s: Any, i: Index, start: float, stop: float, num: int, endpo
     value = s.add(s.mul(s.cast(i[0], f8), step), s.const(start, f8))
     if endpoint and num > 1:
         value = s.select(s.eq(i[0], num - 1), s.const(stop, f8), value)
-    return s.cast(value, dtype)
+    return convert(s, value, f8, dtype)
 
 
 linspace = Op(
@@ -239,7 +240,7 @@ eye = Op(
     canon=_eye_canon,
     infer=_eye_infer,
     eager=lambda n, m, k, dtype: np.eye(n, m, k, dtype=dtypes.default_float() if dtype is None else dtype),
-    lower=lambda s, i, n, m, k, dtype: s.cast(s.eq(s.add(i[0], k), i[1]), dtype),
+    lower=lambda s, i, n, m, k, dtype: convert(s, s.eq(s.add(i[0], k), i[1]), dtypes.bool_, dtype),
     samples=cases(
         ((), {"n": 3}),
         ((), {"n": 3, "m": 5, "k": 1, "dtype": "int64"}),

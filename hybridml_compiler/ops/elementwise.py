@@ -15,7 +15,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
 from . import complex_functions, polynomial, samples
-from .conversion import convert
+from .conversion import cast, convert
 from .creation import full
 from .indexing import Index, Load, Scalar, at
 from .op import REQUIRED, Accepts, ErrorSample, Op, Rule, Sample
@@ -465,7 +465,7 @@ astype = Op(
     params={"dtype": REQUIRED},
     canon=lambda x, dtype: {"dtype": dtypes.canonical(dtype)},
     infer=_astype_infer,
-    eager=lambda x, dtype: x.astype(dtype),
+    eager=lambda x, dtype: cast(x, dtypes.canonical(dtype)),
     lower=lambda s, i, x, dtype: convert(s, x(i), x.dtype, dtype),
     vjp=(lambda g, x_dtype: (g if x_dtype.kind == "c" else g.real).astype(dtype=x_dtype),),
     samples=_astype_samples,
@@ -475,8 +475,9 @@ astype = Op(
         fails(DTypeError, "is not a data type", (2,), dtype="float31"),
     ),
     method="astype",
-    doc="x in another dtype. Floats are cut to integers; outside of the integer's range any value, as in C and NumPy. "
-    "Complex numbers have real, imag and abs to become real ones: a cast is an error.",
+    doc="x in another dtype. Floats are cut to integers; nan and what the integer cannot hold become what x86-64 makes "
+    "of them, on every machine: the low bits of an int32 (of an int64 for uint32, int64 and uint64), which is the least "
+    "one for them. Complex numbers have real, imag and abs to become real ones: a cast is an error.",
 )
 
 copysign = elementwise(

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from .conversion import convert
 from .creation import full
 from .indexing import Index, Load, Scalar, replace
 from .op import REQUIRED, Op
@@ -297,7 +298,9 @@ one_hot = Op(
     canon=_one_hot_canon,
     infer=_one_hot_infer,
     eager=_one_hot_eager,
-    lower=lambda s, i, indices, num_classes, dtype: s.cast(s.eq(s.cast(indices(i[:-1]), dtypes.int64), i[-1]), dtype),
+    lower=lambda s, i, indices, num_classes, dtype: convert(
+        s, s.eq(s.cast(indices(i[:-1]), dtypes.int64), i[-1]), dtypes.bool_, dtype
+    ),
     vjp=(None,),
     samples=cases(
         ([np.array([[0, 2], [1, -1]])], {"num_classes": 3}),
