@@ -333,7 +333,7 @@ def are_plain(captured: Sequence[Input]) -> bool:
         for i in captured
         if i.kind != "place"
     ]
-    return all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
+    return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
 
 
 def _is_plain(outcome: Outcome) -> bool:

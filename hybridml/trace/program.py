@@ -309,10 +309,13 @@ class Backward:
 
 
 def dense(array: np.ndarray | float) -> np.ndarray:
-    """What native code reads: a C-contiguous array; a lifted Python number is a float64 number."""
+    """What native code reads: a C-contiguous, aligned array in this machine's byte order; a lifted Python number is a
+    float64 number."""
     if isinstance(array, float | int):
         return np.asarray(array, np.float64)
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
+        return array
+    return np.require(array, array.dtype.newbyteorder("="), ("C", "A"))
 
 
 def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:

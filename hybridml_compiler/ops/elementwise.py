@@ -476,8 +476,8 @@ astype = Op(
     ),
     method="astype",
     doc="x in another dtype. Floats are cut to integers; nan and what the integer cannot hold become what x86-64 makes "
-    "of them, on every machine: the low bits of an int32 (of an int64 for uint32, int64 and uint64), which is the least "
-    "one for them. Complex numbers have real, imag and abs to become real ones: a cast is an error.",
+    "of them, on every machine: the low bits of an int32 (of an int64 for uint32, int64, uint64), which is the least "
+    "for them. Complex numbers have real, imag and abs to become real ones: a cast is an error.",
 )
 
 copysign = elementwise(

@@ -320,3 +320,25 @@ def test_windows_of_what_lies_channels_last(padding: int) -> None:
     eager, traced = pooled(x), hm.trace(pooled)(x)
     assert np.array_equal(np.asarray(eager), np.asarray(traced))
     assert np.asarray(eager).strides == np.asarray(traced).strides
+
+
+def test_arrays_in_the_other_byte_order() -> None:
+    """They are converted, as eager code does: given, captured, as an index, in gradients, call after call."""
+    x, other = hm.ones((2, 3)), np.arange(6, dtype=np.dtype("f4").newbyteorder()).reshape(2, 3)
+    places, number = np.array([2, 0], np.dtype("i8").newbyteorder()), np.array(2.0, np.dtype("f8").newbyteorder())
+    programs: list[tuple[Any, tuple[Any, ...]]] = [
+        (lambda a: x + a, (other,)),
+        (lambda a: hm.asarray(a) * 2, (other[::-1],)),
+        (lambda: x * other, ()),
+        (lambda i: x[:, i], (places,)),
+        (lambda a: x * a, (number,)),
+        (lambda a: hm.grad(lambda t: (t * a).sum())(x), (other,)),
+        (lambda a: hm.grad(hm.trace(lambda t: (t * a).sum()))(x), (other,)),
+    ]
+    for program, args in programs:
+        traced = hm.trace(program)
+        for _ in range(4):
+            found = traced(*args)
+            assert found.dtype.isnative and found.tolist() == program(*args).tolist()
+    same = hm.trace(lambda a: a)(other)
+    assert same is other
