@@ -265,7 +265,7 @@ def array_split(x: Tensor, indices_or_sections: Any, /, *, axis: int = 0) -> lis
     x = _tensor(x)
     axis = _axis("array_split", axis, x.ndim, x)
     n = x.shape[axis]
-    if isinstance(indices_or_sections, int | np.integer):
+    if _is_number(indices_or_sections):
         sections = int(indices_or_sections)
         if sections <= 0:
             raise ArgumentError(f"array_split: needs a positive number of pieces, got {sections}")
@@ -278,12 +278,17 @@ def array_split(x: Tensor, indices_or_sections: Any, /, *, axis: int = 0) -> lis
     return [x[(*lead, slice(start, max(stop, start) if start >= 0 and stop >= 0 else stop))] for start, stop in ends]
 
 
+def _is_number(indices_or_sections: Any) -> bool:
+    """Is it a number of pieces, as an int or without axes, and not a list of places?"""
+    return isinstance(indices_or_sections, int) or getattr(indices_or_sections, "shape", None) == ()
+
+
 def _equal(name: str, x: Any, indices_or_sections: Any, axis: int) -> list[Tensor]:
     x = _tensor(x)
     if x.ndim <= axis:
         raise ShapeError(f"{name}: needs at least {axis + 1} axes, got shape {x.shape}")
-    if isinstance(indices_or_sections, int | np.integer) and x.shape[axis] % indices_or_sections:
-        raise ShapeError(f"{name}: {x.shape[axis]} elements do not make {indices_or_sections} equal pieces")
+    if _is_number(indices_or_sections) and x.shape[axis] % int(indices_or_sections):
+        raise ShapeError(f"{name}: {x.shape[axis]} elements do not make {int(indices_or_sections)} equal pieces")
     return array_split(x, indices_or_sections, axis=axis)
 
 

@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 from ..aliasing import is_python_float, update
 from ..tensor import Tensor
 from ..updates import updated
+from .manipulation import broadcast_arrays
 from .segments import highest, lowest
 from .selecting import lifted
 
@@ -267,7 +268,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """x with the elements of `source`, one after the other, where `mask` (which broadcasts to x) holds.
+    """x with the elements of `source`, one after the other, where `mask` holds; x and mask broadcast.
 
     Source: PyTorch. ShapeError for a source that is empty, OutOfBoundsError for one that is too short.
 
@@ -275,8 +276,8 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     >>> hm.masked_scatter(hm.zeros(3), hm.tensor([True, False, True]), hm.tensor([5.0, 6.0])).tolist()
     [5.0, 0.0, 6.0]
     """
-    x = lifted(x)
-    source, mask = _value("masked_scatter", x, source, x.shape), _broadcast.fn(lifted(mask), x.shape)
+    x, mask = broadcast_arrays(lifted(x), lifted(mask))
+    source = _value("masked_scatter", x, source, x.shape)
     if not source.size and x.size:
         raise ShapeError("masked_scatter: source has no elements")
     number = OPS["cumulative_sum"].fn(_reshape.fn(mask, (x.size,)), 0) - 1

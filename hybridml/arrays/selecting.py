@@ -86,9 +86,7 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
 
 
 def argwhere(x: Any, /) -> Tensor:
-    """Indices of the elements that are not zero, shape (their number, x.ndim): a row for each.
-
-    Source: NumPy. Raises ShapeError for a 0-d tensor.
+    """Indices of the elements that are not zero, shape (their number, x.ndim): a row for each. Source: NumPy.
 
     >>> import hybridml as hm
     >>> hm.argwhere(hm.tensor([[0, 3], [4, 0]])).tolist()
@@ -96,7 +94,9 @@ def argwhere(x: Any, /) -> Tensor:
     """
     from .manipulation import stack
 
-    return stack(_coordinates("argwhere", _tensor(x)), axis=1)
+    x = _tensor(x)
+    found = stack(_coordinates("argwhere", x if x.ndim else OPS["reshape"].fn(x, (1,))), axis=1)
+    return found if x.ndim else found[:, :0]
 
 
 def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -125,6 +125,31 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     return _coordinates("where", _tensor(condition))
 
 
+def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Tensor:
+    """The elements of x at `indices` along an axis, one for each index; all other axes broadcast. Source: array API.
+
+    Indices may count from the end. DTypeError for indices that are no integers, ShapeError for shapes that do not
+    broadcast, OutOfBoundsError. Without an axis x must have one.
+
+    >>> import hybridml as hm
+    >>> hm.take_along_axis(hm.tensor([[1, 2], [3, 4]]), hm.tensor([[1, 0]])).tolist()
+    [[2, 1], [4, 3]]
+    """
+    x, indices, row = _tensor(x), lifted(indices), OPS["take_along_axis"].fn
+    if axis is not None and x.ndim == indices.ndim and -x.ndim <= axis < x.ndim:
+        k = axis % x.ndim
+        pairs = [(1, 1) if j == k else pair for j, pair in enumerate(zip(x.shape, indices.shape, strict=True))]
+        if all(n == m or n == 1 or m == 1 for n, m in pairs):
+            shape = [m if n == 1 else n for n, m in pairs]
+            x, indices = (_stretched(t, (*shape[:k], t.shape[k], *shape[k + 1 :])) for t in (x, indices))
+    found: Tensor = row(x, indices, axis)
+    return found
+
+
+def _stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.shape == shape else OPS["broadcast_to"].fn(x, shape)
+
+
 def _tensor(x: Any) -> Tensor:
     from .creation import asarray
 
@@ -150,4 +175,4 @@ def _coordinates(name: str, x: Tensor) -> tuple[Tensor, ...]:
     return (position, *reversed(found))
 
 
-__all__ = ["argwhere", "count_nonzero", "nonzero", "where"]
+__all__ = ["argwhere", "count_nonzero", "nonzero", "take_along_axis", "where"]

@@ -153,7 +153,8 @@ def istft(
     """The signal whose `stft` with the same arguments is nearest to `input` (..., frequencies, frames).
 
     Frames are added up under their windows and divided by the windows' squares (Griffin, Lim 1984). length: of the
-    result, which is cut or continued with zeros. Numbers that no window reaches are 0 (PyTorch's is an error).
+    result, which is cut or continued with zeros. Without `onesided`, n_fft frequencies are those of a whole spectrum.
+    Numbers that no window reaches are 0 (PyTorch's is an error).
 
     >>> import hybridml as hm
     >>> x, w = hm.arange(40) * 1.0, hm.hann_window(8)
@@ -166,7 +167,7 @@ def istft(
         raise ShapeError(f"istft: needs spectra (..., frequencies, frames), got {Aval(x.shape, x.dtype)}")
     frames = _Frames("istft", n_fft, hop_length, win_length, window, dtypes.real_of(x.dtype))
     n = frames.size
-    half = not return_complex if onesided is None else onesided
+    half = (not return_complex and x.shape[-2] != n) if onesided is None else onesided
     if half and return_complex:
         raise ArgumentError("istft: half a spectrum is that of real numbers; leave return_complex or onesided out")
     if x.shape[-2] != (n // 2 + 1 if half else n):

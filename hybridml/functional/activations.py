@@ -152,4 +152,5 @@ def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 
 def _maximum(input: Tensor, dim: int) -> Tensor:
     # Both functions are invariant under the shift: no gradient flows through it.
-    return input.detach().max(axis=dim, keepdims=True)
+    detached = input.detach()
+    return detached.max(axis=dim, keepdims=True) if detached.size else detached.sum(axis=dim, keepdims=True)

@@ -68,7 +68,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
     >>> feature_alpha_dropout(hm.ones((1, 3, 2))).shape
     (1, 3, 2)
     """
-    if input.ndim < 2:
+    if input.ndim < 2 and training and p:
         raise ShapeError(f"feature_alpha_dropout: input must be (n, c, ...), got shape {input.shape}")
     shape = (*input.shape[:2], *(1,) * (input.ndim - 2))
     return _saturated("feature_alpha_dropout", input, p, training, shape)

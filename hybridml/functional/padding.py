@@ -43,7 +43,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode == "constant":
         return hm.pad(x, around, constant_values=0 if value is None else value)
     for axis, width in enumerate(around):
-        most = {"reflect": x.shape[axis] - 1, "circular": x.shape[axis]}.get(mode)
+        most = {"reflect": max(x.shape[axis] - 1, 0), "circular": x.shape[axis]}.get(mode)
         if most is not None and max(width) > most:
             raise ShapeError(
                 f"pad: axis {axis} of shape {input.shape} gives mode {mode!r} at most {most} elements, got {width}"

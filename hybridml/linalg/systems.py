@@ -137,6 +137,6 @@ def tensorsolve(a: Tensor, b: Tensor, /, axes: Sequence[int] | None = None) -> T
         moved = [k % a.ndim for k in axes]
         a = a.permute_dims(axes=(*(k for k in range(a.ndim) if k not in moved), *moved))
     shape = a.shape[b.ndim :]
-    if math.prod(shape) != b.size or a.shape[: b.ndim] != b.shape:
+    if math.prod(shape) != b.size or a.size != b.size**2:
         raise ShapeError(f"tensorsolve: {described(a)} is no square map to {described(b)}")
     return solve(a.reshape((b.size, b.size)), b.reshape((b.size,))).reshape(shape)

@@ -63,6 +63,11 @@ def var(
     mean: Any = None, correction: float | None = None,
 ) -> Any:  # fmt: skip
     x, axis = _cast(_tensor(a), dtype), _axes(axis)
+    if x.dtype.kind == "c":
+        means = (None, None) if mean is None else (hm.real(mean), hm.imag(mean))
+        parts = zip((hm.real(x), hm.imag(x)), means, strict=True)
+        first, second = (var(part, axis, None, ddof, keepdims, where, at, correction) for part, at in parts)
+        return first + second
     less = ddof if correction is None else correction
     if where is True and mean is None:
         return hm.var(x, axis=axis, correction=less, keepdims=keepdims)

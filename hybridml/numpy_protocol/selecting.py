@@ -69,15 +69,7 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     x, places = _tensor(arr), _tensor(indices)
-    if axis is None:
-        return hm.take_along_axis(hm.ravel(x), places, axis=0)
-    shape = list(
-        hm.broadcast_shapes(
-            *(tuple(1 if k == axis % x.ndim else n for k, n in enumerate(t.shape)) for t in (x, places))
-        )
-    )
-    sizes = [(*shape[: axis % x.ndim], t.shape[axis], *shape[axis % x.ndim + 1 :]) for t in (x, places)]
-    return hm.take_along_axis(hm.broadcast_to(x, sizes[0]), hm.broadcast_to(places, sizes[1]), axis=axis)
+    return hm.take_along_axis(hm.ravel(x), places, axis=0) if axis is None else hm.take_along_axis(x, places, axis=axis)
 
 
 @implements(np.compress)
