@@ -279,7 +279,7 @@ def array_split(x: Tensor, indices_or_sections: Any, /, *, axis: int = 0) -> lis
 
 
 def _is_number(indices_or_sections: Any) -> bool:
-    """Is it a number of pieces, as an int or without axes, and not a list of places?"""
+    """True for a number of pieces, an int or anything without axes; not for a list of places."""
     return isinstance(indices_or_sections, int) or getattr(indices_or_sections, "shape", None) == ()
 
 

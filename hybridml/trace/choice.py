@@ -57,8 +57,8 @@ class Choice:
         for part_, own in closed:
             stand = dict(zip(part_.taken, part_.given, strict=True))
             inputs = [stand.get(node) or ir.input_node(node.aval) for node in taken]
-            roots, n = tuple(part_.outputs), len(self.true.outputs)
-            bodies.append(body_of(ir.Graph((*inputs, *own), roots[:n], checks=roots[n:])))
+            made, n = tuple(part_.outputs), len(self.true.outputs)
+            bodies.append(body_of(ir.Graph((*inputs, *own), made[:n], checks=made[n:])))
         operands = [self.predicate, *map(self.tracer.wrap, taken), *self.operands]
         params = {"true": bodies[0], "false": bodies[1]}
         results: list[Tensor] = [

@@ -18,20 +18,20 @@ from .body import bodies_of, family
 from .ir import Node, topological
 from .rewrite import make
 
-_INDEXED = ("gather", "scatter")
+INDEXED = ("gather", "scatter")
 _WHOLE_VIEWS = frozenset(("reshape", "permute_dims", "broadcast_to", "flip", "concat", "one_hot"))
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _EXTREMA = frozenset(("minimum", "maximum", "clip"))
 
 
 def fails(node: Node) -> bool:
-    """May the node raise for the values that it is given: an index, a singular matrix, or such a node in a body?"""
+    """True for a node that may raise for the values it is given: an index, a singular matrix, such a node in a body."""
     return node.op is not None and (node.op.fails or any(body.graph.checks for body in bodies_of(node)))
 
 
 def alone(node: Node) -> Node:
     """A check as cheap as can be: one number of the indices where the error is one of an index, else the node."""
-    if node.op is None or node.op.kind not in _INDEXED:
+    if node.op is None or node.op.kind not in INDEXED:
         return node
     indices = operand(node)
     axis = node.params.get("axis", 0)
@@ -51,16 +51,16 @@ def limit(node: Node) -> int:
 
 
 def uncovered(outputs: Sequence[Node], checks: Iterable[Node]) -> list[Node]:
-    """Those of the checks whose errors `outputs` may not raise, whatever the passes do."""
+    """The checks whose errors `outputs` may not raise, whatever the passes do."""
     checks = list(checks)
     if not checks:
         return checks
     found = whole(topological(outputs), outputs)
-    runs = {family(node) for node in found if fails(node) and node.op is not None and node.op.kind not in _INDEXED}
+    runs = {family(node) for node in found if fails(node) and node.op is not None and node.op.kind not in INDEXED}
     left: dict[object, Node] = {}
     for node in checks:
         assert node.op is not None
-        if node.op.kind in _INDEXED:
+        if node.op.kind in INDEXED:
             if not same_size(operand(node), 0) and (node not in found or same_size(node, 0)):
                 left.setdefault(node, node)
         elif family(node) not in runs or same_size(node, 0):
@@ -69,7 +69,7 @@ def uncovered(outputs: Sequence[Node], checks: Iterable[Node]) -> list[Node]:
 
 
 def same_size(node: Node, size: int) -> bool:
-    """Has the node this number of elements? Sizes that come with the call are 2 and more."""
+    """True for a node of so many elements. Sizes that come with the call are 2 and more."""
     return type(node.aval.size) is int and node.aval.size == size
 
 
@@ -107,7 +107,7 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
 
 
 def _operands(node: Node, final: bool) -> Iterator[Node]:
-    """Those of elementwise arithmetic: floats all count, since a nan would show; a choice may be known in advance."""
+    """Operands of elementwise arithmetic that count: floats all do, since a nan would show; a choice may be known in advance."""
     assert node.op is not None
     if len(node.inputs) == 1 or all(n.dtype.kind in "fVc" for n in node.inputs):
         yield from node.inputs
@@ -121,7 +121,7 @@ def _operands(node: Node, final: bool) -> Iterator[Node]:
 
 
 def _is_data(condition: Node) -> bool:
-    """Is a truth value none that the ranges of its operands decide?"""
+    """True for a truth value that the ranges of its operands cannot decide."""
     if condition.op is None:
         return bool(condition.is_input or condition.shape)
     if condition.op.name in _COMPARISONS:
@@ -132,7 +132,7 @@ def _is_data(condition: Node) -> bool:
 
 
 def _is_stored(node: Node) -> bool:
-    """Is it read from memory as it is, with a range that nothing knows?"""
+    """True for what is read from memory as it is, with a range that nothing knows."""
     while node.op is not None and (node.kind == "movement" or node.op.name == "astype") and len(node.inputs) == 1:
         (node,) = node.inputs
     if node.dtype.kind == "b":

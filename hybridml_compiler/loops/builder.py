@@ -474,7 +474,7 @@ class LoopBuilder:
 
 
 def _reads(value: Expr, part: Expr) -> bool:
-    """Is one expression part of the other?"""
+    """True if one expression is part of the other."""
     stack, seen = [value], {value}
     while stack:
         found = stack.pop()

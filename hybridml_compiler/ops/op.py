@@ -6,6 +6,7 @@ A row carries everything that the framework knows of an operation:
   eager(*arrays, **params) -> ndarray    the NumPy meaning (reference and small-array path)
   lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i`: int64 scalars
   vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, over the rows
+  fails                                  may it raise for values? Gathers and scatters may, for an index
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`

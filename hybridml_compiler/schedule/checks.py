@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from ..graph.checks import limit, operand, same_size, whole
+from ..graph.checks import INDEXED, limit, operand, same_size, whole
 from ..graph.ir import Graph, Node
 from .group import OWN_LOOP
-
-_INDEXED = ("gather", "scatter")
 
 
 def settled(graph: Graph) -> Graph:
     """The graph without the checks of indices that it looks up, and checks, anyway."""
     if not graph.checks:
         return graph
-    lookups = {root: found for root in graph.checks if (found := _lookup(root)) is not None}
+    lookups = {root: lookup for root in graph.checks if (lookup := _lookup(root)) is not None}
     own = set(lookups.values())
     nodes = graph.nodes()
     roots = [*graph.outputs, *(root for root in graph.checks if root not in lookups), *map(operand, own)]
@@ -22,18 +20,17 @@ def settled(graph: Graph) -> Graph:
     looked_up = {
         (operand(n), limit(n))
         for n in found
-        if n.op is not None and n.op.kind in _INDEXED and n.kind in _INDEXED and n not in own and not same_size(n, 0)
+        if n.op is not None and n.op.kind in INDEXED and n.kind in INDEXED and n not in own and not same_size(n, 0)
     }
     looked_up |= {(operand(n), limit(n)) for n in own & found}
     kept: dict[object, Node] = {}
     for root in graph.checks:
-        lookup = lookups.get(root)
         if root.op is None:
             continue  # it has been folded: the index exists
-        if lookup is None:
+        if root not in lookups:
             kept.setdefault(root, root)
-        elif (operand(lookup), limit(lookup)) not in looked_up:
-            kept.setdefault((operand(lookup), limit(lookup)), root)
+        elif (what := (operand(lookups[root]), limit(lookups[root]))) not in looked_up:
+            kept.setdefault(what, root)
     return Graph(graph.inputs, graph.outputs, graph.name, tuple(kept.values()))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import aval as avals
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, OutOfBoundsError
+from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, apply, constant, graph_of, input_node
 from hybridml_compiler.graph.text import parse_graph, print_graph
@@ -33,6 +34,18 @@ def graph() -> Graph:
 def test_golden(golden: Callable[[str, str], None]) -> None:
     golden("graph_text", print_graph(graph()))
     golden("graph_text_locations", print_graph(graph(), locations=True))
+
+
+def test_checks_round_trip() -> None:
+    x, i = input_node(avals.parse("f32[3]"), "x"), input_node(avals.parse("i64[2]"), "i")
+    found = node("take", x, i, axis=0)
+    text = print_graph(Graph((x, i), (x,), "f", (found,)))
+    assert "  check %2\n  return %0\n" in text
+    parsed = parse_graph(text)
+    assert print_graph(parsed) == text and parsed.checks[0].op is OPS["take"]
+    assert digest(parsed) != digest(parse_graph(text.replace("  check %2\n", "")))
+    with pytest.raises(OutOfBoundsError):
+        interpret(parsed, [np.zeros(3, "f4"), np.array([0, 3])])
 
 
 def test_locations_are_comments() -> None:

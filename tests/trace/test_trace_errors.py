@@ -18,7 +18,7 @@ Call = Callable[..., Any]
 
 
 def _known_by_values(op: Op, sample: ErrorSample) -> bool:
-    """Is it an error of the values, and not of shapes, dtypes or parameters?"""
+    """True for an error of the values, and not of shapes, dtypes or parameters."""
     try:
         ir.apply(op, [ir.constant(np.asarray(a)) for a in sample.args], sample.params)
     except Exception:
