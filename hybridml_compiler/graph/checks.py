@@ -107,7 +107,7 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
 
 
 def _operands(node: Node, final: bool) -> Iterator[Node]:
-    """Operands of elementwise arithmetic that count: floats do, since a nan would show; a choice may be known before."""
+    """Operands of elementwise arithmetic that count: floats do, as a nan would show; a choice may be known before."""
     assert node.op is not None
     if len(node.inputs) == 1 or all(n.dtype.kind in "fVc" for n in node.inputs):
         yield from node.inputs
