@@ -20,9 +20,10 @@ from ..trace import TracedFunction
 from ..trace.branches import Ask, way
 from ..trace.effects import Effect, label, uses
 from ..trace.entry import Entry
-from ..trace.guards import checksum, elements, holder
+from ..trace.guards import holder
 from ..trace.names import Names, arguments
 from ..trace.outcome import Outcome, array_of
+from ..trace.reads import checksum, elements
 from .explained import CapturedLine, EffectLine, Explanation, GuardLine, KernelCost, LineCost, PathLine, SizeLine
 from .side_by_side import both_styles, kind_of
 from .snapshot import Snapshot

@@ -26,8 +26,10 @@ from .. import tree
 from ..integer import plain
 from ..number import known
 from ..tensor import Tensor
-from .guards import Entry, Watch, checksum, elements, environment, holder
+from .classes import class_of
+from .guards import Entry, Watch, holder
 from .hidden import Hidden, Undone
+from .reads import checksum, elements, environment, put_bytes
 
 _ABSENT = object()
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -154,8 +156,10 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
     if isinstance(read, attrgetter):
         name = read.__reduce__()[1][0]
         return _slot(watch, name, read(key), *_attribute(key, name, was))
+    if read is class_of:
+        return _slot(watch, "__class__", class_of(key), *_attribute(key, "__class__", was))
     if read is elements:
-        return _array(watch, key, np.frombuffer(was, key.dtype).reshape(key.shape))
+        return _array(watch, key, was)
     name = "environ" if read is environment else name_in(watch)(key) if read is checksum else str(key)
     return Effect(name, _line(watch, name), None, _nothing, None, False)
 
@@ -186,12 +190,12 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
     return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
 
 
-def _array(watch: Watch, array: np.ndarray, was: np.ndarray) -> Effect:
-    """Elements that NumPy has written."""
-    name, now = name_in(watch)(array), array.copy()
+def _array(watch: Watch, array: Any, was: bytes) -> Effect:
+    """Bytes of an array or a buffer that Python or NumPy has written."""
+    name, now = name_in(watch)(array), elements(array)
     return Effect(
-        name, _line(watch, name), None, lambda _: np.copyto(array, now), lambda: np.copyto(array, was), False,
-        array=array,
+        name, _line(watch, name), None, lambda _: put_bytes(array, now), lambda: put_bytes(array, was), False,
+        array=array if isinstance(array, np.ndarray) else None,
     )  # fmt: skip
 
 

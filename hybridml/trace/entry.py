@@ -34,9 +34,10 @@ from .branches import Arrays, Ask, Endless, Path, build_segment, outcomes_of, wa
 from .capture import Input, Tracer
 from .dynamic import Refused, Sized, decisions
 from .effects import PLAIN, Effect, find, is_plain, name_in
-from .guards import Watch, is_library
+from .guards import Watch
 from .hidden import Hidden, level
 from .integers import Integers
+from .libraries import is_library
 from .lifted import lift, over, places, seen_in, settle
 from .names import Names, arguments, changed
 from .order import in_memory

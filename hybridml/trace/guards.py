@@ -3,55 +3,75 @@
 Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
 classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
 An attribute that no reached code names is not watched: a counter beside a traced step may move freely. That an object
-or class gets or loses one is: code may ask whether it is there. So are the code and the defaults of functions, which
-reloading tools replace in place, and the environment variables where code names them.
+or class gets or loses one is: code may ask whether it is there. So are the classes of objects and the bases of classes,
+the code and the defaults of functions, which reloading tools replace in place, the bytes of buffers, and the
+environment variables where code names them. Of installed packages the data that code names is watched, not the code.
 Entries of a `Module` or `Optimizer` are looked at only when `state.epoch` has moved.
 """
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dis
 import functools
 import os
+import re
 import sys
 import types
 import weakref
-import zlib
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
 
 from ..tensor import Tensor
 from . import state
+from .classes import (
+    announced,
+    class_of,
+    is_data,
+    may_change,
+    reads_unseen,
+    registered,
+    resolution,
+    says,
+    slots,
+)
+from .libraries import is_fixed, is_library, is_library_class, is_ours
+from .reads import (
+    FUNCTION_PARTS,
+    MOST_COMPARED,
+    cell_contents,
+    checksum,
+    contents,
+    elements,
+    environment,
+    is_buffer,
+    size_of,
+    variable,
+    what_of,
+)
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_OPAQUE = (np.ndarray, np.ufunc, np.dtype, types.BuiltinFunctionType)
+_OPAQUE = (np.ufunc, np.dtype)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
-_MAX_COMPARED = 10000  # of a still longer one only the length is watched: a check must take microseconds
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
-_OURS = ("hybridml", "hybridml_compiler")
 # Called by our own code, so no code of the user names them.
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
 # Code that says one of these can read an attribute of any name.
 _REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
 # Code that says one of these can read any environment variable.
 _ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
-# What Module and Optimizer change only by announced assignments.
-_ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
-    ("hybridml.nn.module", "Module"): frozenset(("_kinds", "_hooks")),
-    ("hybridml.optim.optimizer", "Optimizer"): frozenset(("defaults", "param_groups", "state", "_steps")),
-}
+_FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
+_NAME = re.compile(r"[^\W\d]\w*")
 
 SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see shims.py)
 Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
-cell_contents = attrgetter("cell_contents")
-FUNCTION_PARTS = {attrgetter(name): name for name in ("__code__", "__defaults__", "__kwdefaults__")}
 
 
 class Watch:
@@ -74,6 +94,8 @@ class Watch:
         self._class_vars: dict[type, Mapping[str, Any]] = {}
         # The attributes that objects had, by the id of their `__dict__`: what no code names may still be missed.
         self._attributes_of: dict[int, tuple[Mapping[str, Any], frozenset[str]]] = {}
+        self._data_only: set[int] = set()  # ids of spaces of installed packages, whose functions are not looked at
+        self._buffers: dict[int, Any] = {}  # arrays and other buffers that were reached, by id
         self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
         self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
         self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
@@ -134,10 +156,9 @@ class Watch:
                 read = what_of(array)
                 self.free.append((read, array, read(array)))
 
-    def named_arrays(self, most: int) -> list[tuple[int, np.ndarray]]:
-        """Arrays that code names, of at most so many bytes, by id."""
-        named = {id(value): value for _, _, value in (*self.free, *self.quiet) if type(value) is np.ndarray}
-        return [(k, a) for k, a in named.items() if a.nbytes <= most and a.dtype != object]
+    def named_arrays(self, most: int) -> list[tuple[int, Any]]:
+        """Arrays and other buffers that code names, of at most so many bytes, by id."""
+        return [(k, b) for k, b in self._buffers.items() if size_of(b) <= most]
 
     def _counts_attributes(self, entry: Entry) -> bool:
         return entry[0] is len and id(entry[1]) in self._attributes_of
@@ -201,38 +222,65 @@ class Watch:
             self.free.append((environment, os.environ, environment(os.environ)))
 
     def _visit(self, value: Any, quiet: bool) -> None:
-        if isinstance(value, (*_SCALARS, *_OPAQUE)) or id(value) in self._seen or value is os.environ:
+        kind = type(value)  # what an object says that it is (`__class__`) may be anything: a mock of a tensor is none
+        if issubclass(kind, _SCALARS):
+            if kind is str and "{" in value:
+                self.names |= fields(value)
+            return
+        if issubclass(kind, _OPAQUE) or id(value) in self._seen or value is os.environ:
             return
         self._seen.add(id(value))
         self._keep.append(value)
-        if isinstance(value, Tensor):
+        if issubclass(kind, np.ndarray):
+            if value.dtype != object:
+                self._buffers[id(value)] = value
+        elif kind is types.BuiltinFunctionType:
+            self.names |= _REFLECTION & {value.__name__}
+            self._reach(value.__self__)  # `table.get`; a module in other cases
+        elif kind in (attrgetter, methodcaller):
+            self.names |= {name for given in value.__reduce__()[1] for name in str(given).split(".")}
+        elif issubclass(kind, Tensor):
             self._reach(*(getattr(value._node, "hooks", None) or {}).values())
-        elif isinstance(value, types.FunctionType):
+        elif kind is types.FunctionType:
             self._function(value)
-        elif isinstance(value, types.MethodType):
+        elif kind is types.MethodType:
             self._reach(value.__self__)
             self._reach(value.__func__, loose=value is not self._root)
-        elif isinstance(value, staticmethod | classmethod):
+        elif issubclass(kind, staticmethod | classmethod):
             self._reach(value.__func__)
-        elif isinstance(value, property):
+        elif issubclass(kind, property):
             self._reach(value.fget)
-        elif isinstance(value, ContextVar):
+        elif kind is ContextVar:
             self._add(variable, value, variable(value))
-        elif isinstance(value, weakref.ref):
+        elif issubclass(kind, weakref.ref):
             self._reach(value())
-        elif isinstance(value, functools.partial):
+        elif issubclass(kind, functools.partial):
             self._reach(value.func, value.args, value.keywords)
-        elif isinstance(value, dict | list | tuple | deque | set | frozenset):
+        elif issubclass(kind, dict | list | tuple | deque | set | frozenset):
             self._container(value, quiet)
-        elif isinstance(value, types.ModuleType):
-            if not is_library(value.__name__):
-                self._spaces.append((vars(value),))
-        elif isinstance(value, type):
-            self._spaces.append(self._class_spaces(value))
+        elif issubclass(kind, types.ModuleType):
+            self._module(value)
+        elif issubclass(kind, type):
+            self._class(value)
         elif callable(value) and hasattr(value, "__wrapped__"):
-            self._reach(value.__wrapped__, loose=type(value).__module__.split(".")[0] not in _OURS)
+            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__))
         else:
             self._object(value)
+
+    def _module(self, module: types.ModuleType) -> None:
+        name = str(vars(module).get("__name__"))
+        if is_fixed(name):
+            return
+        if is_library(name):
+            self._data_only.add(id(vars(module)))
+        self._spaces.append((vars(module),))
+
+    def _class(self, cls: type) -> None:
+        kind = type(cls)
+        spaces = self._class_spaces(cls)
+        self._spaces.append((*spaces, *self._class_spaces(kind)))
+        if issubclass(kind, abc.ABCMeta):
+            self.free.append((registered, cls, registered(cls)))
 
     def _reach(self, *values: Any, loose: bool = True) -> None:
         if loose:
@@ -249,7 +297,7 @@ class Watch:
     def _function(self, fn: types.FunctionType) -> None:
         self._reach(getattr(fn, "__wrapped__", None), loose=is_library(fn.__globals__.get("__name__", "")))
         if is_library(fn.__globals__.get("__name__", "")):  # a decorator's: it calls what it was given
-            self._reach(*(f for cell in fn.__closure__ or () if callable(f := _contents(cell))))
+            self._reach(*(f for cell in fn.__closure__ or () if callable(f := contents(cell))))
             return
         names = _names(fn.__code__)
         self.names |= names
@@ -283,7 +331,7 @@ class Watch:
 
     def _container(self, value: Any, quiet: bool) -> None:
         if isinstance(value, set | frozenset):
-            if len(value) <= _MAX_COMPARED and all(isinstance(item, _SCALARS) for item in value):
+            if len(value) <= MOST_COMPARED and all(isinstance(item, _SCALARS) for item in value):
                 (self.quiet if quiet else self.free).append((frozenset, value, frozenset(value)))
             return
         entries = self.quiet if quiet else self.free
@@ -299,50 +347,72 @@ class Watch:
             for key, item in value.items() if mapping else enumerate(items):
                 if not (quiet and isinstance(key, Tensor)):  # an optimizer fills in the state of a parameter
                     self._add(read, key, item, quiet)
-        elif len(items) <= _MAX_COMPARED:
+        elif len(items) <= MOST_COMPARED:
             self._loosen(items)
             entries.append((_values if mapping else tuple, value, tuple(items)))
             self._pending += [(item, quiet) for item in items]
 
     def _object(self, obj: Any) -> None:
-        cls = obj.__class__  # not its type, which is another one while it is traced (see lifted.py)
+        cls = class_of(obj)
         attributes = getattr(obj, "__dict__", None)
-        if isinstance(attributes, dict):
+        if type(attributes) is dict:
             self.owners[id(attributes)] = obj
         else:
             attributes = {}
         classes = self._class_spaces(cls)
-        announced = _announced(cls)
-        if announced is not None:
+        if says(obj) not in cls.__mro__:  # a proxy
+            classes += self._class_spaces(says(obj))
+        managed = announced(cls)
+        if not is_library_class(type(cls)):
+            self._pending.append((cls, False))  # attributes of its class are read by its methods, too
+        if may_change(cls):
+            (self.free if managed is None else self.quiet).append((class_of, obj, cls))
+        if managed is not None:
             for name, value in list(attributes.items()):
                 self.quiet.append((attributes.get, name, value))
-                self._pending.append((value, name in announced))
+                self._pending.append((value, name in managed))
             self.quiet.append((len, attributes, len(attributes)))
             self._spaces.append(classes)
-        elif _reads_unseen(cls):
+        elif reads_unseen(cls):
             self._container(attributes, False)
             self._spaces.append(classes)
         else:
             self._spaces.append((attributes, *classes))
             if hasattr(obj, "__dict__"):
                 self._attributes_of[id(attributes)] = attributes, frozenset(attributes)
-        for name in _slots(cls):
+        for name in slots(cls):
             if hasattr(obj, name):
                 self._add(attrgetter(name), obj, getattr(obj, name))
+        if is_buffer(obj):
+            self._buffers[id(obj)] = obj
 
     def _class_spaces(self, cls: type) -> tuple[Mapping[str, Any], ...]:
-        bases = [base for base in cls.__mro__ if not is_library(base.__module__)]
-        # `vars` makes a new proxy each time: kept, so that it is known by its identity
-        spaces = tuple(self._class_vars.setdefault(base, vars(base)) for base in bases)
-        self._attributes_of |= {id(space): (space, frozenset(space)) for space in spaces}
-        return spaces
+        spaces: list[Mapping[str, Any]] = []
+        for base in cls.__mro__:
+            is_closed = is_library_class(base)
+            if is_closed and is_fixed(base.__module__):
+                continue
+            # `vars` makes a new proxy each time: kept, so that it is known by its identity
+            space = self._class_vars.get(base)
+            if space is None:
+                space = self._class_vars[base] = vars(base)
+                if is_closed:
+                    self._data_only.add(id(space))
+                else:
+                    self._attributes_of[id(space)] = space, frozenset(space)
+                    self.free.append((resolution, base, base.__mro__))
+            spaces.append(space)
+        return tuple(spaces)
 
     def _attributes(self, spaces: tuple[Mapping[str, Any], ...]) -> None:
         """Entries for the attributes that reached code names; one that is found in a class may come to be shadowed."""
         every = not self.names.isdisjoint(_REFLECTION)
         for space in spaces:
             for name in list(space):
-                if not (name in self.names or every or (name[:2] == "__" and callable(space[name]))):
+                if id(space) in self._data_only:
+                    if name not in self.names or not is_data(space[name]):
+                        continue
+                elif not (name in self.names or every or (name[:2] == "__" and callable(space[name]))):
                     continue
                 if name in _CONSTRUCTION or (id(space), name) in self._done:
                     continue
@@ -384,49 +454,14 @@ def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 @functools.cache
-def is_library(module: str) -> bool:
-    """Whether a module is ours, Python's or installed: its functions are taken not to depend on changing state."""
-    top = module.split(".")[0]
-    if top == "__main__":
-        return False
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return top in _OURS or top in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file
-
-
-def _reads_unseen(cls: type) -> bool:
-    """Whether attributes of its objects are read by library code, so that no code of the user names them."""
-    for base in cls.__mro__[:-1]:
-        if is_library(base.__module__) and (base.__module__.split(".")[0] in _OURS or hasattr(base, "__getitem__")):
-            return True
-    return False
-
-
-def _announced(cls: type) -> frozenset[str] | None:
-    """For Module and Optimizer, which announce assignments: the containers that they manage."""
-    for base in cls.__mro__:
-        found = _ANNOUNCED.get((base.__module__, base.__qualname__))
-        if found is not None:
-            return found
-    return None
-
-
-def _slots(cls: type) -> list[str]:
-    names: list[str] = []
-    for base in cls.__mro__:
-        found = base.__dict__.get("__slots__", ())
-        names += [found] if isinstance(found, str) else list(found)
-    return [name for name in names if not name.startswith("__")]
-
-
-@functools.cache
 def _names(code: types.CodeType) -> frozenset[str]:
     """What a code object may look up by name, nested functions included; strings may be given to `getattr`."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             names |= _names(const)
-        elif isinstance(const, str) and const.isidentifier():
-            names.add(const)
+        elif isinstance(const, str):
+            names |= {const} if const.isidentifier() else fields(const)
     return frozenset(names)
 
 
@@ -442,48 +477,17 @@ def _maybe_missing(code: types.CodeType) -> frozenset[str]:
     return found | {i.argval for i in dis.get_instructions(code) if i.opname in wanted}
 
 
-def elements(array: np.ndarray) -> bytes:
-    """What is compared of an array."""
-    return array.tobytes()
-
-
-def checksum(array: np.ndarray) -> bytes:
-    """What is compared of a large array: the CRC-32 of all elements, 0.25 ms a MB."""
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).to_bytes(4)
-
-
-def what_of(array: np.ndarray) -> Callable[[np.ndarray], bytes]:
-    """Which of the two an array is compared by."""
-    return elements if array.nbytes <= _MAX_COMPARED else checksum
-
-
-def environment(environ: os._Environ[str]) -> tuple[Any, ...]:
-    """All environment variables: 1 us for 30 of them."""
-    data = environ._data  # type: ignore[attr-defined]
-    return (*data, *data.values())
-
-
-def variable(context: ContextVar[Any]) -> Any:
-    """The value of a context variable; None where it has none."""
-    try:
-        return context.get()
-    except LookupError:
-        return None
-
-
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
-
-
 def holder(entry: Entry) -> Any:
     """The list, dict, set or deque that an entry reads; None for anything else."""
     read, key, _ = entry
     if read in (len, frozenset, tuple, _values):
         return key
     return getattr(read, "__self__", None) if not isinstance(read, attrgetter) else None
+
+
+def fields(text: str) -> set[str]:
+    """What the fields of a format string name: `v` of "{0.v}"."""
+    return {name for field in _FIELD.findall(text) for name in _NAME.findall(field)}
 
 
 _GONE = object()

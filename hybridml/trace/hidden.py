@@ -27,7 +27,8 @@ import numpy as np
 
 from hybridml_compiler.errors import describe_line
 
-from .guards import Watch, is_library
+from .guards import Watch
+from .libraries import is_library
 
 _READS: dict[Any, str] = {
     f: f.__name__

@@ -20,7 +20,8 @@ from hybridml_compiler.graph.digest import digest
 
 from ..integer import LARGEST
 from .dynamic import apart
-from .guards import Watch, what_of
+from .guards import Watch
+from .reads import what_of
 
 if TYPE_CHECKING:
     from .entry import Entry

@@ -29,9 +29,12 @@ from typing import Any
 from ..context import current_interpreter
 from ..integer import LARGEST
 from .capture import Tracer
+from .classes import class_of
 from .effects import uses
-from .guards import Entry, Watch, cell_contents, holder, is_library
+from .guards import Entry, Watch, holder
 from .integers import Integers
+from .libraries import is_library_class
+from .reads import cell_contents
 
 # Code that says one of these may read an attribute past the class of its object, or look at the class itself.
 _PAST_THE_CLASS = frozenset(
@@ -263,8 +266,8 @@ def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> 
 
 def _is_attribute(place: Place, watch: Watch) -> bool:
     """Whether an entry is an attribute that code reads by way of the object's class, and only so."""
-    cls = place.obj.__class__
-    if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library(cls.__module__):
+    cls = class_of(place.obj)
+    if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library_class(cls):
         return False
     if type(cls) not in (type, abc.ABCMeta) or any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1]):
         return False
@@ -286,7 +289,7 @@ def _seeing(cls: type) -> type:
                 return found
         return inherited(self, name)
 
-    own = {"__slots__": (), "__getattribute__": read, "__class__": property(lambda self: cls)}
+    own = {"__slots__": (), "__getattribute__": read, "__class__": property(lambda self: cls), "_seen_as": cls}
     seeing = type(cls)(cls.__name__, (cls,), {**own, "__module__": "hybridml", "__qualname__": cls.__qualname__})
     return seeing
 

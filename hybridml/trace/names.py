@@ -16,7 +16,8 @@ import numpy as np
 
 from .. import random, tree
 from ..tensor import Tensor
-from .guards import Entry, holder, is_library
+from .guards import Entry, holder
+from .libraries import is_library
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, np.dtype, Tensor, type)
 _MOST = 20000  # objects that are looked at, as in guards.py

@@ -7,7 +7,9 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .guards import FUNCTION_PARTS, Entry, cell_contents
+from .classes import class_of, resolution
+from .guards import Entry
+from .reads import FUNCTION_PARTS, cell_contents
 
 if TYPE_CHECKING:
     from hybridml_compiler.runtime.entry_places import Place
@@ -18,7 +20,15 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
 
     An entry that holds by now only as an equal object is left as well: its identity is known to move.
     """
-    from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, FunctionHolds
+    from hybridml_compiler.runtime.entry_places import (
+        ABSENT,
+        CellHolds,
+        ClassHolds,
+        DictSize,
+        EntryHolds,
+        FunctionHolds,
+        OrderHolds,
+    )
 
     places: list[Place] = []
     rest: list[Entry] = []
@@ -32,6 +42,10 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
             lists.setdefault(id(owner), []).append(entry)
         elif read is cell_contents:
             places.append(CellHolds(key, value))
+        elif read is class_of:
+            places.append(ClassHolds(key, value))
+        elif read is resolution:
+            places.append(OrderHolds(key, value))
         elif read in FUNCTION_PARTS:
             places.append(FunctionHolds(key, FUNCTION_PARTS[read], value))
         elif read is len and type(owner) is dict:

@@ -11,9 +11,10 @@ from .. import tree
 from ..tensor import Tensor
 from .effects import label
 from .entry import Entry
-from .guards import FUNCTION_PARTS, Watch, checksum, elements, environment, holder
+from .guards import Watch, holder
 from .names import arguments
 from .outcome import real_of
+from .reads import FUNCTION_PARTS, checksum, elements, environment
 
 _SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 

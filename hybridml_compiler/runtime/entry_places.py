@@ -105,7 +105,35 @@ class FunctionHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.function[self.part], "expected": expected}]
 
 
-Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds
+@dataclass(frozen=True, eq=False)
+class ClassHolds:
+    """The class of an object."""
+
+    owner: object
+    value: type
+
+    def holds(self) -> bool:
+        return type(self.owner) is self.value
+
+    def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
+        return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.type, "expected": id(self.value)}]
+
+
+@dataclass(frozen=True, eq=False)
+class OrderHolds:
+    """The method resolution order of a class, which is another one where its bases are."""
+
+    owner: type
+    value: tuple[type, ...]
+
+    def holds(self) -> bool:
+        return self.owner.__mro__ is self.value
+
+    def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
+        return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.type_order, "expected": id(self.value)}]
+
+
+Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds | ClassHolds | OrderHolds
 
 
 def places() -> str:

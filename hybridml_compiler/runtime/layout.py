@@ -33,6 +33,7 @@ class Layout:
 
     refcount: int
     type: int
+    type_order: int  # of the __mro__ of a class
     array_data: int
     array_nd: int
     array_dims: int
@@ -64,6 +65,7 @@ def measured() -> Layout | None:
         return Layout(
             refcount=_refcount(),
             type=_find(array, id(np.ndarray)),
+            type_order=_find(Layout, id(Layout.__mro__)),
             array_data=data,
             array_nd=data + WORD,
             array_dims=dims,
