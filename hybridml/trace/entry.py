@@ -139,7 +139,7 @@ class Entry:
         there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(tree.is_container, self.watch.reached()))]
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
-        lifted = lift(tracer, self.places)
+        lifted, contained = lift(tracer, self.places)
         seen_as = partial(shims, self.watch.functions, self.watch.names)
         with seen_as():
             fn = over(self.fn, lifted, self.watch, tracer.copies)
@@ -167,7 +167,10 @@ class Entry:
             try:
                 with hidden:
                     with seen_as(), seen_in(tracer, lifted):
+                        contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
+                        if not contained.are_untouched():
+                            raise Refused(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs), structure, shadows, hidden)
             except BaseException as error:
                 if (self.sized is not None or self.lifts) and isinstance(error, Exception):

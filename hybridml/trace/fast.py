@@ -172,7 +172,7 @@ class Fast:
                     if cell.fits is not None and not cell.fits(value):
                         return False
                     cell.number._array[()] = cell.last = value
-        except ValueError:  # an empty closure cell
+        except (ValueError, IndexError):  # an empty closure cell, a shorter list
             return False
         return True
 

@@ -384,7 +384,7 @@ class TracedFunction(Shown):
         if self._changes[what] == MOST_OTHERS and not self._silent:
             self._report(
                 f"has been traced {MOST_OTHERS} times because another value was found ({why}): no new program is "
-                "needed for a number in a tensor, or for one that is an argument, a variable or an attribute"
+                "needed for a number in a tensor, or for one that is an argument, a variable, an attribute or an item"
             )
 
     def _note(self, reason: str) -> None:

@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from ..integer import Integer
+from ..number import StandIn
 from ..tensor import Tensor
 from . import state
 from .classes import (
@@ -57,7 +59,7 @@ from .reads import (
 )
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_OPAQUE = (np.ufunc, np.dtype)
+_OPAQUE = (np.ufunc, np.dtype, StandIn, Integer)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
@@ -65,6 +67,8 @@ _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and aft
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
 # Code that says one of these can read an attribute of any name.
 _REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
+# Code that says one of these can read a global variable of any name.
+_BY_STRING = _REFLECTION | {"globals", "__globals__", "eval", "exec", "modules", "import_module"}
 # Code that says one of these can read any environment variable.
 _ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
 _FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
@@ -84,7 +88,7 @@ class Watch:
         self.functions: list[types.FunctionType] = []  # that were reached
         self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
         self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
-        self.loose: set[int] = set()  # ids of functions that are reached by other ways than the entries
+        self.loose: set[int] = set()  # ids of functions and containers that are reached by other ways than the entries
         self.owners: dict[int, Any] = {}  # id of a `__dict__` -> the object whose attributes are in it
         self._root = fn
         self._seen: set[int] = set()
@@ -288,7 +292,7 @@ class Watch:
         self._pending += [(value, False) for value in values]
 
     def _loosen(self, values: Iterable[Any]) -> None:
-        self.loose.update(id(value) for value in values if type(value) is types.FunctionType)
+        self.loose.update(id(value) for value in values if type(value) in (types.FunctionType, dict, list))
 
     def _add(self, read: Callable[[Any], Any], key: Any, value: Any, quiet: bool = False) -> None:
         (self.quiet if quiet else self.free).append((read, key, value))
@@ -313,7 +317,7 @@ class Watch:
                 self._add(cell_contents, cell, cell.cell_contents)
             except ValueError:  # not assigned yet
                 continue
-        for name in names:
+        for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
             value = fn.__globals__.get(name, _GONE)
             if value is _GONE or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
                 continue
@@ -454,13 +458,13 @@ def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _names(code: types.CodeType) -> frozenset[str]:
-    """What a code object may look up by name, nested functions included; strings may be given to `getattr`."""
+def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
+    """What a code object may look up by name, nested functions included; `strings` may be given to `getattr`."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names |= _names(const)
-        elif isinstance(const, str):
+            names |= _names(const, strings)
+        elif strings and isinstance(const, str):
             names |= {const} if const.isidentifier() else fields(const)
     return frozenset(names)
 

@@ -11,7 +11,7 @@ copies: by global names and cells, not by containers, defaults or methods; nothi
 the stand-in, and only to the tracer that is in force (a context variable: no other thread has it) for this object and
 name. The object's `__dict__` is not touched, nor its class, so all others read what they always do; what could notice
 is `type(obj) is C` in another thread, and what reads a `__dict__` (`copy`, `vars`, `asdict`): code that names one of
-these lifts no attribute. Entries of dicts and lists stay guarded: nothing can stand between them and their readers.
+these lifts no attribute. Numbers in dicts, lists and tuples: see contained.py.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any
 
 from ..context import current_interpreter
 from ..integer import LARGEST
 from .capture import Tracer
 from .classes import class_of
+from .contained import Containers, Copies, ItemOf, OthersOf, Ways
 from .effects import uses
 from .guards import Entry, Watch, holder
 from .integers import Integers
@@ -50,7 +52,11 @@ class Place:
     guard: Entry
     kind: type  # float or int
     cell: types.CellType | None = None
-    obj: Any = None  # of an attribute; neither: a global variable
+    obj: Any = None  # of an attribute; neither: a global variable, or an item of a container
+    container: Any = None  # of an item: what it is in, and how that is reached
+    key: Any = None
+    ways: Ways | None = None
+    owner: Any = None  # of an item of a tuple: what holds the tuple
     readers: Sequence[types.FunctionType] = ()  # of a variable, with whatever leads to them
     index: int = -1
 
@@ -58,12 +64,12 @@ class Place:
         read, key, _ = self.guard
         try:
             return read(key)
-        except ValueError:  # an empty cell
+        except (ValueError, IndexError):  # an empty cell, a shorter list
             return None
 
     @property
     def now(self) -> Callable[[], Any]:
-        """What gives the present value, without a method between: ValueError for an empty cell."""
+        """What gives the present value, without a method between: ValueError or IndexError for none."""
         read, key, _ = self.guard
         return partial(read, key)
 
@@ -75,50 +81,102 @@ class Place:
 
     @property
     def holder(self) -> Any:
+        if self.owner is not None:
+            return self.owner
         return self.cell if self.cell is not None else holder(self.guard)
 
     @property
     def is_new(self) -> bool:
         """Whether it is lifted at its second value."""
-        return self.kind is int or self.obj is not None
+        return self.kind is int or self.obj is not None or self.container is not None
 
 
 def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
-    """What can be lifted, taken from the guards. `seen`: values of ints in earlier programs; None: no ints and no
-    attributes."""
+    """What can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: nothing but
+    floats in variables."""
     if watch.reflects() or "globals" in watch.names:
         return []
-    candidates = [
-        Place(entry[1] if isinstance(entry[1], str) else watch.cells.get(id(entry[1]), ""), entry, type(entry[2]))
-        for entry in (*watch.free, *watch.quiet)
-        if type(entry[2]) is float or (seen is not None and type(entry[2]) is int)
-    ]
+    kinds = (float,) if seen is None else (float, int, tuple)
+    candidates = [e for e in (*watch.free, *watch.quiet) if type(e[2]) in kinds and e[0] is not len]
     if not candidates:
         return []
     stored = _stored(watch)
     leads = _Leads(fn, watch)
-    found: list[Place] = []
-    for place in candidates:
-        read, key, value = place.guard
-        if place.name in stored or type(place.name) is not str:
-            continue
+
+    def slot(entry: Entry) -> Place | None:
+        """The variable or attribute of an entry, if a trace can be given something else there."""
+        read, key, value = entry
+        name = key if isinstance(key, str) else watch.cells.get(id(key), "")
+        if isinstance(read, attrgetter) and read is not cell_contents:
+            name = ""
+        place = Place(name, entry, type(value))
+        if not name or name in stored:
+            return None
         if read is cell_contents:
             place.cell = key
-            lifts = leads.to(place)
-        elif leads.are_variables(holder(place.guard)):
-            lifts = leads.to(place)
-        else:
-            place.obj = watch.owners.get(id(holder(place.guard))) if seen is not None else None
-            lifts = place.obj is not None and _is_attribute(place, watch)
-        if not lifts or (seen is not None and seen.is_fixed(place.holder, place.name)):
-            continue
-        if not place.is_new or (seen is not None and seen.other(place.holder, place.name, value)):
-            place.index = len(found)
-            found.append(place)
-    guards = {id(place.guard) for place in found}
-    watch.free = [entry for entry in watch.free if id(entry) not in guards]
-    watch.quiet = [entry for entry in watch.quiet if id(entry) not in guards]
+            return place if leads.to(place) else None
+        if leads.are_variables(holder(entry)):
+            return place if leads.to(place) else None
+        place.obj = watch.owners.get(id(holder(entry))) if seen is not None else None
+        return place if place.obj is not None and _is_attribute(place, watch) else None
+
+    containers = Containers(watch, slot)
+    found: list[Place] = []
+    for entry in candidates:
+        for place in _items(entry, containers, slot) if seen is not None else filter(None, [slot(entry)]):
+            if seen is not None and seen.is_fixed(place.holder, place.name):
+                continue
+            if not place.is_new or (seen is not None and seen.other(place.holder, place.name, place.guard[2])):
+                place.index = len(found)
+                found.append(place)
+    _take(found, watch)
     return found
+
+
+def _items(entry: Entry, containers: Containers, slot: Callable[[Entry], Place | None]) -> Iterator[Place]:
+    """The numbers that an entry reads: one, or those in a tuple."""
+    read, key, value = entry
+    owner = holder(entry)
+    if type(value) is not tuple and not containers.has(owner):
+        place = slot(entry)
+        if place is not None:
+            yield place
+        return
+    if type(value) is tuple and not any(type(item) in (float, int) for item in value):
+        return
+    ways = containers.to(owner) if type(value) is not tuple else containers.ways(entry)
+    if ways is None:
+        return
+    name = "".join([ways.slots[0].name, *(f"[{k!r}]" for _, k, _ in ways.links)])
+    if type(value) is not tuple:
+        yield Place(f"{name}[{key!r}]", entry, type(value), container=owner, key=key, ways=ways)
+        return
+    for k, item in enumerate(value):
+        if type(item) in (float, int):
+            yield Place(
+                f"{name}[{k}]", (ItemOf(read, k), key, item), type(item), container=value, key=k, ways=ways,
+                owner=ways.slots[0].holder if not containers.has(owner) else owner,
+            )  # fmt: skip
+
+
+def _take(found: Sequence[Place], watch: Watch) -> None:
+    """Lifted numbers are no guards; of a tuple the other items are."""
+    lifted: dict[int, set[int]] = {}
+    for place in found:
+        if isinstance(place.guard[0], ItemOf):
+            lifted.setdefault(id(place.container), set()).add(place.key)
+    guards = {id(place.guard) for place in found}
+
+    def left(entries: Sequence[Entry]) -> Iterator[Entry]:
+        for entry in entries:
+            read, key, value = entry
+            if type(value) is tuple and id(value) in lifted:
+                others = OthersOf(read, frozenset(lifted[id(value)]))
+                yield others, key, others(key)
+            elif id(entry) not in guards:
+                yield entry
+
+    watch.free, watch.quiet = list(left(watch.free)), list(left(watch.quiet))
 
 
 def _stored(watch: Watch) -> set[str]:
@@ -243,10 +301,12 @@ def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, typ
     return copy
 
 
-def lift(tracer: Tracer, found: list[Place]) -> list[tuple[Place, Any]]:
-    """The number that stands for each place in this trace."""
+def lift(tracer: Tracer, found: list[Place]) -> tuple[list[tuple[Place, Any]], Copies]:
+    """What stands for each variable and attribute in this trace: a number, or a copy of a container with numbers."""
     make = {float: tracer.lift_float, int: tracer.lift_integer}
-    return [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
+    lifted = [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
+    copies = Copies([(p, number) for p, number in lifted if p.ways is not None])
+    return [(p, number) for p, number in lifted if p.ways is None] + copies.shown, copies
 
 
 def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> list[Place]:
