@@ -6,6 +6,7 @@ Graphs have no effects, so nothing is written: no state, no gradient, no generat
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -13,25 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
 from ..context import stance_var
 from ..tensor import Tensor, adopt, wrap
-from ..trace.cut import cut
+from ..trace.branches import Arrays, Endless, way
+from ..trace.capture import inputs_of as inputs_behind
+from ..trace.cut import between, cut
+from ..trace.observed import Observer
 from ..trace.order import in_memory
 from ..trace.outcome import Outcome, array_of, real_of
 from ..trace.program import compile_graph, dense
 
 if TYPE_CHECKING:
-    from ..trace.function import TracedFunction
+    from ..trace.function import Call, TracedFunction
 
 Name = str | int
 Fetch = Name | Sequence[Name]
 _LINE = re.compile(r"(?:(.+):)?(\d+)")
-_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*[-+*/@%&|^]?=(?!=)")
 MOST_KEPT = 64  # compiled fetches of one path
 
 
@@ -43,13 +47,14 @@ def run(
     wanted: list[Name] = [fetch] if isinstance(fetch, str | int) else list(fetch)
     call = traced.resolve(args, kwargs)
     outcome = call.outcome
-    named = Values(outcome)
     arrays = inputs_of(outcome, call.leaves)
     sizes = bindings([n.shape for n in outcome.program.whole.inputs], [a.shape for a in arrays])
+    with traced._lock:
+        taken, named = _named(call, feed, sizes)
     targets = [named.find(name) for name in wanted]
     fed = {named.find(name): (name, value) for name, value in feed.items()}
     graph, reads = cut(targets, fed, traced._name)
-    values = dict(zip(outcome.program.whole.inputs, arrays, strict=True))
+    values = dict(zip(taken.program.whole.inputs, inputs_of(taken, call.leaves), strict=True))
     values |= {node: _fed(node, value, name, sizes) for node, (name, value) in fed.items()}
     key = tuple(targets), tuple(fed), tuple(sizes.items())
     executable = outcome.fetches.get(key)
@@ -69,25 +74,76 @@ def inputs_of(outcome: Outcome, leaves: Sequence[Any]) -> list[np.ndarray]:
     return [dense(in_memory(array_of(real_of(i, leaves)), i.order)) for i in outcome.inputs]
 
 
-class Values:
-    """The values of a path by the names that a user has for them."""
+def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tuple[Outcome, Values]:
+    """The path that a call takes with the fed values, and the values on it. What variables hold is known once the
+    function has been traced again; where a fed value is asked for, the answer is what it is with that value.
+    """
+    outcome = call.outcome
+    may_steer = bool(feed and way(call.entry.root, outcome))
+    if outcome.named is not None and not may_steer:
+        return outcome, outcome.named
 
-    def __init__(self, outcome: Outcome) -> None:
+    seen = Values(outcome, {})
+
+    def answer(
+        variables: Mapping[str, ir.Node], node: ir.Node, known: Mapping[ir.Node, np.ndarray]
+    ) -> np.ndarray | None:
+        named = seen.with_variables(variables)
+        fed: dict[ir.Node, np.ndarray] = {}
+        for name, value in feed.items():
+            try:
+                at = named.find(name)
+                fed[at] = _fed(at, value, name, sizes)
+            except ArgumentError:  # not computed yet
+                continue
+        if not any(n in fed for n in between([node], fed)):
+            return None
+        graph, reads = cut([node], fed, named.name)
+        arrays = [fed[n] if n in fed else known[n] for n in reads]
+        return np.asarray(interpret(at_sizes(graph, sizes) if sizes else graph, arrays)[0])
+
+    observer = Observer(answer if may_steer else None)
+    try:
+        taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(ir.Node), observer)
+    except Endless as endless:
+        raise TraceError(f"{outcome.program.name} {endless}, with the values that are fed") from None
+    if not may_steer:
+        outcome.named = Values(outcome, observer.variables)
+        return outcome, outcome.named
+    return taken, Values(outcome, observer.variables, taken)
+
+
+class Values:
+    """The values of a path by the names that a user has for them; `variables` are those of Python.
+
+    `taken`: another path of the function, where its inputs, lines and variables are wanted; nodes are always numbered
+    as in the `ir` of `outcome`.
+    """
+
+    def __init__(self, outcome: Outcome, variables: Mapping[str, ir.Node], taken: Outcome | None = None) -> None:
         whole = outcome.program.whole
         self.name = outcome.program.name
         self.nodes = whole.nodes()
         self.ids = {f"%{k}": node for k, node in enumerate(self.nodes)}
         # An input whose memory has another order of axes is what the program sees of it.
-        starts = {i.node: i.start for i in outcome.inputs}
+        taken = outcome if taken is None else taken
+        whole = taken.program.whole
+        starts = {i.node: i.start for i in taken.inputs}
         self.inputs = {node.name: starts.get(node, node) for node in whole.inputs}
-        self.variables: dict[str, ir.Node] = {}
+        self.there = set(whole.inputs)  # others are those of the body of a loop
+        self.variables = self._known(variables)
         self.lines: dict[tuple[str, int], ir.Node] = {}
-        for node in values_of_lines(self.nodes, whole.outputs[: outcome.n_results]):
-            place, text = _place(node.where)
-            self.lines[place] = node
-            assigned = _ASSIGNED.match(text)
-            if assigned is not None:
-                self.variables[assigned[1]] = node
+        for node in values_of_lines(whole.nodes(), whole.outputs[: taken.n_results]):
+            self.lines[_place(node.where)] = node
+
+    def _known(self, variables: Mapping[str, ir.Node]) -> dict[str, ir.Node]:
+        return {name: node for name, node in variables.items() if self.there.issuperset(inputs_behind(node))}
+
+    def with_variables(self, variables: Mapping[str, ir.Node]) -> Values:
+        """These values, with variables that hold something else."""
+        other = copy.copy(self)
+        other.variables = self._known(variables)
+        return other
 
     def find(self, name: Name) -> ir.Node:
         """The value of a name; ArgumentError with the nearest names where there is none."""
@@ -133,16 +189,16 @@ def values_of_lines(nodes: Sequence[ir.Node], results: Container[ir.Node]) -> It
     for node in nodes:
         if node.op is None or not node.where or any(user.where == node.where for user in users[node]):
             continue
-        place, counts = _place(node.where)[0], bool(users[node]) or node in results
+        place, counts = _place(node.where), bool(users[node]) or node in results
         if counts or not found.get(place, (False,))[0]:
             found[place] = counts, node
     yield from (found[place][1] for place in sorted(found))
 
 
-def _place(where: str) -> tuple[tuple[str, int], str]:
-    """`file.py:12: y = x` as (("file.py", 12), "y = x")."""
+def _place(where: str) -> tuple[str, int]:
+    """`file.py:12: y = x` as ("file.py", 12)."""
     found = re.match(r"(.*?):(\d+)(?:: (.*))?$", where, re.DOTALL)
-    return ((found[1], int(found[2])), found[3] or "") if found is not None else ((where, 0), "")
+    return (found[1], int(found[2])) if found is not None else (where, 0)
 
 
 def _is_file(file: str, given: str) -> bool:

@@ -42,6 +42,7 @@ from .returned import is_returned
 
 if TYPE_CHECKING:
     from .lifted import Place
+    from .observed import Observer
     from .region import Frame
 
 _ndarray = np.ndarray
@@ -147,6 +148,7 @@ class Tracer:
         self.may_fail = False  # there is an index to check by now
         self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
         self.layouts = Layouts()
+        self.observer: Observer | None = None  # where names of variables are asked for (see observed.py)
         self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
 
     def run(self, fn: Callable[[], Any]) -> Any:
@@ -178,6 +180,8 @@ class Tracer:
         return self.wrap(ir.apply(_full, [], {"shape": (), "value": size, "dtype": dtype}, user_location()), number)
 
     def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
+        if self.observer is not None:
+            self.observer.see(self, Tracer.run.__code__)
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]

@@ -40,6 +40,7 @@ from .integers import Integers
 from .libraries import is_library
 from .lifted import lift, over, places, seen_in, settle
 from .names import Names, arguments, changed
+from .observed import Observer
 from .order import in_memory
 from .outcome import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
 from .program import dense
@@ -114,8 +115,20 @@ class Entry:
     def _array(self, source: Input, leaves: Sequence[Any]) -> np.ndarray:
         return dense(in_memory(array_of(real_of(source, leaves)), source.order))
 
-    def grow(self, structure: tree.Structure, leaves: Sequence[Any], known: Arrays) -> tuple[Outcome, Arrays]:
-        """Trace the function on shadows of the arguments: the path of this call, and its values on the way.
+    def again(self) -> Entry:
+        """An entry of its own for the same inputs: what it traces are the same nodes."""
+        sized = None if self.sized is None else Sized(self.sized.pattern)
+        other = Entry(
+            self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles
+        )
+        other.places, other.nodes = self.places, self.nodes
+        return other
+
+    def grow(
+        self, structure: tree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
+    ) -> tuple[Outcome, Arrays]:
+        """Trace the function on shadows of the arguments: the path of this call, and its values on the way. With an
+        `observer` nothing but the names is wanted, and the entry stays what it is.
 
         An error of the function leaves state as it does eagerly: what was updated before it is.
         """
@@ -144,6 +157,7 @@ class Entry:
         with seen_as():
             fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
+        path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         printed: list[Effect] = []
@@ -169,10 +183,16 @@ class Entry:
                     with seen_as(), seen_in(tracer, lifted):
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
-                        if not contained.are_untouched():
+                        if observer is not None:  # it holds all that there was
+                            observer.end(tracer)
+                        elif not contained.are_untouched():
                             raise Refused(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs), structure, shadows, hidden)
             except BaseException as error:
+                if observer is not None:
+                    self._effects(hidden)
+                    hidden.set_back()
+                    raise
                 if (self.sized is not None or self.lifts) and isinstance(error, Exception):
                     self._effects(hidden)
                     _set_back(hidden, tracer.name)
@@ -202,6 +222,8 @@ class Entry:
         finally:
             tracer.ask = None
             names.forget()
+        if observer is not None:
+            return outcome, found
         if self.sized is not None:
             self.sized.settle(leaves)
         try:

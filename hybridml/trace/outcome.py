@@ -138,7 +138,8 @@ class Outcome:
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
         self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
-        self.fetches: dict[Any, Any] = {}  # executables of parts of it (see fetch.py)
+        self.fetches: dict[Any, Any] = {}  # executables of parts of it, and its values by their names (see fetch.py)
+        self.named: Any = None
         self.calls = 0
         self.taken = 0  # calls that have asked their way to it
         self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone

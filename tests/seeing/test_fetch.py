@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import types
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.trace import branches
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
@@ -119,3 +122,88 @@ def test_errors() -> None:
         step.run(x, 0.5, fetch="loss", feed={"hidden": np.zeros((2, 3), np.float32)})
     with pytest.raises(hm.DTypeError, match="astype"):
         step.run(x, 0.5, fetch="loss", feed={"hidden": np.zeros((3, 2))})
+
+
+def test_variables_hold_what_they_hold_in_python() -> None:
+    def program(a: hm.Tensor, size: float) -> Any:
+        c = a + 1; d = c * 10  # noqa: E702
+        y = a * 1
+        y[0] = 7
+        p, (q, *rest) = a * 2, [a * 3, a * 4]
+        if (w := a.sum()) > 2:
+            z = a + size
+        else:
+            z = a - size
+        for h in (p, q):
+            last = h
+        s = 0.0
+        s += d
+        kept = p
+        del p
+        with hm.no_grad() as nothing, contextlib.nullcontext(q * 2) as inside:
+            scaled = inside / 2
+
+        def helper(u: hm.Tensor) -> hm.Tensor:
+            inner = u * 5
+            return inner + 1
+
+        called = helper(a)
+        number = w.item()
+        hidden.update(locals())
+        return z * number, y, s, called, rest, kept, last, nothing, scaled
+
+    x, hidden = hm.tensor([1.0, 2.0]), dict[str, Any]()
+    program(x, 100.0)
+    names = [name for name, value in hidden.items() if isinstance(value, hm.Tensor)]
+    assert len(names) >= 14
+    expected = {name: hidden[name].tolist() for name in names}
+    traced = hm.trace(_without_effects(program))
+    found = traced.run(x, 100.0, fetch=names)
+    assert {name: value.tolist() for name, value in zip(names, found, strict=True)} == expected
+    assert traced.run(x, 100.0, fetch="inner").tolist() == (x * 5).tolist()
+    assert traced.run(x, 100.0, fetch="number").item() == 3.0
+    assert traced.run(x, 100.0, fetch="p").tolist() == (x * 2).tolist()  # deleted later
+    assert traced.cache_info().compiles == 1 and traced.run(x, 100.0, fetch="d", feed={"c": x}).tolist() == [10.0, 20.0]
+
+
+def _without_effects(program: Any) -> Any:
+    """The function without its `hidden.update`."""
+
+    class Nothing:
+        def update(self, *_: Any) -> None:
+            pass
+
+    cells = dict(zip(program.__code__.co_freevars, program.__closure__, strict=True))
+    cells["hidden"] = types.CellType(Nothing())
+    return types.FunctionType(program.__code__, program.__globals__, "program", None, tuple(cells.values()))
+
+
+def test_fed_values_that_steer(monkeypatch: pytest.MonkeyPatch) -> None:
+    @hm.trace
+    def f(x: hm.Tensor) -> hm.Tensor:
+        total = x.sum()
+        if total > 0:
+            found = x + 100
+        else:
+            found = x - 100
+        while abs(found).max() > 1.0:
+            found = found / 2
+        return found
+
+    def plain(x: hm.Tensor, sign: float) -> Any:
+        found = x + sign * 100
+        while abs(found).max() > 1.0:
+            found = found / 2
+        return found.tolist()
+
+    x = hm.tensor([1.0, 2.0])
+    assert f.run(x, fetch="found").tolist() == plain(x, 1)
+    assert f.run(x, fetch="found", feed={"total": -1.0}).tolist() == plain(x, -1)
+    assert f.run(x, fetch="found", feed={"x": x * -3}).tolist() == plain(x * -3, -1)
+    assert f.run(x, fetch=["found", "total"], feed={"total": 2.0})[0].tolist() == plain(x, 1)
+    assert f.run(x, fetch="found").tolist() == plain(x, 1) and f.cache_info().compiles == 1
+    monkeypatch.setattr(branches, "MOST_ASKED", 30)
+    with pytest.raises(hm.TraceError, match="asks for more than"):
+        f.run(x, fetch="x", feed={"found": x * 10})  # a loop that never ends
+    with pytest.raises(hm.ShapeError, match="feed of 'total'"):
+        f.run(x, fetch="found", feed={"total": np.ones(3, np.float32)})
