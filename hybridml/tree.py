@@ -117,21 +117,22 @@ def _build(s: Structure, leaves: Any, made: dict[int, Any], numbers: Iterator[in
         return next(leaves)
     if kind is Again:
         if s.keys[0] not in made:
-            raise ArgumentError("a container that contains itself has no copy; pass what it holds")
+            raise ArgumentError("a container that contains itself has no copy if it is no list or dict; pass its parts")
         return made[s.keys[0]]
     number = next(numbers)
-    made[number] = built = _container(s, [_build(child, leaves, made, numbers) for child in s.children])
+    if kind is list or kind is dict:  # there before what it holds, which it may be part of
+        made[number] = built = kind()
+        children = [_build(child, leaves, made, numbers) for child in s.children]
+        built.extend(children) if kind is list else built.update(zip(s.keys, children, strict=True))
+    else:
+        made[number] = built = _container(s, [_build(child, leaves, made, numbers) for child in s.children])
     return built
 
 
 def _container(s: Structure, children: list[Any]) -> Any:
     kind = s.kind
-    if kind is list:
-        return children
     if kind is tuple:
         return tuple(children)
-    if kind is dict:
-        return dict(zip(s.keys, children, strict=True))
     if issubclass(kind, dict):
         base = next(base for base in kind.__mro__ if base in (OrderedDict, dict))  # whatever its __init__ computes
         copy = kind.__new__(kind)
@@ -148,6 +149,24 @@ def _container(s: Structure, children: list[Any]) -> Any:
     for name, child in zip(s.keys, children, strict=True):
         object.__setattr__(made, name, child)
     return made
+
+
+def is_cyclic(structure: Structure, known: int = 0) -> bool:
+    """Whether a container contains itself in a way that none can be made: by what is no list or dict. `known`: how many
+    `flatten` knew."""
+    numbers, inside = count(known), set[int]()
+
+    def found(s: Structure) -> bool:
+        if s.kind is None or s.kind is Again:
+            return s.kind is Again and s.keys[0] in inside
+        number = next(numbers)
+        if s.kind not in (list, dict):
+            inside.add(number)
+        answer = any([found(child) for child in s.children])
+        inside.discard(number)
+        return answer
+
+    return found(structure)
 
 
 def known_in(structure: Structure) -> set[int]:

@@ -74,7 +74,7 @@ class Snapshot:
 
     def _open(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
         """Remember one value, and give what it leads to."""
-        if isinstance(value, Tensor):
+        if issubclass(type(value), Tensor):
             yield from self._tensor(path, value)
         elif isinstance(value, np.ndarray):
             self.arrays[path] = value

@@ -207,7 +207,10 @@ def label(watch: Watch, read: Any, key: Any) -> str:
 
 def is_plain(value: Any) -> bool:
     """Whether each call can make such a value anew: containers of numbers, strings and tensors."""
-    return all(isinstance(leaf, (*PLAIN, Tensor)) for leaf in tree.tree_leaves(value))
+    leaves: list[Any] = []
+    return not tree.is_cyclic(tree.flatten(value, leaves, {})) and all(
+        isinstance(leaf, (*PLAIN, Tensor)) for leaf in leaves
+    )
 
 
 # -- names and lines, found in the bytecode of what the watch has reached

@@ -169,7 +169,11 @@ class Entry:
                 raise _refused(tracer, "returns a dict that has tensors as keys")
             if not hidden.found and any(not effect.repeats and not is_plain(effect.value) for effect in effects):
                 raise _refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
-            for leaf in tree.tree_leaves(result):
+            parts: list[Any] = []
+            known = {id(container): number for number, container in (*there, *whole)}
+            if tree.is_cyclic(tree.flatten(result, parts, known), len(there) + len(whole)):
+                raise _refused(tracer, "returns a container that contains itself")
+            for leaf in parts:
                 if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise _refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             for effect in effects:
@@ -342,7 +346,7 @@ class Entry:
     def overlaps(self, leaves: Sequence[Any]) -> bool:
         """Whether an argument shares memory with a captured tensor that the program updates."""
         for leaf in leaves:
-            if isinstance(leaf, Tensor | _ndarray):
+            if issubclass(type(leaf), (Tensor, _ndarray)):
                 array = array_of(leaf)
                 for other in self.owners.get(id(owner_of(array)), ()):
                     if np.shares_memory(array, other):
@@ -390,9 +394,12 @@ _NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Dev
 
 def keys_of(tree_: Any) -> Iterator[Any]:
     """The keys of all dicts in a container."""
-    pending = [tree_]
+    pending, met = [tree_], set[int]()
     while pending:
         item = pending.pop()
+        if id(item) in met:  # it may contain itself
+            continue
+        met.add(id(item))
         if isinstance(item, dict):
             yield from item
             pending += item.values()
@@ -466,14 +473,15 @@ def _refused(tracer: Tracer, why: str) -> BaseException:
 
 
 def _is_data(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor | _ndarray | float)
+    return issubclass(type(leaf), (Tensor, _ndarray, float))
 
 
 def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
-    if isinstance(leaf, Tensor):
+    kind = type(leaf)  # a mock of a tensor says that it is one
+    if issubclass(kind, Tensor):
         return tracer.argument(k, leaf, leaf, label)
-    if isinstance(leaf, _ndarray):
+    if issubclass(kind, _ndarray):
         return Array(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
-    if isinstance(leaf, float):
+    if issubclass(kind, float):
         return tracer.lift_float("argument", k, float(leaf), label)
     return leaf

@@ -319,7 +319,7 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
             type(leaf) is float or k in entry.integers or (type(leaf) is Tensor and leaf._node is None)
         ):
             return False
-        if k not in taken and isinstance(leaf, Tensor | np.ndarray | float):
+        if k not in taken and issubclass(type(leaf), (Tensor, np.ndarray, float)):
             return False  # the second of two equal arguments
     return True
 

@@ -349,7 +349,7 @@ class Watch:
         if len(items) <= _MAX_ITEMS:
             read = dict.get.__get__(value) if mapping else value.__getitem__
             for key, item in value.items() if mapping else enumerate(items):
-                if not (quiet and isinstance(key, Tensor)):  # an optimizer fills in the state of a parameter
+                if not (quiet and type(key) is Tensor):  # an optimizer fills in the state of a parameter
                     self._add(read, key, item, quiet)
         elif len(items) <= MOST_COMPARED:
             self._loosen(items)

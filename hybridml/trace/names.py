@@ -71,7 +71,7 @@ class Names:
                     continue
                 found[id(value)] = path
                 kept.append(value)
-                if isinstance(value, dict) and any(isinstance(key, Tensor) for key in value):
+                if isinstance(value, dict) and any(type(key) is Tensor for key in value):
                     late.append((path, value))
                 else:
                     after += self._inside(path, value, found)
@@ -114,7 +114,7 @@ def _named(code: types.CodeType) -> Iterator[str]:
 
 
 def _children(path: str, value: Any, found: Mapping[int, str]) -> Sequence[tuple[str, Any]]:
-    if isinstance(value, _ATOMS):
+    if issubclass(type(value), _ATOMS):
         return ()
     if isinstance(value, dict):
         items = list(value.items())[:_MOST_ITEMS]
