@@ -166,7 +166,7 @@ class Tensor:
         array = values(self, "numpy()")
         if self._node is not None:
             raise GradientError("numpy(): this tensor requires grad; use .detach().numpy()")
-        return array
+        return array.view()  # the tensor keeps its form, whatever is done to that of the array
 
     def item(self, *place: int) -> bool | int | float:
         """The single value as a Python scalar; `ShapeError` when there is not exactly one. With a place (in the
@@ -185,7 +185,8 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = values(self, "conversion to a NumPy array")
-        return np.array(array, dtype=dtype, copy=copy)
+        found = np.array(array, dtype=dtype, copy=copy)
+        return found.view() if found is array else found
 
     def __bool__(self) -> bool:
         return bool(_single(self, "bool()"))

@@ -130,14 +130,21 @@ def audit(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
         try:
             call = traced.resolve(args, kwargs)
         except TraceError as error:
-            why, nothing = str(error).partition(LOCATION)[0], Difference(0, 0.0, 0.0, 0)
-            return Audit(name, why, 0, 0, None, nothing, nothing, True)
+            return _eager(name, str(error).partition(LOCATION)[0])
+        once = [effect for effect in call.outcome.effects if not effect.repeats and effect.take_back is None]
+        if once:  # the next item of an iterator, a clock: no two runs are alike
+            return _eager(name, f"{name} changes {', '.join(sorted(map(str, once)))}")
         start = _Start(call)
         snapshot.restore()
         other = arrays_in(traced(*args, **kwargs)), written(snapshot.state(), before)
     finally:
         snapshot.restore()
     return _audited(name, call.outcome, start, one, other)
+
+
+def _eager(name: str, why: str) -> Audit:
+    nothing = Difference(0, 0.0, 0.0, 0)
+    return Audit(name, why, 0, 0, None, nothing, nothing, True)
 
 
 Run = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # results and written state, by name
@@ -379,8 +386,13 @@ def _search(start: _Start) -> Finding | None:
 
 
 def checked(traced: TracedFunction, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A compiled call, and then the function itself from the same start, whose results and state stay."""
+    """A compiled call, and then the function itself from the same start, whose results and state stay.
+
+    Where an iterator can be reached that cannot be set back, the call alone.
+    """
     snapshot = Snapshot(**{traced._name: traced._fn}, arguments=args, keywords=kwargs)
+    if snapshot.lost:  # a second run would have other items, and the program would miss them
+        return call()
     before = snapshot.state()
     failed: Exception | None = None
     other: Run = {}, {}

@@ -23,7 +23,7 @@ from ..trace.entry import Entry
 from ..trace.guards import holder
 from ..trace.names import Names, arguments
 from ..trace.outcome import Outcome, array_of
-from ..trace.reads import checksum, elements
+from ..trace.reads import checksum, elements, form
 from .explained import CapturedLine, EffectLine, Explanation, GuardLine, KernelCost, LineCost, PathLine, SizeLine
 from .side_by_side import both_styles, kind_of
 from .snapshot import Snapshot
@@ -139,7 +139,7 @@ def _guards(entry: Entry, names: Names) -> tuple[tuple[GuardLine, ...], int]:
     others = 0
     for guard in (*watch.free, *watch.quiet):
         read, key, value = guard
-        if isinstance(value, _SHOWN) and read not in (len, elements, checksum, frozenset, tuple):
+        if isinstance(value, _SHOWN) and read not in (len, elements, checksum, form, frozenset, tuple):
             owner, own = holder(guard), label(watch, read, key)
             if isinstance(owner, Mapping) and key not in owner:
                 continue  # that there is no such attribute

@@ -2,7 +2,8 @@
 
 Reached are the arguments, closure cells and globals that the function (and the functions it names) uses, attributes of
 objects, and what lists, dicts and sets hold. Kept are the values and gradients of tensors, arrays, the contents of
-containers, attributes, and random generators (the default one always). Files, iterators and modules are not state here.
+containers, attributes, iterators that can be set back, and random generators (the default one always). Files and
+modules are not state here.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import random as python_random
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import random
 from ..tape import Leaf
 from ..tensor import Tensor
+from ..trace.hidden import way_back
 from ..trace.state import attributes_changed
 
 _ATOMS = (
@@ -28,6 +30,7 @@ _ATOMS = (
 # Objects of these packages are machinery; a container or a random generator among them is looked at all the same.
 _CLOSED = frozenset(("builtins", "hybridml_compiler", "llvmlite", "numpy", "threading", "weakref"))
 _LIBRARY = frozenset((*_CLOSED, "hybridml"))  # globals of these are no state of the user's program
+_ITERATORS = ("builtins", "itertools")
 _Restore = Callable[[], None]
 
 
@@ -38,6 +41,7 @@ class Snapshot:
         self.arrays: dict[str, np.ndarray] = {}  # every tensor and array by the path that leads to it
         self._copies: dict[str, np.ndarray] = {}
         self._tensors: dict[str, Tensor] = {}
+        self.lost: list[Any] = []  # iterators that cannot be set back
         self._restores: list[_Restore] = []
         self._seen: set[int] = set()
         self._keep: list[Any] = []  # an id is only good while its object lives
@@ -100,6 +104,12 @@ class Snapshot:
             yield from (("", value.func), ("args", value.args), ("keywords", value.keywords))
         elif isinstance(value, types.FunctionType):
             yield from self._function(value)
+        elif hasattr(type(value), "__next__") and type(value).__module__ in _ITERATORS:
+            back = way_back(value)
+            if back is None:
+                self.lost.append(value)
+            else:
+                self._restores.append(cast(_Restore, back))
         else:
             yield from self._object(value)
 

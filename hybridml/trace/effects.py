@@ -29,7 +29,7 @@ from ..tensor import Tensor
 from .classes import class_of
 from .guards import Entry, Watch, holder
 from .hidden import Hidden, Undone
-from .reads import checksum, elements, environment, put_bytes
+from .reads import checksum, elements, environment, form, put_bytes, put_form
 
 _ABSENT = object()
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -156,6 +156,9 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
     if isinstance(read, attrgetter):
         name = read.__reduce__()[1][0]
         return _slot(watch, name, read(key), *_attribute(key, name, was))
+    if read is form:
+        name, now = name_in(watch)(key), form(key)
+        return Effect(name, _line(watch, name), None, lambda _: put_form(key, now), lambda: put_form(key, was), False)
     if read is class_of:
         return _slot(watch, "__class__", class_of(key), *_attribute(key, "__class__", was))
     if read is elements:

@@ -33,6 +33,7 @@ from .names import arguments
 from .outcome import Leaves, Outcome
 from .report import Failed, Unrepeatable, Untraceable, report
 from .shown import CacheInfo, Shown
+from .signals import handled_outside
 from .signature import doubles_in, signature
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ class TracedFunction(Shown):
         entries = self._entries.setdefault(key, [])
         entry.silent = self._silent
         try:
-            with collector_paused():
+            with collector_paused(), handled_outside():
                 outcome, known = entry.grow(structure, leaves, known)
         except (Endless, Unrepeatable):
             entry.eager = True

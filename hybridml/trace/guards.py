@@ -52,6 +52,7 @@ from .reads import (
     contents,
     elements,
     environment,
+    form,
     is_buffer,
     size_of,
     variable,
@@ -236,6 +237,7 @@ class Watch:
         self._seen.add(id(value))
         self._keep.append(value)
         if issubclass(kind, np.ndarray):
+            self.free.append((form, value, form(value)))
             if value.dtype != object:
                 self._buffers[id(value)] = value
         elif kind is types.BuiltinFunctionType:

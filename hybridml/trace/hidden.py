@@ -65,7 +65,7 @@ class Hidden:
     def __init__(self, watch: Watch, name_of: Callable[[Any], str]) -> None:
         self.found: list[Seen] = []
         self._name_of = name_of
-        self._states = [(obj, _state(obj), _way_back(obj)) for obj in _stateful(watch)]
+        self._states = [(obj, _state(obj), way_back(obj)) for obj in _stateful(watch)]
         self._listens = sys.getprofile() is None and (not _NAMES.isdisjoint(watch.names) or _reaches_out(watch))
         self.levels: dict[int, logging.Logger] = {}  # loggers that were silent, by id
 
@@ -159,7 +159,7 @@ class Undone:
         self.found: list[Seen] = []
         self.lost: list[Seen] = []
         self._name_of, self._refuse = name_of, refuse
-        self._states = [(obj, _state(obj), _way_back(obj)) for obj in _stateful(watch)]
+        self._states = [(obj, _state(obj), way_back(obj)) for obj in _stateful(watch)]
         self._keeps_items = all(back is not None for _, _, back in self._states)
         names = _NAMES if self._keeps_items else _NAMES | {"next"}
         self._around: Any = sys.getprofile()
@@ -192,7 +192,7 @@ class Undone:
             self._around(frame, event, arg)
 
 
-def _way_back(obj: Any) -> Callable[[], object] | None:
+def way_back(obj: Any) -> Callable[[], object] | None:
     """What sets an object of hidden state to where it is now; None if nothing can."""
     indexed: Any = obj
     if isinstance(obj, random.Random):
@@ -202,7 +202,7 @@ def _way_back(obj: Any) -> Callable[[], object] | None:
     if isinstance(obj, np.random.RandomState):
         return partial(obj.set_state, obj.get_state(legacy=False))
     if isinstance(obj, zip | map | filter):
-        ways = [_way_back(part) for part in _parts(obj) if not isinstance(part, int)]
+        ways = [way_back(part) for part in _parts(obj) if not isinstance(part, int)]
         return None if None in ways else lambda: [way() for way in ways if way is not None]
     if isinstance(obj, _INDEXED):
         made_of = obj.__reduce__()

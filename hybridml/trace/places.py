@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .classes import class_of, resolution
 from .guards import Entry
-from .reads import FUNCTION_PARTS, cell_contents
+from .reads import FUNCTION_PARTS, cell_contents, form
 
 if TYPE_CHECKING:
     from hybridml_compiler.runtime.entry_places import Place
@@ -26,6 +26,7 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
         ClassHolds,
         DictSize,
         EntryHolds,
+        FormHolds,
         FunctionHolds,
         OrderHolds,
     )
@@ -36,7 +37,7 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
     for entry in entries:
         read, key, value = entry
         owner = _owner(entry)
-        if read(key) is not value and read is not len:
+        if read not in (len, form) and read(key) is not value:
             rest.append(entry)
         elif type(owner) is list:
             lists.setdefault(id(owner), []).append(entry)
@@ -44,6 +45,8 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
             places.append(CellHolds(key, value))
         elif read is class_of:
             places.append(ClassHolds(key, value))
+        elif read is form and value == form(key):
+            places.append(FormHolds(key, value))
         elif read is resolution:
             places.append(OrderHolds(key, value))
         elif read in FUNCTION_PARTS:

@@ -40,6 +40,19 @@ def checksum(buffer: Any) -> bytes:
     return zlib.crc32(memoryview(buffer)).to_bytes(4)
 
 
+def form(array: np.ndarray) -> tuple[Any, ...]:
+    """What may be changed in an array besides its elements."""
+    return array.shape, array.dtype, array.strides, array.flags.writeable
+
+
+def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
+    """Give an array a form that it has had."""
+    array.flags.writeable = was[3]
+    array.dtype = was[1]
+    array.shape = was[0]
+    array.strides = was[2]
+
+
 def what_of(buffer: Any) -> Callable[[Any], bytes]:
     """Which of the two an array or buffer is compared by."""
     return elements if size_of(buffer) <= MOST_COMPARED else checksum

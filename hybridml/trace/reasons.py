@@ -14,7 +14,7 @@ from .entry import Entry
 from .guards import Watch, holder
 from .names import arguments
 from .outcome import real_of
-from .reads import FUNCTION_PARTS, checksum, elements, environment
+from .reads import FUNCTION_PARTS, checksum, elements, environment, form
 
 _SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
@@ -106,6 +106,8 @@ def of_python(watch: Watch) -> str:
             return "an environment variable is another"
         if read in FUNCTION_PARTS and now != was:
             return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
+        if read is form and now != was:
+            return f"{_of(watch, key)} has another shape, dtype, memory layout or is read-only"
         if read in (elements, checksum) and now != was:
             return f"{_label(watch, read, key)} are others"
         if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):

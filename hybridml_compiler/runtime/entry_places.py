@@ -6,10 +6,13 @@ costs 0.04 us (100 calls of `list.__getitem__` from Python: 4.6 us), an entry of
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from hybridml_compiler.runtime.entry_block import PLACE, column, row, word
 from hybridml_compiler.runtime.layout import Layout
@@ -133,7 +136,26 @@ class OrderHolds:
         return [{"kind": PLACE_WORD, "owner": id(self.owner) + layout.type_order, "expected": id(self.value)}]
 
 
-Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds | ClassHolds | OrderHolds
+@dataclass(frozen=True, eq=False)
+class FormHolds:
+    """Shape, dtype, strides and flags of an array."""
+
+    owner: np.ndarray
+    form: tuple[object, ...]  # shape, dtype, strides, whether it is writeable
+
+    def holds(self) -> bool:
+        a = self.owner
+        return (a.shape, a.dtype, a.strides, a.flags.writeable) == self.form
+
+    def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
+        at, count = id(self.owner), 2 * self.owner.ndim  # NumPy keeps the strides behind the shape
+        fields = [at + offset for offset in (layout.array_nd, layout.array_flags, layout.array_descr)]
+        found = [{"kind": PLACE_WORD, "owner": p, "expected": ctypes.c_int64.from_address(p).value} for p in fields]
+        sizes = words([*self.owner.shape, *self.owner.strides])
+        return [*found, {"kind": PLACE_ITEMS, "owner": at + layout.array_dims, "key": count, "expected": sizes}]
+
+
+Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds | ClassHolds | OrderHolds | FormHolds
 
 
 def places() -> str:

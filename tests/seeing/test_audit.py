@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,24 @@ def test_checks_of_right_code_say_nothing() -> None:
 def test_strict_checks_raise() -> None:
     with pytest.raises(hm.TraceError, match="cos"):
         hm.trace(program, check="first", strict=True)(hm.tensor(WRONG))
+
+
+def test_iterators() -> None:
+    x = hm.ones((4,))
+    numbers, ways = [1.0, 2.0, 3.0, 4.0], (iter, map)
+    for way in ways:
+        taken = way(numbers) if way is iter else way(float, iter(numbers))
+        with pytest.warns(UserWarning, match="run eagerly"):
+            assert hm.trace(lambda x, taken=taken: x * next(taken), check="first")(x).tolist() == [1.0] * 4
+        assert next(taken) == 2.0  # the check has put it back
+    for given in (iter(numbers), itertools.count(1.0), (float(k) for k in range(1, 9))):
+        with pytest.warns(UserWarning, match="run eagerly"):
+            found = hm.audit(lambda x, taken=given: x * next(taken), x)
+        assert found and "such calls run eagerly" in repr(found)
+
+
+def test_checks_take_no_items() -> None:
+    for taken in (iter([1.0, 2.0, 3.0]), itertools.count(1.0)):
+        f = hm.trace(lambda x, taken=taken: x * next(taken), check="always")
+        with pytest.warns(UserWarning, match="run eagerly"):
+            assert [f(hm.ones((1,))).item() for _ in range(3)] == [1.0, 2.0, 3.0]

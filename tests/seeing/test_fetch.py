@@ -126,7 +126,8 @@ def test_errors() -> None:
 
 def test_variables_hold_what_they_hold_in_python() -> None:
     def program(a: hm.Tensor, size: float) -> Any:
-        c = a + 1; d = c * 10  # noqa: E702
+        c = a + 1
+        d = c * 10
         y = a * 1
         y[0] = 7
         p, (q, *rest) = a * 2, [a * 3, a * 4]

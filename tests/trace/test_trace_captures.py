@@ -109,6 +109,15 @@ def an_array_of_a_subclass() -> Any:
     return lambda x: x * held.max(), [_put(held, 0, 9.0)]
 
 
+@case
+def the_form_of_an_array() -> Any:
+    held, read = np.arange(4.0), np.ones(4)
+    return (
+        lambda x: (x[0] * hm.asarray(held)).sum() + read.shape[0] + held.ndim,
+        [_set(held, "shape", (2, 2)), _set(read, "shape", (2, 2)), _set(held, "dtype", np.int64)],
+    )
+
+
 # -- names that are no names of variables or attributes
 
 
@@ -354,6 +363,41 @@ def test_a_class_that_the_function_assigns() -> None:
             return y
 
         return f, [(T([1.0]),)] * 3, lambda: type(o).__name__
+
+    expected, seen = observe(make, lambda fn: fn), observe(make, hm.trace)
+    assert seen[:2] == expected[:2] and len(seen[2]) == 1
+
+
+# -- the form of an array
+
+
+def test_the_form_of_an_array_is_not_that_of_a_tensor(trace: Any) -> None:
+    w, array = T([1.0, 2.0, 3.0, 4.0]), np.arange(4.0)
+    other = hm.from_numpy(array)
+
+    def step(x: hm.Tensor) -> hm.Tensor:
+        w.add_(x)
+        return w * other
+
+    f = trace(step)
+    for _ in range(3):
+        f(hm.ones((4,)))
+    for shown in (w.numpy(), np.asarray(w), array):
+        shown.shape = (2, 2)
+        shown.flags.writeable = False
+        assert f(hm.ones((4,))).shape == step(hm.ones((4,))).shape == w.shape == other.shape == (4,)
+    assert w.tolist() == [10.0, 11.0, 12.0, 13.0] and w.numpy().flags.writeable
+
+
+def test_a_form_that_the_function_changes() -> None:
+    def make() -> Made:
+        held = np.arange(4.0)
+
+        def f(x: hm.Tensor) -> hm.Tensor:
+            held.shape = (2, 2) if held.ndim == 1 else (4,)
+            return x * held.shape[0]
+
+        return f, [(T([1.0]),)] * 3, lambda: held.shape
 
     expected, seen = observe(make, lambda fn: fn), observe(make, hm.trace)
     assert seen[:2] == expected[:2] and len(seen[2]) == 1
