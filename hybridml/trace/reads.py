@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import types
+import warnings
 import zlib
 from array import array
 from collections.abc import Callable
@@ -50,7 +51,10 @@ def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
     array.flags.writeable = was[3]
     array.dtype = was[1]
     array.shape = was[0]
-    array.strides = was[2]
+    if array.strides != was[2]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            array.strides = was[2]
 
 
 def what_of(buffer: Any) -> Callable[[Any], bytes]:
