@@ -121,7 +121,8 @@ def _build(s: Structure, leaves: Any, made: dict[int, Any], numbers: Iterator[in
         return made[s.keys[0]]
     number = next(numbers)
     if kind is list or kind is dict:  # there before what it holds, which it may be part of
-        made[number] = built = kind()
+        built: Any = kind()
+        made[number] = built
         children = [_build(child, leaves, made, numbers) for child in s.children]
         built.extend(children) if kind is list else built.update(zip(s.keys, children, strict=True))
     else:

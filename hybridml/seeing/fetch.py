@@ -104,13 +104,17 @@ def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tu
 
     observer = Observer(answer if may_steer else None)
     try:
-        taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(ir.Node), observer)
+        taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(_unknown), observer)
     except Endless as endless:
         raise TraceError(f"{outcome.program.name} {endless}, with the values that are fed") from None
     if not may_steer:
         outcome.named = Values(outcome, observer.variables)
         return outcome, outcome.named
     return taken, Values(outcome, observer.variables, taken)
+
+
+def _unknown(node: ir.Node) -> np.ndarray:
+    raise KeyError(node)
 
 
 class Values:

@@ -49,7 +49,7 @@ def form(array: np.ndarray) -> tuple[Any, ...]:
 def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
     """Give an array a form that it has had."""
     array.flags.writeable = was[3]
-    array.dtype = was[1]
+    array.dtype = was[1]  # type: ignore[misc]
     array.shape = was[0]
     if array.strides != was[2]:
         with warnings.catch_warnings():

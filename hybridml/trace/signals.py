@@ -21,7 +21,9 @@ def handled_outside() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    found = {n: h for n in signal.valid_signals() if callable(h := signal.getsignal(n)) and not _is_pythons(h)}
+    found: dict[int, Any] = {
+        n: h for n in signal.valid_signals() if callable(h := signal.getsignal(n)) and not _is_pythons(h)
+    }
     put: dict[int, Any] = {}
     try:
         for number, handler in found.items():
@@ -29,8 +31,8 @@ def handled_outside() -> Iterator[None]:
             signal.signal(number, put[number])
         yield
     finally:
-        for number, handler in put.items():
-            if signal.getsignal(number) is handler:  # otherwise a handler has set another one
+        for number, wrapped in put.items():
+            if signal.getsignal(number) is wrapped:  # otherwise a handler has set another one
                 signal.signal(number, found[number])
 
 
