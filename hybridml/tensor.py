@@ -159,7 +159,8 @@ class Tensor:
     # -- its values, as Python and NumPy see them
 
     def numpy(self) -> np.ndarray:
-        """The values as a NumPy array that shares this tensor's memory. Inside a traced function: `TraceError`.
+        """The values as a NumPy array over this tensor's memory, a new view each time. Inside a traced function:
+        `TraceError`.
 
         A tensor that records history must be detached first, so that no gradient is lost without notice.
         """
