@@ -246,6 +246,7 @@ class Program:
         """Give the results of an eager call of this program their history."""
         if grad_is_off():
             return
+        positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
         wanting = [
             k for k, leaf in enumerate(self.leaves)
             if leaf is not None and isinstance(tensors[k], Tensor) and tensors[k]._node is not None
@@ -255,7 +256,10 @@ class Program:
             node = self.outputs[k]._node
             if node is None:
                 continue
-            if type(node) is not list:
+            if id(node) in positions:  # an input as it came: its history goes on
+                given = tensors[positions[id(node)]]
+                t._node = given._node if isinstance(given, Tensor) else None
+            elif type(node) is not list:
                 t.requires_grad_()  # a leaf that the program itself has made
             elif len(node) == KEPT:
                 t._node = [clock(), None, t.shape]  # an inner backward has freed its history
@@ -288,7 +292,7 @@ class Program:
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Run on tensors (or arrays), recording where they want gradients."""
         arrays = [
-            dense(in_memory(t._array, order) if isinstance(t, Tensor) else t)
+            dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
             for t, order in zip(tensors, self.orders, strict=True)
         ]
         self._check(arrays)
