@@ -137,17 +137,31 @@ def grad(
     for k, t in enumerate(ins):
         if t._node is None:
             raise GradientError(f"grad: input {k} (shape {t.shape}) does not require grad; call requires_grad_() on it")
-    seeds = [_seed(_lift(t), c, "grad") for t, c in zip(outs, cotangents, strict=True)]
-    wanted = {id(t._node): k for k, t in enumerate(ins)}
-    found = run(
-        seeds, retain=create_graph if retain_graph is None else retain_graph, create=create_graph, wanted=wanted
-    )
-    for k, t in enumerate(ins):
-        if id(t._node) not in found and not allow_unused:
+    retain = create_graph if retain_graph is None else retain_graph
+    found = pulled("grad", outs, ins, cotangents, retain=retain, create=create_graph)
+    for k, g in enumerate(found):
+        if g is None and not allow_unused:
             raise GradientError(
                 f"grad: the outputs do not depend on input {k}; pass allow_unused=True to get None for it"
             )
-    return tuple(turned(found[id(t._node)][1]) if id(t._node) in found else None for t in ins)
+    return found
+
+
+def pulled(
+    what: str,
+    outs: Sequence[Tensor],
+    ins: Sequence[Tensor],
+    cotangents: Sequence[Tensor | None],
+    *,
+    retain: bool,
+    create: bool,
+    since: int = 0,
+) -> tuple[Tensor | None, ...]:
+    """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
+    seeds = [_seed(_lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
+    nodes = [_lift(t)._node for t in ins]
+    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
+    return tuple(turned(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
 
 # -- Tensor attributes

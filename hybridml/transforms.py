@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from . import autograd, tree
 from .arrays.creation import asarray, ones_like, zeros_like
@@ -19,18 +19,35 @@ from .tensor import Tensor
 Argnums = int | Sequence[int]
 
 
-def _tracked(leaf: Any) -> Any:
+class _Own(Leaf):
+    """The leaf of a tensor that a call of a transform makes: only what runs inside of that call can meet it."""
+
+    __slots__ = ("stamp",)
+
+
+def _leaf(t: Tensor) -> Tensor:
+    t = t.detach()
+    t._node = node = _Own(t.shape, t.dtype)
+    node.stamp = clock()
+    return t
+
+
+def _tracked(name: str, leaf: Any) -> Any:
     """A fresh leaf (or an inner tensor, when the outside is being recorded too) for one differentiated argument."""
     if isinstance(leaf, bool | int | str) or leaf is None:
         return leaf
     t = asarray(leaf)
     if not dtypes.is_inexact(t.dtype):
         raise DTypeError(
-            f"grad: only float and complex tensors have gradients, got {t.dtype.name}; cast it with astype"
+            f"{name}: only float and complex tensors have gradients, got {t.dtype.name}; cast it with astype"
         )
     if t._node is not None and not grad_is_off():
         return t.clone()  # keeps the connection: gradients of gradients flow to the outside
-    return t.detach().requires_grad_()
+    return _leaf(t)
+
+
+def _tensors(tree_: Any) -> list[Tensor]:
+    return [leaf for leaf in tree.tree_leaves(tree_) if isinstance(leaf, Tensor)]
 
 
 def _check_function(name: str, fn: Any) -> None:
@@ -62,14 +79,11 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
         for n in positions:
             if not -len(args) <= n < len(args):
                 raise ArgumentError(f"grad: argnums {n} but {len(args)} positional arguments")
-        outer = not grad_off and any(
-            isinstance(x, Tensor) and x.requires_grad for n in positions for x in tree.tree_leaves(args[n])
-        )
         inner, given = list(args), [args[n] for n in positions]
         start = clock()
         with enable_grad():
             for n, arg in zip(positions, given, strict=True):
-                inner[n] = tree.tree_map(_tracked, arg)
+                inner[n] = tree.tree_map(functools.partial(_tracked, "grad"), arg)
             result = fn(*inner, **kwargs)
             value, aux = result if has_aux else (result, None)
             if not isinstance(value, Tensor) or value.size != 1:
@@ -77,9 +91,8 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
                 raise GradientError(
                     f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean"
                 )
-            wanted = [x for n in positions for x in tree.tree_leaves(inner[n]) if isinstance(x, Tensor)]
-            # The backward is recorded where something outside may want to differentiate it again.
-            create = not grad_off and (outer or _reaches_outside(value, {id(x._node) for x in wanted}, start))
+            wanted = _tensors([inner[n] for n in positions])
+            create = not grad_off and _concerns_outside([value], given, wanted, start)
             if value.requires_grad:
                 found = autograd.grad(value, wanted, create_graph=create, retain_graph=create, allow_unused=True)
             else:
@@ -94,16 +107,22 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
     return wrapper
 
 
-def _reaches_outside(value: Tensor, own: set[int], start: int) -> bool:
-    """Whether the history of `value` reaches a leaf that is not ours, or something recorded before the call."""
-    pending, seen = [value._node], set(own)
+def _concerns_outside(values: Sequence[Tensor], given: Any, wanted: Sequence[Tensor], start: int) -> bool:
+    """Whether something outside may want to differentiate again: one of the arguments is recorded there, or the history
+    of `values` reaches, beside `wanted`, a leaf of somebody else, or something recorded before the call.
+    """
+    if any(x.requires_grad for x in _tensors(given)):
+        return True
+    pending, seen = [value._node for value in values], {id(x._node) for x in wanted}
     while pending:
         node = pending.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if type(node) is not list or node[0] < start:
+        if (node[0] if type(node) is list else node.stamp if isinstance(node, _Own) else 0) < start:
             return True
+        if type(node) is not list:
+            continue
         pending += [
             p for p in node[KEPT:] if isinstance(p, Leaf) or (type(p) is list and len(p) >= KEPT and callable(p[1]))
         ]
@@ -127,40 +146,130 @@ def grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) ->
     return wrapper
 
 
-def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Tensor], tuple[Any, ...]]]:
-    """`(fn(*primals), pull)`; `pull(cotangent)` is the vector-Jacobian product, one entry a primal."""
-    with enable_grad():
-        inner = [_tracked(p) for p in primals]
-        value = fn(*inner)
-    if not isinstance(value, Tensor):
-        raise GradientError(f"vjp: the function must return a tensor, got {type(value).__name__}")
+def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """`(fn(*primals), pull)`, or `(value, pull, aux)` with `has_aux`; `pull(cotangent)` gives vector-Jacobian products.
 
-    def pull(cotangent: Tensor) -> tuple[Any, ...]:
-        wanted = [x for x in inner if isinstance(x, Tensor)]
-        if not value.requires_grad:
-            return tuple(zeros_like(x) for x in wanted)
-        found = autograd.grad(
-            value, wanted, cotangent, retain_graph=True, create_graph=not grad_is_off(), allow_unused=True
-        )
-        return tuple(zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))
+    primals: float or complex tensors, or containers of them. fn returns a tensor or a container of tensors;
+    `(value, aux)` with `has_aux`. cotangent: of the structure and shapes of the value. `pull` returns a tuple, one
+    entry of the structure of each primal (None for a leaf that is no tensor, as an int), and may be called again. The
+    value and what `pull` gives can be differentiated, in the primals, the cotangent and what fn reads from outside.
+    Errors: DTypeError for primals of integers, GradientError where fn returns no tensor, ArgumentError and ShapeError
+    for a cotangent that does not fit the value.
 
-    return value.detach(), pull
-
-
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """`(fn(*primals), Jacobian-vector product)`, by differentiating the vjp, which is linear in its cotangent.
-
-    Source of the double-vjp form: J. Townsend, "A new trick for calculating Jacobian vector products" (2017).
+    >>> import hybridml as hm
+    >>> value, pull = hm.vjp(lambda x, y: {"product": x * y, "sum": x + y}, hm.tensor(2.0), hm.tensor(3.0))
+    >>> value["product"].item(), pull({"product": hm.tensor(1.0), "sum": hm.tensor(10.0)})
+    (6.0, (Tensor(13.), Tensor(12.)))
     """
+    _check_function("vjp", fn)
+    start = clock()
     with enable_grad():
-        inner = [asarray(p).detach().requires_grad_() for p in primals]
-        value = fn(*inner)
-        if not value.requires_grad:
-            return value, zeros_like(value)
-        dummy = ones_like(value).requires_grad_()
-        pulled = autograd.grad(value, inner, dummy, create_graph=True, allow_unused=True)
-        pairs = [(g, asarray(t)) for g, t in zip(pulled, tangents, strict=True) if g is not None and g.requires_grad]
-        if not pairs:
-            return value.detach(), zeros_like(value)
-        (product,) = autograd.grad([g for g, _ in pairs], dummy, [t for _, t in pairs], allow_unused=True)
-    return value.detach(), zeros_like(value) if product is None else product
+        inner = tree.tree_map(functools.partial(_tracked, "vjp"), primals)
+        value, aux = _value_of("vjp", fn, inner, has_aux)
+    outs, wanted = _tensors(value), _tensors(inner)
+    outer = _concerns_outside(outs, primals, wanted, start)
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        vectors = _vectors("vjp: the cotangent", cotangent, "the value", value)
+        pairs = [(o, v) for o, v in zip(outs, vectors, strict=True) if o.requires_grad]
+        create = not grad_is_off() and (outer or any(v.requires_grad for _, v in pairs))
+        found = autograd.pulled("vjp", [o for o, _ in pairs], wanted, [v for _, v in pairs], retain=True, create=create)
+        products = iter([zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)])
+        result: tuple[Any, ...] = tree.tree_map(lambda x: next(products) if isinstance(x, Tensor) else None, inner)
+        return result
+
+    shown = value if outer and not grad_is_off() else _detached(value)
+    return (shown, pull, aux) if has_aux else (shown, pull)
+
+
+def jvp(
+    fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """`(fn(*primals), Jacobian-vector product)`, or `(value, product, aux)` with `has_aux`.
+
+    primals: float or complex tensors, or containers of them; tangents: of the same structure and shapes (None for a
+    leaf that is no tensor). fn returns a tensor or a container of tensors, `(value, aux)` with `has_aux`; the product
+    has its structure. Both results can be differentiated again: in the primals, the tangents, and what fn reads from
+    outside; `jvp` of `jvp` works. Errors: as `vjp`'s, and ArgumentError and ShapeError for tangents that do not fit.
+
+    It differentiates the vjp, which is linear in its cotangent. Source: J. Townsend, "A new trick for calculating
+    Jacobian vector products" (2017).
+
+    >>> import hybridml as hm
+    >>> x, one = hm.tensor(2.0), hm.tensor(1.0)
+    >>> hm.jvp(lambda x: x**3, (x,), (one,))
+    (Tensor(8.), Tensor(12.))
+    >>> hm.grad(lambda x: hm.jvp(lambda x: x**3, (x,), (one,))[1])(x)
+    Tensor(12.)
+    """
+    _check_function("jvp", fn)
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise ArgumentError(f"jvp: {name} is a tuple, one entry an argument, got {type(given).__name__}")
+    start = clock()
+    with enable_grad():
+        inner = tree.tree_map(functools.partial(_tracked, "jvp"), tuple(primals))
+        value, aux = _value_of("jvp", fn, inner, has_aux)
+        outs, wanted = _tensors(value), _tensors(inner)
+        vectors = _vectors("jvp: tangents", tuple(tangents), "primals", inner)
+        recorded = [o for o in outs if o.requires_grad]
+        before = clock()  # histories up to here do not lead to the cotangents
+        cotangents = [_leaf(ones_like(o)) for o in recorded]
+        pulled = autograd.pulled("jvp", recorded, wanted, cotangents, retain=True, create=True)
+        pairs = [(g, v) for g, v in zip(pulled, vectors, strict=True) if g is not None and g.requires_grad]
+    outer = not grad_is_off() and _concerns_outside(outs, (primals, tangents), wanted, start)
+    found = autograd.pulled(
+        "jvp", [g for g, _ in pairs], cotangents, [v for _, v in pairs], retain=outer, create=outer, since=before
+    )
+    by_value = {id(o): g for o, g in zip(recorded, found, strict=True) if g is not None}
+    product = tree.tree_map(lambda o: by_value[id(o)] if id(o) in by_value else zeros_like(o.detach()), value)
+    shown = value if outer else _detached(value)
+    return (shown, product, aux) if has_aux else (shown, product)
+
+
+def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: bool) -> tuple[Any, Any]:
+    """What fn returns, a container of tensors, and its aux."""
+    result = fn(*inner)
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+        raise ArgumentError(f"{name}: with has_aux the function returns (value, aux), got {type(result).__name__}")
+    value, aux = result if has_aux else (result, None)
+    for leaf in tree.tree_leaves(value):
+        if not isinstance(leaf, Tensor):
+            raise GradientError(
+                f"{name}: the function must return a tensor or a container of tensors, got {type(leaf).__name__}; "
+                "return other things beside it, with has_aux=True"
+            )
+    return value, aux
+
+
+def _vectors(what: str, given: Any, other: str, like: Any) -> list[Tensor]:
+    """The tensors of `given`, one for each of `like`."""
+    leaves: list[Any] = []
+    likes: list[Any] = []
+    structure = tree.flatten(like, likes)
+    if tree.flatten(given, leaves) != structure:
+        raise ArgumentError(f"{what} must have the structure of {other}: {_shown(like)}, got {_shown(given)}")
+    found = []
+    for leaf, x in zip(leaves, likes, strict=True):
+        if not isinstance(x, Tensor):
+            if leaf is not None:
+                raise DTypeError(
+                    f"{what}: {other} has {x!r} there, which has no derivative; make it a float, or give None"
+                )
+            continue
+        if leaf is None:
+            raise DTypeError(f"{what} must be tensors where those of {other} are, got None; give zeros")
+        number = isinstance(leaf, bool | int | float | complex)
+        t = asarray(leaf, dtype=x.dtype) if number else asarray(leaf)
+        if t.shape != x.shape:
+            raise ShapeError(f"{what} must have the shape of {other}, {x.shape}, got {t.shape}")
+        found.append(t)
+    return found
+
+
+def _shown(container: Any) -> str:
+    return repr(tree.tree_map(lambda leaf: leaf.shape if isinstance(leaf, Tensor) else leaf, container))
+
+
+def _detached(value: Any) -> Any:
+    return tree.tree_map(lambda t: t.detach(), value)
