@@ -9,6 +9,7 @@ parent: that is how `out[i] += w` differentiates, and how a traced program gives
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -23,11 +24,13 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
 
-from .context import current_interpreter, grad_is_off
+from .context import clock, current_interpreter, grad_is_off
 from .places import write_stamp
+from .pulls import pull_of
 from .tensor import Tensor
 
 _ndarray = np.ndarray
+_positive = OPS["positive"]
 # Rows whose NumPy result can share memory with their input; inside a trace these are the views.
 VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to", "diagonal"})
 
@@ -114,19 +117,37 @@ def stamp(*tensors: Tensor) -> None:
 
 
 def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
-    """`x` becomes `fn(x, *args)` in place, in values and in history."""
+    """`x` becomes `fn(x, *args)` in place, in values and in history.
+
+    A gradient of fn that needs the old value gets a copy of it, as in PyTorch.
+    """
     interp = current_interpreter()
     target = x if interp is None else interp.lift(x)
     _check_leaf(target, name)
-    write(target, fn(target, *args), name)
+    if grad_is_off():
+        write(target, fn(target, *args), name)
+        return x
+    old = type(target)()
+    old._array, old._node, old._version = target._array, target._node, 0
+    value = fn(old, *[old if a is x else a for a in args])
+    if type(old._array) is _ndarray and sys.getrefcount(old) > 2:  # a node keeps it, beside our variable
+        old._array = old._array.copy(order="K")
+    write(target, value, name)
     return x
 
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
-    """`x` takes the values and the history of `value`, in place."""
+    """`x` takes the values of `value` in place, and a step of history that leads to it: x is no leaf if that is one,
+    and has hooks of its own.
+    """
     interp = current_interpreter()
     target = x if interp is None else interp.lift(x)
     _check_leaf(target, name)
+    if value._node is not None and not grad_is_off():
+        passed = type(value)()
+        passed._array, passed._version = value._array, 0
+        passed._node = [clock(), pull_of(_positive, (0,)), value.shape, value._node]
+        value = passed
     write(target, value, name)
     return x
 
@@ -162,7 +183,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
     eager = type(x._array) is _ndarray
     if eager and not x._array.flags.writeable:
         raise _read_only(name)
-    recorded = not grad_is_off() and (value._node is not None or type(x._node) is list)
+    recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
         _rewrite(x, value, name, recorded)
     if eager:

@@ -341,6 +341,7 @@ def _is_plain(outcome: Outcome) -> bool:
     if (
         outcome.copies
         or outcome.own
+        or outcome.cut
         or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable())
     ):
         return False

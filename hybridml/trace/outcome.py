@@ -21,7 +21,6 @@ from ..given import Array
 from ..integer import plain
 from ..number import known as as_known
 from ..number import tensor_of
-from ..tape import KEPT
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
 from .effects import Effect
@@ -134,6 +133,8 @@ class Outcome:
         at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
         self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]
         self.views = [replace(v, index=at[v.index]) if v.of_input else v for v in self.views]
+        # Write-backs that end the history of what they update (y.zero_()).
+        self.cut = [k for k, i in self.writes if i.leaf is not None and i.shadow._node is None]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
@@ -250,10 +251,11 @@ class Outcome:
         results = dict(fresh)
         for k, _ in self.writes:
             real = reals[self.program.donate[k]]
-            node = self.program.outputs[k]._node
-            if isinstance(real, Tensor) and type(node) is list and len(node) > KEPT:
+            if isinstance(real, Tensor) and type(self.program.outputs[k]._node) is list:
                 results[k] = real  # an update in place that is part of the history
         self.program.record(kept, results)
+        for k in self.cut:
+            reals[self.program.donate[k]]._node = None
 
     def _seen(self, outputs: Sequence[np.ndarray], k: int) -> Tensor:
         return wrap(as_seen(outputs[k], self.program.output_orders[k]))
