@@ -221,7 +221,7 @@ class Program:
         program = Program(
             tracer,
             [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
-            [*(self.leaves[k] for k in used), *(None for _ in held), *(g._node for g in cotangents)],
+            [*(self.leaves[k] for k in used), *(i.leaf for i in held), *(g._node for g in cotangents)],
             outputs, self.backend, f"{self.name}_vjp", {},
             [*(self.orders[k] for k in used), *(i.order for i in held), *(None for _ in cotangents)],
             [self.orders[k] for k in wanted], checks=checks,

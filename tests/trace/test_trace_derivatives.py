@@ -90,6 +90,26 @@ def test_linear_programs(name: str, derivative: str) -> None:
     _same(take(composed(traced), x, t), take(composed(f), x, t))
 
 
+def test_what_a_gradient_alone_reads_has_derivatives() -> None:
+    w = hm.tensor(3.0, requires_grad=True)
+
+    class Scaled(hm.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: hm.Tensor) -> hm.Tensor:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: hm.Tensor) -> hm.Tensor:
+            (x,) = ctx.saved_tensors
+            return g * 2 * x * w
+
+    for f in (Scaled.apply, hm.trace(lambda x: Scaled.apply(x))):
+        x = hm.tensor(2.0, requires_grad=True)
+        (g,) = hm.autograd.grad(f(x), x, create_graph=True)
+        assert [t.item() for t in hm.autograd.grad(g, [x, w])] == [6.0, 4.0]
+
+
 def test_gradient_penalty_through_a_traced_call() -> None:
     x = hm.tensor([1.0, 2.0], requires_grad=True)
     y = (hm.trace(lambda a, b: a + b)(x, x) ** 3).sum()
