@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -84,7 +85,8 @@ def _dy(g: Any, x: Any, x_shape: Shape, y_shape: Shape) -> Any:
         x = x.reshape(shape=(1, *x_shape))
     if len(y_shape) <= 2 and len(x_shape) > 2:
         # One matrix for the whole batch: fold the batch into the rows; summing batched products would store them all.
-        x, g = x.reshape(shape=(-1, x_shape[-1])), g.reshape(shape=(-1, g.shape[-1]))
+        rows = math.prod(x_shape[:-1])  # not -1: an axis of size 0 leaves it open
+        x, g = x.reshape(shape=(rows, x_shape[-1])), g.reshape(shape=(rows, g.shape[-1]))
     out = matmul(_transposed(x), g)
     return out.reshape(shape=tuple(out.shape)[:-1]) if len(y_shape) == 1 else out
 
