@@ -113,10 +113,15 @@ def fmod(x: Tensor, y: Tensor, /) -> Tensor:
     [-1.0, 1.0]
     """
     x = _tensor(x)
-    rest = ops.remainder(_abs(x), abs(y) if _is_number(y) else _abs(y))
-    if rest.dtype.kind in "fV":
-        return _copysign(rest, x)
-    return _where(x < 0, -rest, rest) if rest.dtype.kind == "i" else rest
+    negative, size = _apart(x) if x.dtype.kind in "fV" else (x < 0, _abs(x))
+    rest = ops.remainder(size, abs(y) if _is_number(y) else _abs(y))
+    return rest if rest.dtype.kind == "u" else _where(negative, -rest, rest)
+
+
+def _apart(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The sign bit and the modulus, whose slope at 0 is 1 or -1, where that of abs is 0: put together they are x."""
+    negative = ops.signbit(x)
+    return negative, _where(negative, -x, x)
 
 
 def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
@@ -127,9 +132,9 @@ def modf(x: Tensor, /) -> tuple[Tensor, Tensor]:
     [-0.5, -1.0]
     """
     x = _floating(x)
-    whole = _trunc(x)
-    rest = _where(ops.isinf(x), 0.0, x - whole)
-    return _copysign(rest, x), whole
+    negative, size = _apart(x)
+    rest = _where(ops.isinf(size), 0.0, size - ops.floor(size))
+    return _where(negative, -rest, rest), _trunc(x)
 
 
 def frac(x: Tensor, /) -> Tensor:
