@@ -382,13 +382,20 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation; `correction` is subtracted from the number of elements in the divisor.
 
-    Integers become the default float; gradients flow through it.
+    Integers become the default float; gradients flow through it, and are 0 where the deviation is 0, as PyTorch's.
 
     >>> import hybridml as hm
     >>> hm.std(hm.asarray([1.0, 3.0])).item()
     1.0
     """
-    return OPS["sqrt"].fn(OPS["var"].fn(_tensor(x), axis, correction, keepdims))
+    return root(OPS["var"].fn(_tensor(x), axis, correction, keepdims))
+
+
+def root(x: Tensor) -> Tensor:
+    """The square root of a sum of squares: at 0, where its slope is infinite, the gradient is 0, as PyTorch's."""
+    zero = OPS["equal"].fn(x, 0)
+    found: Tensor = OPS["where"].fn(zero, x, OPS["sqrt"].fn(OPS["where"].fn(zero, 1, x)))
+    return found
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:

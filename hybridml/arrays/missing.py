@@ -9,8 +9,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.ops.table import OPS
 
 from .. import ops
+from ..precision import in_float32
 from ..tensor import Tensor
-from .manipulation import _tensor
+from .manipulation import _tensor, root
 
 _where, _isnan, _sum, _full = (OPS[name] for name in ("where", "isnan", "sum", "full"))
 
@@ -46,6 +47,7 @@ def nanprod(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, dtype: An
     return ops.prod(filled(x, 1.0), axis, keepdims, dtype)
 
 
+@in_float32
 def nanmean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Mean of the elements that are not NaN, along `axis` (all); NaN where there is none. Source: NumPy.
 
@@ -57,6 +59,7 @@ def nanmean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor
     return ops.divide(total, present(x, axis, keepdims))
 
 
+@in_float32
 def nanvar(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance of the elements that are not NaN, along `axis` (all), divided by their number less `correction`; NaN
     where that is not positive. Source: NumPy.
@@ -67,11 +70,14 @@ def nanvar(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims:
     """
     x = _tensor(x)
     apart = x - nanmean(x, axis=axis, keepdims=True)
-    squares = nansum(apart * apart, axis=axis, keepdims=keepdims)
+    if x.dtype.kind in "fcV":  # before they are squared, whose slope is nan as well
+        apart = _where(_isnan(x), _full(shape=(), value=0.0, dtype=apart.dtype), apart)
+    squares = _sum(apart * apart, axis, keepdims)
     number = present(x, axis, keepdims) - correction
     return _where(number > 0, ops.divide(squares, ops.maximum(number, 1)), math.nan)
 
 
+@in_float32
 def nanstd(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation of the elements that are not NaN: the root of `nanvar`. Source: NumPy.
 
@@ -79,7 +85,7 @@ def nanstd(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims:
     >>> hm.nanstd(hm.tensor([1.0, hm.nan, 3.0])).item()
     1.0
     """
-    return ops.sqrt(nanvar(x, axis=axis, correction=correction, keepdims=keepdims))
+    return root(nanvar(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 def _extreme(name: str, other: float, x: Tensor, axis: Any, keepdims: bool) -> Tensor:

@@ -11,15 +11,15 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import axes_tuple, axis_index
 from hybridml_compiler.ops.table import OPS
 
+from ..arrays.manipulation import root
+from ..precision import in_float32
 from ..tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices
 from .systems import inv
 
 Order = float | Literal["fro", "nuc"] | None
-_where, _abs, _sqrt, _square, _pow, _equal = (
-    OPS[name].fn for name in ("where", "abs", "sqrt", "square", "pow", "equal")
-)
+_where, _abs, _square, _pow, _equal = (OPS[name].fn for name in ("where", "abs", "square", "pow", "equal"))
 
 
 def _squares(x: Tensor) -> Tensor:
@@ -30,13 +30,24 @@ def _squares(x: Tensor) -> Tensor:
     return _squares(OPS["real"].fn(x)) + _squares(OPS["imag"].fn(x))
 
 
+def _powers(moduli: Tensor, order: float) -> Tensor:
+    """moduli^order, whose slope at 0 is taken as 0 where it is infinite."""
+    if order >= 1:
+        found: Tensor = _pow(moduli, order)
+        return found
+    zero = _equal(moduli, 0)
+    return _where(zero, 0.0 if order > 0 else math.inf, _pow(_where(zero, 1.0, moduli), order))
+
+
 def _root(total: Tensor, order: float) -> Tensor:
     """total^(1 / order); where the norm is 0 its gradient is 0, one of those that it has there."""
+    if order == 2:
+        return root(total)
     zero = _equal(total, 0)
-    inside = _where(zero, 1.0, total)
-    return _where(zero, total, _sqrt(inside) if order == 2 else _pow(inside, 1.0 / order))
+    return _where(zero, 0.0 if order > 0 else math.inf, _pow(_where(zero, 1.0, total), 1.0 / order))
 
 
+@in_float32
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
@@ -44,7 +55,8 @@ def vector_norm(
 
     `ord`: 2, 1, any p for the p-th root of the sum of p-th powers of moduli, inf and -inf for the largest and the
     smallest modulus, 0 for the number of elements that are not 0. Raises ShapeError for an axis that does not exist.
-    The gradient of the norm of zeros is 0.
+    The gradient of the norm of zeros is 0, and for orders below 1 that of elements that are 0. float16 and bfloat16 are
+    summed in float32.
 
     >>> import hybridml as hm
     >>> hm.linalg.vector_norm(hm.asarray([3.0, 4.0])).item()
@@ -66,7 +78,7 @@ def vector_norm(
         return moduli.sum(axis=axes, keepdims=keep)
     if not isinstance(ord, int | float):
         raise ArgumentError(f"vector_norm: ord is a number, got {ord!r}")
-    return _root(_pow(moduli, float(ord)).sum(axis=axes, keepdims=keep), float(ord))
+    return _root(_powers(moduli, float(ord)).sum(axis=axes, keepdims=keep), float(ord))
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Order = "fro") -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 import hybridml as hm
 
-from ..arrays.manipulation import _tensor
+from ..arrays.manipulation import _tensor, root
 from ..tensor import Tensor
 from .table import implements, same
 
@@ -88,7 +88,7 @@ def std(
     a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = True,
     mean: Any = None, correction: float | None = None,
 ) -> Any:  # fmt: skip
-    return hm.sqrt(var(a, axis, dtype, ddof, keepdims, where, mean, correction))
+    return root(var(a, axis, dtype, ddof, keepdims, where, mean, correction))
 
 
 def _extreme(name: str, either: Any, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
@@ -180,7 +180,7 @@ def nanstd(
     a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = True,
     mean: Any = None, correction: float | None = None,
 ) -> Any:  # fmt: skip
-    return hm.sqrt(nanvar(a, axis, dtype, ddof, keepdims, where, mean, correction))
+    return root(nanvar(a, axis, dtype, ddof, keepdims, where, mean, correction))
 
 
 @implements(np.nanmax)

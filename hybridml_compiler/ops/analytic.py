@@ -74,14 +74,17 @@ sigmoid = _row("sigmoid", lambda g, out: g * out * (1 - out), "1 / (1 + exp(-x))
 
 
 def _over_square(part: Any, x: Any, y: Any) -> Any:
-    return part / (x * x + y * y)
+    square = x * x + y * y
+    zero = square == 0
+    return where(zero, 0.0, part / where(zero, 1.0, square))
 
 
 atan2 = _pair(
     "atan2",
     lambda g, x, y: g * _over_square(y, x, y),
     lambda g, x, y: -g * _over_square(x, x, y),
-    "Angle of the point (y, x) in [-pi, pi], i.e. atan(x / y) in the right quadrant; signed zeros as C's atan2(x, y).",
+    "Angle of the point (y, x) in [-pi, pi], i.e. atan(x / y) in the right quadrant; signed zeros as C's atan2(x, y). "
+    "Gradient at the origin is 0, as PyTorch.",
 )
 hypot = _pair(
     "hypot",
