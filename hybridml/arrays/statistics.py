@@ -14,6 +14,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from .. import ops
+from ..precision import in_float32
 from ..tensor import Tensor
 from .elementwise import _floating
 from .manipulation import _axis, _tensor, expand_dims, squeeze, stack
@@ -49,9 +50,14 @@ def average(
         if weights is None
         else fitting_weights("average", x, axis, weights)
     )
-    total = _sum(w, axes, keepdims)
-    mean = ops.divide(_sum(x * w, axes, keepdims), total)
-    return (mean, total.astype(mean.dtype, copy=False)) if returned else mean
+    mean = _weighted_mean(x, w, axes, keepdims)
+    return (mean, _sum(w, axes, keepdims).astype(mean.dtype, copy=False)) if returned else mean
+
+
+@in_float32
+def _weighted_mean(x: Tensor, w: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    found: Tensor = ops.divide(_sum(x * w, axes, keepdims), _sum(w, axes, keepdims))
+    return found
 
 
 def axes_of(name: str, x: Tensor, axis: Any) -> tuple[int, ...]:
@@ -77,6 +83,7 @@ def fitting_weights(name: str, x: Tensor, axis: Any, weights: Any) -> Tensor:
 # -- covariance
 
 
+@in_float32
 def cov(
     x: Tensor, y: Tensor | None = None, /, *, rowvar: bool = True, correction: float = 1, fweights: Any = None,
     aweights: Any = None,
@@ -117,6 +124,7 @@ def _variables(x: Any, rowvar: bool) -> Tensor:
     return x if rowvar or x.shape[0] == 1 else ops.permute_dims(x, (1, 0))
 
 
+@in_float32
 def corrcoef(x: Tensor, y: Tensor | None = None, /, *, rowvar: bool = True) -> Tensor:
     """Pearson's correlation coefficients of variables in the rows of x and y, within -1..1; see `cov`. Source: NumPy.
 

@@ -14,6 +14,7 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from ..precision import in_float32
 from ..tensor import Tensor
 from .arguments import batched
 from .compiled import compiled
@@ -110,6 +111,7 @@ def _windows(x: Tensor, axis: int, split: _Split) -> Tensor:
     return x.reshape((*x.shape[:axis], *split.shape, *x.shape[axis + 1 :]))
 
 
+@in_float32
 def _averaged(what: str, dims: int, input: Tensor, output_size: Sizes) -> Tensor:
     x, single = batched(what, input, dims)
     for axis, m in enumerate(_sizes(what, x, output_size), 2):

@@ -7,7 +7,7 @@ from operator import index
 from typing import Literal
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from ..tensor import Tensor
 
@@ -62,3 +62,10 @@ def padded(x: Tensor, around: Sequence[tuple[int, int]], value: float = 0) -> Te
     if all(low == high == 0 for low, high in around):
         return x
     return hm.pad(x, ((0, 0), (0, 0), *around), constant_values=value)
+
+
+def real_numbers(what: str, *tensors: Tensor | None) -> None:
+    """Raise a DTypeError where an argument is complex: the formula would give a complex number that means nothing."""
+    for t in tensors:
+        if t is not None and t.dtype.kind == "c":
+            raise DTypeError(f"{what}: takes real numbers, got {t.dtype.name}; give its parts, or its abs")

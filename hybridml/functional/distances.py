@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..precision import in_float32
 from ..tensor import Tensor
+from .arguments import real_numbers
 from .compiled import compiled, compiled_for_pairs
 
 
 @compiled
+@in_float32
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
     """``input / max(|input|_p, eps)`` along `dim`; shape and dtype of `input`.
 
@@ -24,18 +25,21 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 
 
 @compiled
+@in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors that broadcast.
 
     >>> cosine_similarity(hm.asarray([[1.0, 0.0]]), hm.asarray([[2.0, 0.0]])).tolist()
     [1.0]
     """
+    real_numbers("cosine_similarity", x1, x2)
     x1, x2 = hm.broadcast_arrays(x1, x2)
     one, other = (hm.maximum(length(x, 2.0, dim, keepdims=True), eps) for x in (x1, x2))
     return ((x1 / one) * (x2 / other)).sum(axis=dim)
 
 
 @compiled
+@in_float32
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """``|x1 - x2 + eps|_p`` along the last axis of tensors that broadcast.
 
@@ -46,6 +50,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 @compiled_for_pairs
+@in_float32
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows: (..., n, k) and (..., m, k) -> (..., n, m), by the norm of order `p`.
 
@@ -60,6 +65,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 
 
 @compiled_for_pairs
+@in_float32
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of the pairs of different rows of (n, k): the upper triangle of `cdist`, row by row, (n (n - 1) / 2,).
 
@@ -73,21 +79,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def length(x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = False) -> Tensor:
-    """The norm of order `p` along `axis`: ``(sum |x|^p)^(1/p)``, the largest for infinity, non-zeros for 0."""
+    """The norm of order `p` along `axis`, which must not be negative here; see `linalg.vector_norm`."""
     if p < 0:
         raise ArgumentError(f"the order of a norm must not be negative, got p={p}")
-    if p == 0:
-        return hm.astype(hm.not_equal(x, 0), x.dtype).sum(axis=axis, keepdims=keepdims)
-    if p == 1:
-        return hm.abs(x).sum(axis=axis, keepdims=keepdims)
-    if math.isinf(p):
-        return hm.abs(x).max(axis=axis, keepdims=keepdims)
-    if p == 2:
-        total = (x * x).sum(axis=axis, keepdims=keepdims)
-        zero = hm.equal(total, 0)  # there the root would have an infinite slope
-        return hm.where(zero, 0, hm.sqrt(hm.where(zero, 1, total)))
-    size = hm.abs(x)
-    none = hm.equal(size, 0)
-    total = hm.where(none, 0, hm.where(none, 1, size) ** p).sum(axis=axis, keepdims=keepdims)
-    zero = hm.equal(total, 0)
-    return hm.where(zero, 0, hm.where(zero, 1, total) ** (1 / p))
+    return hm.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=p)

@@ -11,13 +11,16 @@ import hybridml as hm
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from ..precision import in_float32
 from ..tensor import Tensor
 from .activations import log_softmax
+from .arguments import real_numbers
 from .basics import from_zero, linear
 from .compiled import compiled
 
 
 @compiled
+@in_float32
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -83,6 +86,7 @@ def linear_cross_entropy(
     )
 
 
+@in_float32
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
@@ -92,6 +96,7 @@ def nll_loss(
     2.0
     """
     axis = _class_axis("nll_loss", input)
+    real_numbers("nll_loss", input)
     expected = input.shape[:axis] + input.shape[axis + 1 :]
     if not hm.isdtype(target.dtype, "integral"):
         got = Aval(target.shape, target.dtype)
@@ -109,6 +114,7 @@ def nll_loss(
     return reduce(loss, reduction, _total_weight(target, counts, weight, input.dtype))
 
 
+@in_float32
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """Mean of ``(input - target) ** 2``; the shapes must be equal. With a `weight` for each, the weighted mean.
 
@@ -119,6 +125,7 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: 
     return _weighed("mse_loss", difference * difference, weight, reduction)
 
 
+@in_float32
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """Mean of ``|input - target|``; with a `weight` for each, the weighted mean.
 
@@ -128,6 +135,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     return _weighed("l1_loss", hm.abs(_difference("l1_loss", input, target)), weight, reduction)
 
 
+@in_float32
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """``d^2 / (2 beta)`` where ``|d| < beta``, ``|d| - beta / 2`` elsewhere (Girshick 2015).
 
@@ -141,6 +149,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     return reduce(_huber(_difference("smooth_l1_loss", input, target), beta) / beta, reduction)
 
 
+@in_float32
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -156,6 +165,7 @@ def huber_loss(
     return _weighed("huber_loss", _huber(_difference("huber_loss", input, target), delta), weight, reduction, False)
 
 
+@in_float32
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -169,6 +179,7 @@ def binary_cross_entropy(
     return reduce(loss if weight is None else loss * weight, reduction)
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -191,6 +202,7 @@ def binary_cross_entropy_with_logits(
     return reduce(loss if weight is None else loss * weight, reduction)
 
 
+@in_float32
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """``target (log target - input)`` of log-probabilities `input`; 0 where the target is 0.
 
@@ -260,6 +272,8 @@ def _clamped_log(p: Tensor) -> Tensor:
 
 def _difference(what: str, input: Tensor, target: Tensor) -> Tensor:
     same_shape(what, input, target)
+    if what != "l1_loss":  # moduli are real
+        real_numbers(what, input, target)
     return input - target
 
 

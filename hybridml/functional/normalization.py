@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..precision import in_float32
 from ..tensor import Tensor
+from .arguments import real_numbers
 from .compiled import compiled
 
 
 @compiled
+@in_float32
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -33,6 +36,7 @@ def batch_norm(
     """
     if input.ndim < 2:
         raise ShapeError(f"batch_norm: input must be (n, c, ...), got shape {input.shape}")
+    real_numbers("batch_norm", input)
     axes = (0, *range(2, input.ndim))
     per_channel = (1, input.shape[1], *(1,) * (input.ndim - 2))
     if training:
@@ -64,6 +68,7 @@ def _move(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
 
 
 @compiled
+@in_float32
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -76,6 +81,7 @@ def layer_norm(
     >>> layer_norm(hm.asarray([[0.0, 2.0]]), (2,), eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    real_numbers("layer_norm", input)
     axes = _trailing("layer_norm", input, normalized_shape)
     centred = input - input.mean(axis=axes, keepdims=True)
     variance = (centred * centred).mean(axis=axes, keepdims=True)
@@ -83,16 +89,18 @@ def layer_norm(
 
 
 @compiled
+@in_float32
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root of the mean square over the trailing axes (Zhang and Sennrich 2019).
 
-    `eps=None` takes the machine epsilon of the input's dtype.
+    `eps=None` takes the machine epsilon of the input's dtype, float32 for narrower ones, as PyTorch.
 
     >>> rms_norm(hm.asarray([[3.0, 3.0]]), (2,), eps=0.0).tolist()
     [[1.0, 1.0]]
     """
+    real_numbers("rms_norm", input)
     axes = _trailing("rms_norm", input, normalized_shape)
     if eps is None:
         eps = float(hm.finfo(input.dtype).eps)
@@ -101,6 +109,7 @@ def rms_norm(
 
 
 @compiled
+@in_float32
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -113,6 +122,7 @@ def group_norm(
         raise ShapeError(
             f"group_norm: input must be (n, c, ...), c divisible by num_groups={num_groups}, got {input.shape}"
         )
+    real_numbers("group_norm", input)
     grouped = input.reshape((input.shape[0], num_groups, input.size // max(input.shape[0] * num_groups, 1)))
     centred = grouped - grouped.mean(axis=-1, keepdims=True)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
@@ -121,6 +131,7 @@ def group_norm(
 
 
 @compiled
+@in_float32
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -145,6 +156,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if input.ndim < 3:
         raise ShapeError(f"instance_norm: input must be (n, c, ...) with positions, got shape {input.shape}")
+    real_numbers("instance_norm", input)
     count = math.prod(input.shape[2:])
     if count <= 1:
         raise ShapeError(f"instance_norm: needs more than one value a channel, got shape {input.shape}")
@@ -161,6 +173,7 @@ def instance_norm(
 
 
 @compiled
+@in_float32
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """``input / (k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels of (n, c, ...)
     (Krizhevsky et al. 2012); channels that do not exist count as zeros.
@@ -173,6 +186,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
             f"local_response_norm: input must be (n, c, ...) with positions and size 1 or more, got {input.shape} and "
             f"{size}"
         )
+    real_numbers("local_response_norm", input)
     around = ((0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (input.ndim - 2))
     squares = hm.windows(hm.pad(input * input, around), size=(size,), axes=(1,)).mean(axis=-1)
     return input / (squares * alpha + k) ** beta

@@ -9,8 +9,9 @@ from typing import Any
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..precision import in_float32
 from ..tensor import Tensor
-from .arguments import Pair, batched, fits, numbers, padded, positive
+from .arguments import Pair, batched, fits, numbers, padded, positive, real_numbers
 from .compiled import compiled
 
 
@@ -255,6 +256,7 @@ def _max_pooled(
     return (result[0], indices[0]) if single else (result, indices)
 
 
+@in_float32
 def _mean_pooled(
     what: str,
     dims: int,
@@ -289,12 +291,14 @@ def _mean_pooled(
     return result[0] if single else result
 
 
+@in_float32
 def _power_pooled(
     dims: int, input: Tensor, norm_type: float, kernel_size: Pair, stride: Pair | None, ceil_mode: bool
 ) -> Tensor:
     what = f"lp_pool{dims}d"
     if norm_type == 0:
         raise ArgumentError(f"{what}: norm_type must not be zero")
+    real_numbers(what, input)
     area = math.prod(positive(what, "kernel_size", kernel_size, dims))
     mean = _mean_pooled(what, dims, input**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
     zero = hm.equal(mean, 0)  # there the root would have an infinite slope

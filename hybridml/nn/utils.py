@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import hybridml as hm
 from hybridml_compiler.errors import GradientError, ShapeError
 
+from ..precision import wide
 from ..tensor import Tensor
 from .commit import commit
 from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
@@ -77,6 +78,7 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     if not grads:
         return hm.zeros(())
+    grads = [wide(grad) for grad in grads]
     if norm_type == math.inf:
         return hm.stack([hm.abs(grad).max() for grad in grads]).max()
     if norm_type == 2:
