@@ -29,6 +29,7 @@ def in_float32(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     Arguments named `running_...`, which are updated in place, stay as they are.
     """
+    call: Callable[..., Tensor] = fn
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
 
     @functools.wraps(fn)
@@ -41,8 +42,9 @@ def in_float32(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         given = dict(zip(names, args, strict=False)) | kwargs
         taken = {name: v for name, v in given.items() if not name.startswith("running_")}
         floats = [v.dtype for v in taken.values() if isinstance(v, Tensor) and v.dtype.kind in "fcV"]
-        result = fn(*(wide(v) if n in taken else v for n, v in zip(names, args, strict=False)),
-                    **{n: wide(v) if n in taken else v for n, v in kwargs.items()})  # fmt: skip
+        widened: dict[str, Any] = {name: wide(v) if name in taken else v for name, v in given.items()}
+        by_place = [widened.pop(name) for name, _ in zip(names, args, strict=False)]
+        result: Tensor = call(*by_place, **widened)
         if result.dtype is not dtypes.float32 or not all(map(dtypes.is_narrow, floats)):
             return result
         rounded: Tensor = _astype.fn(result, dtypes.result_type([(d, False) for d in floats]))

@@ -24,11 +24,14 @@ class _Own(Leaf):
 
     __slots__ = ("stamp",)
 
+    def __init__(self, t: Tensor) -> None:
+        super().__init__(t.shape, t.dtype)
+        self.stamp = clock()
+
 
 def _leaf(t: Tensor) -> Tensor:
     t = t.detach()
-    t._node = node = _Own(t.shape, t.dtype)
-    node.stamp = clock()
+    t._node = _Own(t)
     return t
 
 
