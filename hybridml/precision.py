@@ -34,7 +34,7 @@ def in_float32(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        for value in args:
+        for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, Tensor) and dtypes.is_narrow(value.dtype):
                 break
         else:

@@ -237,3 +237,9 @@ def test_a_module_keeps_its_tensors() -> None:
 def test_messages_name_it() -> None:
     with pytest.raises(hm.DTypeError, match="float16, bfloat16"):
         hm.ones((2,), dtype="bf16")
+
+
+def test_composites_widen_what_is_passed_by_keyword() -> None:
+    x = hm.full((4,), 300.0, dtype=hm.float16)  # its square overflows
+    assert hm.functional.rms_norm(input=x, normalized_shape=(4,)).tolist() == [1.0] * 4
+    assert hm.functional.normalize(input=x, dim=0).tolist() == [0.5] * 4
