@@ -19,8 +19,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache as once
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +31,7 @@ from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
+from .once import lazy, once
 from .runtime import opaque
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
@@ -194,7 +193,7 @@ class Stages:
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
         self.compile: Callable[[Work | Joined, list[Module]], object] = lambda work, modules: None  # as they are known
 
-    @cached_property
+    @lazy
     def graph(self) -> Graph:
         from .passes import run_passes
         from .schedule.checks import settled
@@ -210,7 +209,7 @@ class Stages:
         with self.stats.stage("passes"):
             return settled(run_passes(self.captured, verify=self.verify, watch=watch)[0])
 
-    @cached_property
+    @lazy
     def plan(self) -> Plan:
         from .schedule.plan import make_plan
         from .schedule.text import describe_plan
@@ -236,13 +235,13 @@ class Stages:
         with self.stats.stage("codegen"):
             self.compile(work, modules)
 
-    @cached_property
+    @lazy
     def works(self) -> Works:
         from .backends.llvm.modules import Works
 
         return Works()
 
-    @cached_property
+    @lazy
     def modules(self) -> list[Module]:
         from .backends.llvm.modules import modules_of
 

@@ -6,14 +6,14 @@ Dispatch recognises a tensor by its exact type; a subclass would take the slow w
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import hybridml as hm
+from hybridml_compiler.weak import WeakValues
 
 from ..tensor import Tensor
 
 # What `Parameter` made, by identity: a frozen parameter is still one. (A tensor has no hash by value, so no WeakSet.)
-_marked: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+_marked: WeakValues[int, Tensor] = WeakValues()
 
 
 def is_parameter(value: object) -> bool:
@@ -36,7 +36,7 @@ else:
 
         def __call__(cls, data: Any, requires_grad: bool = True) -> Tensor:
             tensor = hm.asarray(data).detach().requires_grad_(requires_grad)
-            _marked[id(tensor)] = tensor
+            _marked.add(id(tensor), tensor)
             return tensor
 
     class Parameter(metaclass=_ParameterMeta):

@@ -7,7 +7,6 @@ at, and where there is a NaN its graph is run again, node by node, to name the l
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import LOCATION, with_location
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.op import Op
 
 from .. import codegen
@@ -25,7 +25,7 @@ from ..context import interpreter, nans_var
 if TYPE_CHECKING:
     from ..trace.program import Program
 
-_lock = threading.Lock()
+_lock = rlock()
 _watching = 0  # blocks that are open, in all threads
 
 

@@ -6,7 +6,6 @@ import functools
 import inspect
 import logging
 import sys
-import threading
 import time
 import types
 from collections import Counter
@@ -18,6 +17,7 @@ import numpy as np
 
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
+from hybridml_compiler.locks import rlock
 
 from .. import tree
 from ..context import current_interpreter, nans_var, stance_var
@@ -98,7 +98,7 @@ class TracedFunction(Shown):
         self._check = check
         self._every = 1 if check == "always" else check if isinstance(check, int) else 0
         self._calls = 0  # counted where every Nth is checked
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._compiles = self._hits = 0
         self._trace_ms = 0.0
         self._reported: set[str] = set()

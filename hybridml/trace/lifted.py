@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import abc
 import dis
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
+
+from hybridml_compiler.in_force import Changes
 
 from ..context import current_interpreter
 from ..integer import LARGEST
@@ -355,8 +356,7 @@ def _seeing(cls: type) -> type:
 
 
 _set_class = vars(object)["__class__"].__set__
-_lock = threading.Lock()
-_seen: dict[int, list[Any]] = {}  # id of an object -> [it, its class, traces that see it]
+_changes = Changes()
 
 
 @contextmanager
@@ -367,21 +367,15 @@ def seen_in(tracer: Tracer, lifted: Sequence[tuple[Place, Any]]) -> Iterator[Non
         yield
         return
     tracer.attributes = {(id(p.obj), p.name): number for p, number in lifted if p.obj is not None}
-    entered = []
     try:
-        with _lock:
-            for i, obj in objects.items():
-                if i not in _seen:
-                    cls: Any = type(obj)
-                    _set_class(obj, _seeing(cls))
-                    _seen[i] = [obj, cls, 0]
-                _seen[i][2] += 1
-                entered.append(i)
-        yield
+        with _changes.hold({i: partial(_show, obj) for i, obj in objects.items()}):
+            yield
     finally:
         tracer.attributes = {}
-        with _lock:
-            for i in entered:
-                _seen[i][2] -= 1
-                if not _seen[i][2]:
-                    _set_class(*_seen.pop(i)[:2])
+
+
+def _show(obj: Any) -> Callable[[], object]:
+    """Let traces see the lifted attributes of an object."""
+    cls: Any = type(obj)
+    _set_class(obj, _seeing(cls))
+    return partial(_set_class, obj, cls)

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
@@ -130,7 +130,7 @@ class Program:
     _executable: Any = None
     _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
 
-    @cached_property
+    @lazy
     def whole(self) -> ir.Graph:
         """From the inputs of a call; `graph` has what is left to compute after the values that were asked for."""
         stored = tuple(
@@ -139,7 +139,7 @@ class Program:
         )
         return ir.Graph(tuple(self.nodes), stored, self.name, tuple(self.checks))
 
-    @cached_property
+    @lazy
     def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
         if not self.given:
             return self.whole, []

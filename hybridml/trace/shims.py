@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import builtins
 import os
-import threading
 import types
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
+from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
 from ..context import current_interpreter
@@ -101,39 +102,30 @@ def variables_read(tracer: Any) -> list[Entry]:
 
 SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
 guards.SHIMS.update(map(id, SHIMS.values()))
-_ENVIRON = (0, "os.environ")
-_lock = threading.Lock()
-_held: dict[tuple[int, str], list[Any]] = {}  # (id of the globals, name) -> [them, traces that see it]
+_changes = Changes()
 
 
-@contextmanager
-def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Iterator[None]:
+def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
     """While functions are traced, which name so much."""
     wanted = [name for name in SHIMS if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
-    entered = []
-    try:
-        with _lock:
-            _held.setdefault(_ENVIRON, [None, 0])[1] += 1
-            os._Environ.__getitem__ = _reads  # type: ignore[method-assign]
-            for i, space in spaces.items():
-                for name in wanted:
-                    if (i, name) not in _held:
-                        if name in space:  # the user's own
-                            continue
-                        space[name] = SHIMS[name]
-                        _held[i, name] = [space, 0]
-                    _held[i, name][1] += 1
-                    entered.append((i, name))
-        yield
-    finally:
-        with _lock:
-            _held[_ENVIRON][1] -= 1
-            if not _held[_ENVIRON][1]:
-                os._Environ.__getitem__ = _read_variable  # type: ignore[method-assign]
-            for place in entered:
-                _held[place][1] -= 1
-                if not _held[place][1]:
-                    space, _ = _held.pop(place)
-                    if space.get(place[1]) is SHIMS[place[1]]:
-                        del space[place[1]]
+    shadowed = {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    return _changes.hold({"environ": _watch_environ, **shadowed})
+
+
+def _watch_environ() -> Callable[[], object]:
+    os._Environ.__getitem__ = _reads  # type: ignore[method-assign]
+    return partial(setattr, os._Environ, "__getitem__", _read_variable)
+
+
+def _shadow(space: dict[str, Any], name: str) -> Callable[[], object] | None:
+    """Put a shim into global variables, unless they have the user's own."""
+    if name in space:
+        return None
+    space[name] = SHIMS[name]
+
+    def undo() -> None:
+        if space.get(name) is SHIMS[name]:
+            del space[name]
+
+    return undo

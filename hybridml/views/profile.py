@@ -6,11 +6,11 @@ import html
 import json
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.once import lazy
 
 from ..seeing.comparison import duration, size
 from .chrome import trace_events
@@ -54,22 +54,22 @@ class Profile:
             raise ArgumentError(f"profile: this one {state}: there is nothing to show yet")
         return self._recording
 
-    @cached_property
+    @lazy
     def events(self) -> list[Event]:
         """Everything that ran, in order: operations, traced calls, launches and the parts of them that threads ran."""
         return events_of(self.recording)
 
-    @cached_property
+    @lazy
     def operations(self) -> list[Row]:
         """Sums by eager operation, traced function and kernel; the most of its own time first."""
         return by_name(self.events)
 
-    @cached_property
+    @lazy
     def lines(self) -> list[Row]:
         """Sums by source line; the most of its own time first."""
         return by_line(self.events)
 
-    @cached_property
+    @lazy
     def memory(self) -> Timeline:
         """What was alive when."""
         return timeline_of(self.recording, self.events)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
+from hybridml_compiler.locks import lock
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import entry
 from hybridml_compiler.runtime.executable import Executable
@@ -72,14 +73,14 @@ class Timed:
         """The step of every call from now on, those of native entries included."""
         old, new = (self.plain, self.step) if timed else (self.step, self.plain)
         executable.step = new
-        for block in list(entry._blocks.values()):
+        for block in entry.blocks:
             if block.step == old:
                 block.step = new
 
 
 # A program that has once been profiled keeps its other step for the next time: making one takes milliseconds.
 _timed: weakref.WeakKeyDictionary[Executable, Timed] = weakref.WeakKeyDictionary()
-_one = threading.Lock()  # profile at a time
+_one = lock()  # profile at a time
 
 
 class Recording:

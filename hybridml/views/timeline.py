@@ -12,9 +12,9 @@ import html
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from hybridml_compiler.once import lazy
 from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import Span
 from hybridml_compiler.sizes.dims import hint
@@ -55,13 +55,13 @@ class Timeline:
     blocks: tuple[Block, ...]
     arenas: int = 0  # bytes that the programs keep for what they compute, whatever of it is alive
 
-    @cached_property
+    @lazy
     def changes(self) -> list[tuple[int, int, Block]]:
         """(time, bytes more or less, block) in order; what ends makes room for what begins."""
         ends = [(b.end, -b.nbytes, b) for b in self.blocks if b.end < self.end]
         return sorted([*ends, *((b.start, b.nbytes, b) for b in self.blocks)], key=lambda c: c[:2])
 
-    @cached_property
+    @lazy
     def _peak(self) -> tuple[int, int]:
         alive, best = 0, (0, self.start)
         for time, change, _ in self.changes:
@@ -87,11 +87,11 @@ class Timeline:
                 found[b.where] += b.nbytes
         return dict(found.most_common())
 
-    @cached_property
+    @lazy
     def at_peak(self) -> dict[str, int]:
         return self.alive(self.peak_at)
 
-    @cached_property
+    @lazy
     def most(self) -> dict[str, int]:
         """Line -> the most bytes that it has had alive at once; most first."""
         alive: Counter[str] = Counter()

@@ -6,12 +6,11 @@ use (and comes from the object cache after that); where there is no compiler the
 
 from __future__ import annotations
 
-from functools import cache as once
-
 import numpy as np
 
 from .. import dtypes
 from ..loops.ir import ANY_LENGTH
+from ..once import once
 from ..ops.random import random_bits
 from ..runtime.allocation import empty
 from .pointwise import Pointwise, compile_pointwise

@@ -8,7 +8,6 @@ program, since both run the same loops. What the kernels do not take (strided op
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from .. import config, dtypes
 from ..aval import Aval
 from ..loops.ir import ANY_LENGTH
+from ..once import once
 from ..ops.conversion import convert
 from ..ops.indexing import Index
 from ..ops.op import Op

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..aval import Aval
+from ..weak import WeakValues
 from .digest import digest
 from .interpret import interpret
 from .ir import Graph, Node
 
-_INTERNED: WeakValueDictionary[str, Body] = WeakValueDictionary()
+_INTERNED: WeakValues[str, Body] = WeakValues()
 
 
 class Body:
     """Make one with `body_of`. Calling it interprets it."""
 
-    __slots__ = ("__weakref__", "graph", "key")
+    __slots__ = ("__weakref__", "after_passes", "graph", "key")
 
     graph: Graph
     key: str  # the digest of the graph: equal exactly where bodies are
+    after_passes: Body | None  # None where the passes have not seen it
 
     @property
     def inputs(self) -> tuple[Aval, ...]:
@@ -48,9 +49,9 @@ def body_of(graph: Graph) -> Body:
     key = digest(graph)
     found = _INTERNED.get(key)
     if found is None:
-        found = Body()
-        found.graph, found.key = graph, key
-        _INTERNED[key] = found
+        made = Body()
+        made.graph, made.key, made.after_passes = graph, key, None
+        found = _INTERNED.add(key, made)
     return found
 
 

@@ -16,20 +16,20 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from .. import aval as avals
 from .. import dtypes
 from ..aval import Aval
+from ..once import lazy
 from ..ops.op import Op
 from ..sizes.dims import is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
+from ..weak import WeakValues
 
-_INTERNED: WeakValueDictionary[Any, Node] = WeakValueDictionary()
+_INTERNED: WeakValues[Any, Node] = WeakValues()
 _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing megabytes would cost more than it saves
 
 
@@ -103,9 +103,7 @@ def constant(array: np.ndarray | float | int | bool, dtype: np.dtype | None = No
             return found
     node = _new(None, (), {}, "", Aval(data.shape, data.dtype, weak), "")
     node.value = data
-    if key is not None:
-        _INTERNED[key] = node
-    return node
+    return node if key is None else _INTERNED.add(key, node)
 
 
 def apply(op: Op, inputs: Sequence[Node], params: Mapping[str, Any] | None = None, where: str = "") -> Node:
@@ -115,7 +113,7 @@ def apply(op: Op, inputs: Sequence[Node], params: Mapping[str, Any] | None = Non
     key = op.name, tuple(map(id, nodes)), text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED[key] = _new(op, nodes, canonical, text, out, where)
+        found = _INTERNED.add(key, _new(op, nodes, canonical, text, out, where))
     return found
 
 
@@ -125,7 +123,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     key = node.op.name, tuple(map(id, inputs)), node.text
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED[key] = _new(node.op, inputs, node.params, node.text, node.aval, node.where)
+        found = _INTERNED.add(key, _new(node.op, inputs, node.params, node.text, node.aval, node.where))
     return found
 
 
@@ -195,7 +193,7 @@ class Graph:
         n = len(self.outputs)
         return Graph(self.inputs, tuple(roots[:n]), self.name, tuple(roots[n:]))
 
-    @cached_property
+    @lazy
     def _nodes(self) -> list[Node]:
         return topological(self.roots, self.inputs)
 

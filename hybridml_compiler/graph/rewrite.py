@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
 
 from ..errors import CompileError
 from ..ops.table import OPS
+from ..weak import WeakMembers
 from .ir import Graph, Node, apply, with_inputs
 
 Match = Callable[[Node], Node | None]
@@ -42,7 +42,7 @@ class Rules:
                 self.by_op[name] = (*self.by_op.get(name, ()), rule)
         # Nodes that none of them fits, nor any under them. A node never changes, so it is looked at once; that is most
         # of what a second round over a graph would look at.
-        self.final: WeakSet[Node] = WeakSet()
+        self.final: WeakMembers[Node] = WeakMembers()
 
 
 def make(op: str, *inputs: Node, **params: Any) -> Node:

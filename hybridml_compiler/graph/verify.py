@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -16,12 +15,13 @@ from ..aval import Aval
 from ..errors import CompileError, HybridmlError
 from ..ops.op import Op
 from ..sizes.dims import Dim
+from ..weak import WeakMembers
 from .body import Body, bodies_of
 from .ir import Graph, Node
 from .text import graph_lines
 
 _CONTEXT = 5  # lines of IR shown on either side of the fault
-_CHECKED: WeakSet[Node] = WeakSet()
+_CHECKED: WeakMembers[Node] = WeakMembers()
 _KINDS: dict[Any, tuple[str, ...]] = {}  # faults of nodes, by all that they depend on
 _MOST_KINDS = 1 << 13
 

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from ..once import lazy
 from ..sizes.dims import Size, is_symbolic, symbols_of
 
 # A loop extent no array reaches: a kernel takes its real length as an argument.
@@ -138,22 +138,22 @@ class Kernel:
     def scratch(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.buffers if b.role == "scratch")
 
-    @cached_property
+    @lazy
     def checked(self) -> bool:
         """Does it verify data-dependent indices? Then it is given the status word after its buffers."""
         return any(e.op == "index" for e in self.expressions)
 
-    @cached_property
+    @lazy
     def expressions(self) -> list[Expr]:
         """Every distinct expression, operands first."""
         return expressions(self.body)
 
-    @cached_property
+    @lazy
     def symbols(self) -> list[str]:
         """The symbols of its sizes; where there are some, a table of their values follows its other operands."""
         return sorted(map(str, symbols_of(*sizes_of(self)))) if self.symbolic else []
 
-    @cached_property
+    @lazy
     def symbolic(self) -> bool:
         return is_symbolic(sizes_of(self))
 

@@ -7,11 +7,11 @@ about its maximum, by `log1pmx`, beside Stirling's series.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache as once
 from typing import Any
 
 import numpy as np
 
+from ..once import once
 from . import polynomial
 
 Array = Any

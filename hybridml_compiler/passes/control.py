@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from ..graph.body import Body, body_of, family
 from ..graph.checks import alone
@@ -87,19 +86,15 @@ class Loop:
         return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 
-_after_passes: WeakKeyDictionary[Body, Body] = WeakKeyDictionary()
-
-
 def _passed(body: Body) -> Body:
     """The body after all passes."""
-    if body not in _after_passes:
+    if body.after_passes is None:
         from . import run_passes
 
         graph = run_passes(body.graph, verify=False)[0]
         done = body if graph is body.graph else body_of(graph)
-        _after_passes[body] = done
-        _after_passes[done] = done
-    return _after_passes[body]
+        body.after_passes = done.after_passes = done
+    return body.after_passes
 
 
 def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[Node]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache as once
 from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
 
 # Results from here on; also where NumPy asks the kernel for huge pages, as is done here.

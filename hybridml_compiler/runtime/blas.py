@@ -17,13 +17,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache as once
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
 
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112

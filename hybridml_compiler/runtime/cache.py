@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import config
+from ..locks import rlock
 
 ENVIRONMENT = "HYBRIDML_CACHE_DIR"
 MAGIC = b"hybridml object 1\n"
@@ -86,7 +87,7 @@ class ObjectCache:
     misses: int = 0
     _memory: dict[str, bytes] = field(default_factory=dict, repr=False)
     _memory_bytes: int = field(default=0, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.RLock = field(default_factory=rlock, repr=False)  # a signal handler may compile
     _writable: bool = field(default=True, repr=False)
     _next_prune: float = field(default=0.0, repr=False)
 
@@ -297,14 +298,14 @@ def _warn(message: str) -> None:
 
 
 _default: ObjectCache | None = None
-_default_lock = threading.Lock()
+_making = rlock()
 
 
 def default() -> ObjectCache:
     """The cache of this process, made on first use from the environment."""
     global _default
     if _default is None:
-        with _default_lock:
+        with _making:
             if _default is None:
                 _default = ObjectCache(default_directory())
     return _default
@@ -328,15 +329,3 @@ def info() -> CacheInfo:
 def clear() -> None:
     """Empty the default cache, in memory and on disk."""
     default().clear()
-
-
-def _after_fork() -> None:
-    """A lock that another thread held at the fork is never released in the child."""
-    global _default_lock
-    _default_lock = threading.Lock()
-    if _default is not None:
-        _default._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

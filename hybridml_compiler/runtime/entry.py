@@ -12,18 +12,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache as once
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import allocation, entry_block, entry_ir, jit, layout
 from hybridml_compiler.runtime.entry_block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
 from hybridml_compiler.runtime.entry_places import Place
+from hybridml_compiler.weak import WeakMembers
 
 # Outputs in this range are used again: a fresh 16 MB array costs 4096 page faults, which is more than filling it.
 RING_MIN, RING_MAX = 64 << 10, 256 << 20
@@ -132,7 +132,6 @@ def _step_function(step: int) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(step)
 
 
-_retain = jit.python_api(None, "Py_IncRef", ctypes.c_void_p)
 _release = jit.python_api(None, "Py_DecRef", ctypes.c_void_p)
 
 
@@ -140,21 +139,26 @@ class Block(ctypes.Structure):
     """The header that the native function reads; owns everything that its words point to."""
 
     _fields_ = [(name, ctypes.c_int64) for name in HEADER]
+    __hash__ = object.__hash__  # which structures lack; they are compared by identity all the same
     owners: tuple[object, ...] = ()
-    rings: np.ndarray[Any, Any] | None = None
-
-    def __del__(self) -> None:
-        if self.rings is not None:
-            for address in self.rings[self.rings != 0]:
-                _release(int(address))
 
 
-_blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+def _references(count: int) -> np.ndarray[Any, Any]:
+    """References that native code keeps, none yet: the array gives them up when it goes, without a line of Python (a
+    Ctrl-C that comes in a `__del__` is lost)."""
+    found = np.empty(count, object)
+    ctypes.memset(found.ctypes.data, 0, found.nbytes)
+    for _ in range(count):
+        _release(id(None))  # which `numpy.empty` had put there
+    return found
+
+
+blocks: WeakMembers[Block] = WeakMembers()  # of all entries
 
 
 def _after_fork() -> None:
     """The thread that was inside a step stayed in the parent."""
-    for block in list(_blocks.values()):
+    for block in blocks:
         block.lock = 0
 
 
@@ -200,11 +204,10 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
         + ([spec.arena.address] if spec.arena else [])
     )
     kept = [RING_MIN <= _bytes(output) <= RING_MAX for output in spec.outputs]
-    rings = np.zeros(max(1, RING_SIZE * len(kept)), np.int64)
+    rings = _references(max(1, RING_SIZE * len(kept)))
     for k, array in spec.used.items():
         if kept[k]:
-            _retain(id(array))
-            rings[RING_SIZE * k] = id(array)
+            rings[RING_SIZE * k] = array
     nothing_lent = tables.words([0])
 
     def array_columns(given: ArraySpec) -> dict[str, int]:
@@ -282,9 +285,8 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: layout.La
     }
     for name, value in header.items():
         setattr(block, name, value)
-    block.rings = rings
-    block.owners = (tables.owners, spec.arena, spec.lent, spec.places, spec.keep, _code())
-    _blocks[id(block)] = block
+    block.owners = (tables.owners, rings, spec.arena, spec.lent, spec.places, spec.keep, _code())
+    blocks.add(block)
     return _builtin(block)
 
 

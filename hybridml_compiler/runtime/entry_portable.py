@@ -5,13 +5,13 @@ Its outputs are always fresh: nobody's memory is used again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.locks import lock
 from hybridml_compiler.runtime import allocation
 from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, call_step
 
@@ -19,7 +19,7 @@ from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, Floa
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
     """`entry.build_entry` without native code round the step."""
     arrays = spec.arrays
-    lock = threading.Lock()
+    busy = lock()
     unset = object()
 
     def fits(given: object, wanted: ArraySpec | Constant | FloatCell) -> bool:
@@ -77,12 +77,12 @@ def portable_entry(spec: EntrySpec) -> Callable[..., object]:
         return call_step(spec.step, pointers + ([spec.arena.address] if spec.arena else [])), outputs
 
     def entry(*args: object, **names: object) -> object:
-        if names or not holds(args) or not lock.acquire(blocking=False):
+        if names or not holds(args) or not busy.acquire(blocking=False):
             return spec.fallback(*args, **names)
         try:
             status, outputs = run(args)
         finally:
-            lock.release()
+            busy.release()
         if status:
             return spec.on_status(status, *args)
         tensors = [wrap(array) for array in outputs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import CompileError
+from ..locks import lock
 from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
@@ -102,7 +102,7 @@ class Executable:
 
     def __post_init__(self) -> None:
         self._arena: Arena | None = None if self.shapes else entry.arena(operator.index(self.arena_bytes))
-        self._busy = threading.Lock()
+        self._busy = lock()
 
     @property
     def ir(self) -> str:

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache as once
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
 
 # Lines of /proc/cpuinfo that name a CPU; the others count cores, or change from moment to moment.

@@ -23,9 +23,9 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache as once
 
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime.elf import (
     ABSOLUTE_64,
     CALL,

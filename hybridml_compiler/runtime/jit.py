@@ -14,16 +14,19 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache as once
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.in_force import Changes
+from hybridml_compiler.locks import rlock
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache, elf, image
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
+from hybridml_compiler.weak import WeakMembers
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,11 +62,16 @@ def _llvm() -> Any:
 
 
 class _Thread(threading.local):
-    """What a thread owns: its target machines, and whether it may skip llvmlite's lock."""
+    """What a thread owns: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
 
     def __init__(self) -> None:
         self.machines: dict[tuple[Host, int], llvm.TargetMachine] = {}
         self.alone = False
+        self.lock = rlock()
+        _alone.add(self.lock)
+
+
+_alone: WeakMembers[threading.RLock] = WeakMembers()
 
 
 _thread = _Thread()
@@ -95,31 +103,24 @@ _PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
 # its thread waits for one that emits or plans: 125 modules in the time of 1 s of that, 215 with shorter turns than the
 # 5 ms that are usual. Both are the process's, and set while anything here compiles: others get theirs back.
 _TURN = 1e-4
-_switches, _compiling, _usual_turn = threading.Lock(), 0, 0.0
+_changes = Changes()
 
 
-@contextmanager
-def _leaner() -> Iterator[None]:
+def _leaner() -> AbstractContextManager[None]:
     """LLVM without that pass, and short turns."""
-    with _switches:
-        _turn_switches(+1)
-    try:
-        yield
-    finally:
-        with _switches:
-            _turn_switches(-1)
+    return _changes.hold({"leaner": _lean})
 
 
-def _turn_switches(by: int) -> None:
-    global _compiling, _usual_turn
-    before, _compiling = _compiling, _compiling + by
-    if (before > 0) == (_compiling > 0):
-        return
-    if _compiling:
-        _usual_turn = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN if _compiling else _usual_turn)
-    if _llvm().llvm_version_info[0] == _TRIED:
-        _llvm().set_option("hybridml", f"{_PASS_LEFT_OUT}={'true' if _compiling else 'false'}")
+def _lean() -> Callable[[], object]:
+    usual_turn = sys.getswitchinterval()
+
+    def switch(turn: float, left_out: str) -> None:
+        sys.setswitchinterval(turn)
+        if _llvm().llvm_version_info[0] == _TRIED:
+            _llvm().set_option("hybridml", f"{_PASS_LEFT_OUT}={left_out}")
+
+    switch(_TURN, "true")
+    return lambda: switch(usual_turn, "false")
 
 
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
@@ -308,18 +309,40 @@ def _cores() -> int:
 
 
 class _LockUnlessAlone:
-    """llvmlite's lock, for every thread but those that own all that they touch."""
+    """llvmlite's lock, for every thread but those that own all that they touch: these take one of their own."""
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
 
     def __enter__(self) -> None:
-        if not _thread.alone:
-            self.lock.__enter__()
+        (_thread.lock if _thread.alone else self.lock).__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        if not _thread.alone:
-            self.lock.__exit__(*exception)
+        (_thread.lock if _thread.alone else self.lock).__exit__(*exception)
+
+
+_held_for_fork: list[Any] = []
+
+
+def _before_fork() -> None:
+    """Wait until no thread is inside of LLVM: the child gets its memory as it is, with what C++ has locked in it, and
+    without the threads. A call of LLVM takes milliseconds, in the largest programs some seconds.
+    """
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
+    lock = getattr(getattr(ffi, "lib", None), "_lock", None)
+    for taken in (*([lock] if hasattr(lock, "__enter__") else []), *_alone):
+        taken.__enter__()
+        _held_for_fork.append(taken)
+
+
+def _after_fork() -> None:
+    """In the parent and in the child, which both go on in the thread that has forked."""
+    while _held_for_fork:
+        _held_for_fork.pop().__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @once

@@ -14,9 +14,10 @@ import sysconfig
 import types
 import weakref
 from dataclasses import dataclass
-from functools import cache as once
 
 import numpy as np
+
+from ..once import once
 
 WORD = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # what may be replaced in a function

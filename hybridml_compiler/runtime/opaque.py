@@ -14,13 +14,13 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache as once
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..errors import HybridmlError
+from ..once import once
 
 CALL = "hml_numpy"  # void hml_numpy(ptr text, ptr buffers, ptr done): 1 is written to `done` at the end
 MOST = 4096  # graphs parsed

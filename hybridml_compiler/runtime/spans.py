@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from functools import cache as once
 from typing import NamedTuple
 
 import numpy as np
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
 
 MEMORY, NOW, THREAD = "hml_spans", "clock_gettime", "pthread_self"  # symbols that a timed step imports

@@ -19,10 +19,10 @@ import threading
 import time
 import warnings
 from contextlib import suppress
-from functools import cache as once
 
 from .. import config
 from ..config import MAX_THREADS
+from ..once import once
 from . import jit, pool_ir
 
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
@@ -236,21 +236,16 @@ class Pool:
 
 
 _instance: Pool | None = None
-_making = threading.Lock()
 
 
+@once
 def _pool() -> Pool:
     global _instance
-    if _instance is None:
-        with _making:
-            if _instance is None:
-                _instance = Pool(_requested())
+    _instance = Pool(_requested())
     return _instance
 
 
 def _after_fork() -> None:
-    global _making
-    _making = threading.Lock()
     if _instance is not None:
         _instance.forget_workers()
 

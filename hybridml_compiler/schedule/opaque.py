@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ..aval import Aval
 from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
+from ..once import lazy
 from ..sizes.dims import is_dim
 
 
@@ -24,7 +24,7 @@ class Opaque:
     operands: int
     results: int
 
-    @cached_property
+    @lazy
     def name(self) -> str:
         """Of the operation."""
         return self.text.partition("graph ")[2].partition("(")[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..errors import CompileError
 from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel
+from ..once import lazy
 from ..sizes.dims import Size, hint, symbols_of
 from ..sizes.values import number_of
 from .alike import Alike
@@ -109,7 +109,7 @@ class Plan:
     buffers: list[Buffer] = field(default_factory=list)  # in the arena
     slots: int = 1  # that each launch is cut into, with an arena for each (see apart.py)
 
-    @cached_property
+    @lazy
     def symbols(self) -> list[str]:
         """Of the sizes of its inputs: all that there are."""
         return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)

@@ -13,10 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache as once
 
 import numpy as np
 
+from ..once import once
 from .convolve import Convolution, Pair
 from .tiling import Machine
 

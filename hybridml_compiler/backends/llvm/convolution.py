@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache as once
 from typing import Any
 
 from ... import dtypes
 from ...loops.ir import Kernel
+from ...once import once
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache as once
 from pathlib import Path
 
+from ...once import once
 from ...runtime import cache
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP

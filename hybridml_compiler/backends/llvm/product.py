@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache as once
 
 from ... import dtypes
 from ...loops.ir import Kernel
+from ...once import once
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import cost

@@ -1,0 +1,43 @@
+"""Locks that a forked child finds free, whoever held them in the parent.
+
+`fork` copies a lock as it is, and leaves the thread that held it behind: the child would wait for ever. So locks made
+here are made anew in the child, but for those that the forking thread itself holds and is going to release. What a
+lock guards must therefore be whole, or be made again, at every line (see docs/threads.md).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+from weakref import ref
+
+_RLock = type(threading.RLock())
+# Not a WeakSet: its callback is Python code, and a Ctrl-C that arrives in a callback is lost. `set.discard` is C.
+_locks: set[ref[Any]] = set()
+
+
+def lock() -> threading.Lock:
+    """A `threading.Lock` that is free in a forked child."""
+    return _registered(threading.Lock())
+
+
+def rlock() -> threading.RLock:
+    """A `threading.RLock` that is free in a forked child, unless the thread that forks holds it."""
+    return _registered(threading.RLock())
+
+
+def _registered(made: Any) -> Any:
+    _locks.add(ref(made, _locks.discard))
+    return made
+
+
+def _after_fork() -> None:
+    for reference in _locks.copy():
+        made: Any = reference()
+        if made is not None and not (isinstance(made, _RLock) and made._is_owned()):
+            made._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
