@@ -10,6 +10,7 @@ abs(z)**2 is 2 * z. It is turned where gradients come in and go out: seeds, resu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from numpy import ndarray
@@ -22,6 +23,7 @@ from . import aliasing
 from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad, switches
 from .dispatch import constant
 from .places import here
+from .shared import accumulating
 from .tape import KEPT, Handle, Hooked, Leaf, Node, own, part, run, run_hooks, stale, turned
 from .tensor import Tensor, method
 
@@ -90,18 +92,24 @@ def backward(
     outer = grad_is_off()
     try:  # nothing is stored before the walk is over: an error leaves every .grad as it was
         _no_grad.set(not create_graph)
-        new = []
+        new: list[tuple[Leaf, Tensor]] = []
         while found:
             leaf, g = found.popitem()[1]
             if type(leaf) is list:
                 continue
             g = turned(g)
-            if leaf.hooks:
+            if leaf.hooks:  # of the user: they may wait for another thread's backward
                 g = run_hooks(leaf.hooks, g)
-            new.append((leaf, own(g) if leaf.grad is None else _add.fn(leaf.grad, g)))
+            new.append((leaf, g))
             del g
-        for leaf, g in new:
-            leaf.grad = g
+        with accumulating if current_interpreter() is None else nullcontext():
+            sums = []
+            while new:
+                leaf, g = new.pop()
+                sums.append((leaf, own(g) if leaf.grad is None else _add.fn(leaf.grad, g)))
+                del g
+            for leaf, g in sums:
+                leaf.grad = g
     finally:
         _no_grad.set(outer)
 

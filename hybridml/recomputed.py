@@ -10,7 +10,8 @@ The method is that of Chen et al., "Training deep nets with sublinear memory cos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from hybridml_compiler.errors import DTypeError
@@ -19,6 +20,7 @@ from hybridml_compiler.ops.table import OPS
 from .context import clock, current_interpreter, enable_grad, grad_is_off
 from .places import here
 from .random import default_generator
+from .shared import drawing
 from .tape import KEPT, Node, part, stale
 from .tensor import Tensor
 from .tree import tree_leaves, tree_map
@@ -80,18 +82,23 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
             stale("checkpoint", f"argument {k}", leaf._version, node[0], place)
-    outer = default_generator.get_state() if state is not None else None
-    try:
-        with enable_grad():
-            if current_interpreter() is not None:
-                args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
-            if state is not None:
-                default_generator.set_state(state)
-            outs = _results(function, function(*args, **kwargs))
-    finally:
-        if outer is not None:
-            default_generator.set_state(outer)
+    with enable_grad(), nullcontext() if state is None else _drawn_again(state):
+        if current_interpreter() is not None:
+            args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
+        outs = _results(function, function(*args, **kwargs))
     return [(outs[k]._node, g) for k, g in bundle.items()]
+
+
+@contextmanager
+def _drawn_again(state: Tensor) -> Iterator[None]:
+    """Inside, the default generator gives the numbers that come after a state, to this thread: others wait."""
+    with drawing if current_interpreter() is None else nullcontext():
+        outer = default_generator.get_state()
+        try:
+            default_generator.set_state(state)
+            yield
+        finally:
+            default_generator.set_state(outer)
 
 
 def _tied(given: Any, g: Tensor) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ import numpy as np
 from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad, clock, grad_is_off, switches
+from .context import _no_grad, clock, current_interpreter, grad_is_off, switches
 from .places import line_of, overwritten_at
+from .shared import accumulating
 from .tensor import Tensor
 
 Node = list[Any]
@@ -59,7 +61,8 @@ class Hooked:
     def __call__(self, g: Tensor, node: Node) -> Any:
         g = run_hooks(self.hooks, turned(g))
         if self.retain:
-            self.grad = own(g) if self.grad is None else _add.fn(self.grad, g)
+            with accumulating if current_interpreter() is None else nullcontext():
+                self.grad = own(g) if self.grad is None else _add.fn(self.grad, g)
         return self.pull(turned(g), node)
 
 

@@ -73,8 +73,7 @@ def scaled_dot_product_attention(
     how = _How(is_causal, 1 / math.sqrt(query.shape[-1]) if scale is None else scale, float(dropout_p))
     state = None
     if dropout_p > 0:  # to draw the same numbers in the backward
-        state = default_generator.get_state()
-        default_generator.bits((*batch, *scores))
+        state = default_generator.reserve((*batch, *scores))
     out, _ = _Attention.apply(query, key, value, attn_mask, state, how)
     return out.reshape((*heads, out.shape[-1])) if enable_gqa else out
 

@@ -1,13 +1,16 @@
 """Random bits that are equal in every style: a counter-based generator (Philox4x32-10); uniform numbers of its bits.
 
-A generator is a tensor of two uint64, (key, counter). A draw reads the state and advances the counter in place by the
-blocks it used, so inside a traced function the generator is state like any other. Source: Salmon et al., "Parallel
+A generator is a tensor of two uint64, (key, counter). A draw advances the counter in place by the blocks that it is
+going to use, and computes them from a copy of what was there before: no two threads draw the same numbers. Inside a
+traced function the generator is state like any other (see trace/draws.py). Source: Salmon et al., "Parallel
 random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +23,8 @@ from hybridml_compiler.sizes.dims import is_dim
 
 from .. import aliasing
 from ..arrays.creation import asarray, tensor
-from ..context import no_grad
+from ..context import current_interpreter, no_grad
+from ..shared import drawing, generator_states
 from ..tensor import Tensor, adopt
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -42,15 +46,19 @@ class Generator:
         def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
 
     def __init__(self, seed: int = 0) -> None:
-        self.state = adopt(np.zeros(2, np.uint64))  # (key, counter)
+        self._start(adopt(np.zeros(2, np.uint64)))
         self.manual_seed(seed)
+
+    def _start(self, state: Tensor) -> None:
+        self.state = state  # (key, counter)
+        generator_states.add(id(state), state)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of `seed`, an integer (taken modulo 2**64)."""
         given: Any = seed
         if not isinstance(given, int | np.integer) or isinstance(given, bool):
             raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
-        with no_grad():
+        with no_grad(), _alone():
             self.state.copy_(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
         return self
 
@@ -65,18 +73,27 @@ class Generator:
         True
         """
         generator = cls.__new__(cls)
-        generator.state = state.clone()
+        generator._start(state.clone())
         return generator
 
     def bits(self, shape: Any) -> Tensor:
         """uint32 random bits of `shape`; advances the state by a block for every four words."""
-        out = _bits.fn(self.state, shape)
-        blocks = (out.size + 3) // 4
-        if blocks:
-            step = _pair(blocks) if is_dim(blocks) else asarray(np.array([0, blocks], np.uint64))
-            with no_grad():
+        shape = shape_of(shape)
+        return _bits.fn(self.reserve(shape), shape)
+
+    def reserve(self, shape: Any) -> Tensor:
+        """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
+        blocks = (math.prod(shape_of(shape)) + 3) // 4
+        tracer = current_interpreter()
+        with no_grad(), _alone():
+            if tracer is None:
+                start, step = adopt(self.state._array.copy()), adopt(np.array([0, blocks], np.uint64))
+            else:
+                start = tracer.wrap(tracer.lift(self.state)._array)
+                step = _pair(blocks) if is_dim(blocks) else tracer.constant(adopt(np.array([0, blocks], np.uint64)))
+            if blocks:
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
-        return out
+        return start
 
     def spawn(self, n: int) -> list[Generator]:
         """`n` generators with keys drawn from this one, for workers whose numbers have nothing to do with each other.
@@ -92,15 +109,21 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """A copy of (key, counter)."""
-        return self.state.clone()
+        with _alone():
+            return self.state.clone()
 
     def set_state(self, state: Tensor) -> None:
         """Continue from what `get_state` gave."""
-        with no_grad():
+        with no_grad(), _alone():
             self.state.copy_(state)
 
     def __repr__(self) -> str:
         return f"Generator(state={self.state.tolist() if type(self.state._array) is np.ndarray else 'traced'})"
+
+
+def _alone() -> AbstractContextManager[Any]:
+    """Held from reading the state of a generator to storing the next one."""
+    return drawing if current_interpreter() is None else nullcontext()
 
 
 def _pair(blocks: Any) -> Tensor:

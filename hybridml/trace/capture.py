@@ -22,6 +22,7 @@ from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import may_fail
 from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -150,6 +151,7 @@ class Tracer:
         self.layouts = Layouts()
         self.observer: Observer | None = None  # where names of variables are asked for (see observed.py)
         self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
+        self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:
         """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""

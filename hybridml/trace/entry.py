@@ -8,6 +8,7 @@ import sys
 import traceback
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from .. import tree
 from ..given import Array
 from ..integer import Integer
 from ..number import StandIn
+from ..shared import accumulating, drawing
 from ..tensor import Device, Tensor, adopt
 from .branches import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
@@ -48,6 +50,7 @@ from .report import Failed, Untraceable
 from .shims import say, shims, variables_read
 
 _ndarray = np.ndarray
+_NOTHING = nullcontext()
 
 
 class Entry:
@@ -85,6 +88,7 @@ class Entry:
         self.owners: dict[int, list[np.ndarray]] = {}
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
+        self.draws = self.draws_alone = False  # random numbers; in a way that takes the whole call (see draws.py)
 
     # -- paths
 
@@ -245,6 +249,8 @@ class Entry:
         self._guard(outcome)
         self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)
+        self.draws |= bool(outcome.draws)
+        self.draws_alone |= outcome.draws_alone
         self.root = path.place(outcome)
         return outcome, found
 
@@ -308,6 +314,21 @@ class Entry:
 
     # -- guards
 
+    def alone(self) -> AbstractContextManager[Any]:
+        """Held while guards are compared and a path of this entry runs, where it updates what threads share."""
+        if not (self.grad_guards or self.draws_alone):
+            return _NOTHING
+        stack = ExitStack()
+        if self.draws_alone or (self.grad_guards and self.draws):  # this lock comes first
+            stack.enter_context(drawing)
+        if self.grad_guards:
+            stack.enter_context(accumulating)
+        return stack
+
+    def grads_hold(self, leaves: Sequence[Any]) -> bool:
+        """Whether gradients that were None still are, and the others are not."""
+        return all((grad_of(source, leaves) is None) is none for source, none in self.grad_guards)
+
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
         for place in self.places:
@@ -332,9 +353,8 @@ class Entry:
         for source, hooks in self.hooks:
             if hooks_of(real_of(source, leaves)._node) != hooks:
                 return False
-        for source, none in self.grad_guards:
-            if (grad_of(source, leaves) is None) is not none:
-                return False
+        if self.grad_guards and not self.grads_hold(leaves):
+            return False
         for source in self.inputs:
             if source.kind == "grad" and source.owner is not None:
                 grad = grad_of(source.owner, leaves)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,12 +19,15 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.graph import ir
+from hybridml_compiler.locks import lock
 
 from ..context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
 from ..integer import LARGEST
+from ..shared import drawing
 from ..tensor import Tensor, wrap
 from .branches import Ask, Segment, key
 from .capture import Input
+from .draws import Draw, give_back
 from .entry import Entry
 from .finish import finisher
 from .guards import hold
@@ -50,6 +54,7 @@ class End:
     finish: Callable[[Any, Sequence[Any]], Any] | None
     loans: Loans | None
     extra: list[ir.Node]  # what it reads of earlier segments
+    draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
 
 
 @dataclass(eq=False)
@@ -105,7 +110,11 @@ class Fast:
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
         plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
-        if plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
+        draws = isinstance(self.start, End) and bool(self.start.draws)
+        if self.numbers or draws or entry.draws_alone:  # native code reads them where only one call may write them
+            self.alone, self.drawing = lock(), drawing if entry.draws_alone else nullcontext()
+            self.direct = self.call_alone
+        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
             self.direct = self.start.native
 
     def refresh(self) -> None:
@@ -150,8 +159,34 @@ class Fast:
             return MISS
         if at.loans is not None:
             at.loans.offer()
-        out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
+        if at.draws:
+            out = self._draw(at, args)
+        else:
+            out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
         return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def call_alone(self, *args: Any, **names: Any) -> Any:
+        """`call`, one at a time: MISS while another thread is in it."""
+        if not self.alone.acquire(blocking=False):
+            return MISS
+        try:
+            with self.drawing:
+                return self.call(*args, **names)
+        finally:
+            self.alone.release()
+
+    def _draw(self, at: End, args: Sequence[Any]) -> Any:
+        """The native call of an end that draws random numbers."""
+        taken = [(draw, draw.take()) for draw, _ in at.draws]
+        for (_, start), (_, state) in zip(taken, at.draws, strict=True):
+            state[...] = start
+        out = MISS
+        try:
+            out = at.native(*args)
+        finally:
+            if out is MISS:
+                give_back(taken)
+        return out
 
     def _reals(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The arguments as native code takes them, ints as floats; None for what the program does not take."""
@@ -239,13 +274,16 @@ class Fast:
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
         loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
-        native = self._native(executable, outcome.program.reads, captured, loans)
+        states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in outcome.draws}
+        native = self._native(executable, outcome.program.reads, captured, loans, states)
         finish = finisher(outcome, executable)
-        return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads)
+        draws = [(draw, states[id(draw.state)]._array) for draw in outcome.draws]
+        return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads, draws)
 
     def _native(
-        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None
-    ) -> Native:
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None,
+        states: Mapping[int, Tensor] = {},
+    ) -> Native:  # fmt: skip
         from hybridml_compiler.runtime.entry import ArraySpec, EntrySpec, build_entry
 
         loans = Loans([], len(executable.fresh)) if loans is None else loans
@@ -260,7 +298,7 @@ class Fast:
                 on_status=partial(_failed, loans),
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
-                captured=tuple(map(self._tensor, captured)),
+                captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
                 arena=executable.give_arena() if executable.arena_bytes else None,
                 epochs=self.epochs,
                 contexts=(

@@ -143,28 +143,19 @@ class TracedFunction(Shown):
         key = self._integers.key(given)
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
-                if not entry.holds(leaves):
-                    continue
-                if entry.eager:
-                    return self._fn(*args, **kwargs)
-                fast = self._fast(entry, leaves) if nans_var.get() is None else None
-                if fast is not None:
-                    out = fast.timed(leaves)
-                    if out is not MISS:
-                        self._hits += 1
-                        self._last = entry
-                        more = kwargs or fast.left or self._is_async or self._every or entry.doubles
-                        if not more and len(leaves) == len(args):
-                            self._direct = fast.direct
-                        return out
-                    if fast.moved():  # places that hold other objects, equal to the ones seen
-                        entry.fast = build(entry, leaves)
-                outcome, known, passed = entry.find(leaves)
-                if outcome is not None:
-                    self._hits += 1
-                    self._last = entry
-                    return entry.run(outcome, leaves, known)
-                if not self._may_grow(entry, passed[-1]):
+                with entry.alone():
+                    if not entry.holds(leaves):
+                        continue
+                    if not entry.eager:
+                        out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
+                        if out is not MISS:
+                            return out
+                        outcome, known, passed = entry.find(leaves)
+                        if outcome is not None:
+                            self._hits += 1
+                            self._last = entry
+                            return entry.run(outcome, leaves, known)
+                if entry.eager or not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
                 on = entry, known, len(entry.outcomes)
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
@@ -199,6 +190,22 @@ class TracedFunction(Shown):
             self._entries.setdefault(key, []).append(entry)
         return [entry]
 
+    def _fast_call(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call the short way, or MISS."""
+        fast = self._fast(entry, leaves)
+        if fast is None:
+            return MISS
+        out = fast.timed(leaves)
+        if out is not MISS:
+            self._hits += 1
+            self._last = entry
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+            if not more and len(leaves) == len(args):
+                self._direct = fast.direct
+        elif fast.moved():  # places that hold other objects, equal to the ones seen
+            entry.fast = build(entry, leaves)
+        return out
+
     def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
         """The short way of an entry, made when a path of it is taken for the second time."""
         if not entry.tried and any(outcome.calls for outcome in entry.outcomes):
@@ -221,12 +228,17 @@ class TracedFunction(Shown):
             )
             raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
         if self._check == "first":
-            return self._checked(lambda: self._trace(*new), args, kwargs)
-        return self._trace(*new)
+            return self._checked(lambda: self._trace(args, kwargs, *new), args, kwargs)
+        return self._trace(args, kwargs, *new)
 
-    def _trace(self, *new: Any) -> Any:
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
         entry, outcome, known = self._grown(*new)
-        return entry.run(outcome, new[2], known)
+        with entry.alone():
+            if entry.draws_alone:  # from a state that another thread may have used meanwhile
+                outcome, known, _ = entry.find(new[2])
+            if outcome is not None and entry.grads_hold(new[2]):
+                return entry.run(outcome, new[2], known)
+        return self._run(args, kwargs)
 
     def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from ..seeing.audits import checked

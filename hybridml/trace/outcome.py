@@ -21,8 +21,10 @@ from ..given import Array
 from ..integer import plain
 from ..number import known as as_known
 from ..number import tensor_of
+from ..shared import is_generator_state
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
+from .draws import Draw, added, give_back
 from .effects import Effect
 from .layouts import order_of
 from .number import is_number
@@ -135,6 +137,10 @@ class Outcome:
         self.views = [replace(v, index=at[v.index]) if v.of_input else v for v in self.views]
         # Write-backs that end the history of what they update (y.zero_()).
         self.cut = [k for k, i in self.writes if i.leaf is not None and i.shadow._node is None]
+        states = [(k, i) for k, i in self.writes if is_generator_state(i.real)]
+        found = [(position[id(i)], i.real, added(outputs[k]._array, i.node)) for k, i in states]
+        self.draws_alone = bool(states) and (bool(given) or any(blocks is None for *_, blocks in found))
+        self.draws = [Draw(k, t, n) for k, t, n in found if n is not None and not self.draws_alone]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
@@ -194,6 +200,9 @@ class Outcome:
         given = arrays.copy()
         for k, a in enumerate(arrays):
             arrays[k] = dense(a)
+        taken = [(draw, draw.take()) for draw in self.draws]
+        for draw, state in taken:  # the program works on a copy, which is dropped
+            given[draw.at] = arrays[draw.at] = state.copy()
         kept: list[Any] = list(reals)
         recording = not grad_is_off() and any(
             leaf is not None and isinstance(r, Tensor) and r._node is not None
@@ -208,10 +217,11 @@ class Outcome:
             k = self.program.lead
             more = [known[n] for n in self.program.reads]
             outputs = self.program.call([*arrays[:k], *more, *arrays[k:]] if more else arrays, arrays)
-        except CompileError:  # ours: eager code would hide it
+        except BaseException as error:
+            give_back(taken)
+            if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
+                raise Failed from error
             raise
-        except HybridmlError as error:
-            raise Failed from error
         fresh: dict[int, Tensor] = {}
         for k, _ in self.writes:
             i = self.program.donate[k]

@@ -159,6 +159,12 @@ class Program:
     @property
     def executable(self) -> Any:
         if self._executable is None:
+            with self.tracer.deriving:
+                self._compile()
+        return self._executable
+
+    def _compile(self) -> None:
+        if self._executable is None:
             start = time.perf_counter()
             shift = len(self.reads)
             donate = {k: i if i < self.lead else i + shift for k, i in self.donate.items()}
@@ -169,7 +175,6 @@ class Program:
                     raise
                 self._executable = PerSize(self.graph, donate, self.backend)
             self.compile_ms = (time.perf_counter() - start) * 1e3
-        return self._executable
 
     def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The executable's outputs. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
@@ -185,12 +190,19 @@ class Program:
         """The program from inputs and cotangents of the outputs in `mask` to cotangents of the inputs."""
         found = self._vjps.get(mask)
         if found is None:
-            guards = self.tracer.guards
-            before = None if guards is None else guards.copy()
-            with decisions(guards):
-                found = self._vjps[mask] = self._make_vjp(mask)
-            found.program.is_gradient = True
-            found.program.guards = [] if guards is None or before is None else guards.since(before)
+            with self.tracer.deriving:
+                found = self._vjps.get(mask)
+                if found is None:
+                    found = self._vjps[mask] = self._derived(mask)
+        return found
+
+    def _derived(self, mask: tuple[int, ...]) -> Backward:
+        guards = self.tracer.guards
+        before = None if guards is None else guards.copy()
+        with decisions(guards):
+            found = self._make_vjp(mask)
+        found.program.is_gradient = True
+        found.program.guards = [] if guards is None or before is None else guards.since(before)
         return found
 
     def _make_vjp(self, mask: tuple[int, ...]) -> Backward:
