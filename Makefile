@@ -15,7 +15,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench roofline golden fuzz notebooks docs accuracy array-api size clean
+.PHONY: help install test demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -74,6 +74,9 @@ accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of ope
 
 array-api: $(VENV)/.dev  ## the suite of the array API standard, from the checkout ARRAY_API_TESTS (docs/array_api.md)
 	$(RUN) tests/array_api_suite.py $(ARGS)
+
+stress: $(VENV)/.dev  ## eight threads and forked children for minutes, with numbers checked (make stress ARGS=10)
+	$(RUN) -m tests.stress.run $(ARGS)
 
 size: $(RUN)  ## lines of code a folder, beside their budgets
 	@$(RUN) tests/size.py

@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import FrameType
 
 import numpy as np
@@ -22,7 +22,7 @@ LOCATION = "\n  at "  # between a message and the user's line
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", "<dispatch")
 
 
-@cache
+@lru_cache(maxsize=4096)  # every cell of a notebook is a file
 def is_internal(filename: str) -> bool:
     """True for a file of the framework itself (or a standard-library trampoline), never for user code."""
     return filename.startswith(_PACKAGES) or filename.startswith("<dispatch") or filename.endswith(_INTERNAL_SUFFIXES)

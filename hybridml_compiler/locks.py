@@ -7,12 +7,15 @@ lock guards must therefore be whole, or be made again, at every line (see docs/t
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 from typing import Any
 from weakref import ref
 
 _RLock = type(threading.RLock())
+_bootstrap: Any = getattr(importlib, "_bootstrap", None)
 # Not a WeakSet: its callback is Python code, and a Ctrl-C that arrives in a callback is lost. `set.discard` is C.
 _locks: set[ref[Any]] = set()
 
@@ -37,6 +40,21 @@ def _after_fork() -> None:
         made: Any = reference()
         if made is not None and not (isinstance(made, _RLock) and made._is_owned()):
             made._at_fork_reinit()
+    _import_again()
+
+
+def _import_again() -> None:
+    """Forget the modules that another thread was importing: Python has a lock for each, which the child would wait for
+    for ever. It imports them anew. (The first call of a traced function imports the compiler, in 0.3 s.)
+    """
+    module_locks: dict[str, ref[Any]] = getattr(_bootstrap, "_module_locks", {})
+    for name, reference in list(module_locks.items()):
+        held = reference()
+        owner = getattr(held, "owner", None)
+        if owner != threading.get_ident():
+            module_locks.pop(name, None)
+            if owner is not None:
+                sys.modules.pop(name, None)
 
 
 if hasattr(os, "register_at_fork"):

@@ -64,6 +64,7 @@ _OPAQUE = (np.ufunc, np.dtype, StandIn, Integer)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
+_MOST_CODES = 4096  # code objects of which names are remembered: 1.3 KB each
 # Called by our own code, so no code of the user names them.
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
 # Code that says one of these can read an attribute of any name.
@@ -459,7 +460,7 @@ def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
     return tuple(mapping.values())
 
 
-@functools.cache
+@functools.lru_cache(_MOST_CODES)
 def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
     """What a code object may look up by name, nested functions included; `strings` may be given to `getattr`."""
     names = set(code.co_names)
@@ -471,7 +472,7 @@ def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
     return frozenset(names)
 
 
-@functools.cache
+@functools.lru_cache(_MOST_CODES)
 def _maybe_missing(code: types.CodeType) -> frozenset[str]:
     """Global variables that code, or code in it, assigns or may do without: one that it can only read is there."""
     found = frozenset[str]().union(*map(_maybe_missing, (c for c in code.co_consts if isinstance(c, types.CodeType))))
