@@ -14,7 +14,6 @@ import threading
 from typing import Any
 from weakref import ref
 
-_RLock = type(threading.RLock())
 _bootstrap: Any = getattr(importlib, "_bootstrap", None)
 # Not a WeakSet: its callback is Python code, and a Ctrl-C that arrives in a callback is lost. `set.discard` is C.
 _locks: set[ref[Any]] = set()
@@ -22,23 +21,22 @@ _locks: set[ref[Any]] = set()
 
 def lock() -> threading.Lock:
     """A `threading.Lock` that is free in a forked child."""
-    return _registered(threading.Lock())
+    made = threading.Lock()
+    _locks.add(ref(made, _locks.discard))
+    return made
 
 
 def rlock() -> threading.RLock:
     """A `threading.RLock` that is free in a forked child, unless the thread that forks holds it."""
-    return _registered(threading.RLock())
-
-
-def _registered(made: Any) -> Any:
+    made = threading.RLock()
     _locks.add(ref(made, _locks.discard))
     return made
 
 
 def _after_fork() -> None:
     for reference in _locks.copy():
-        made: Any = reference()
-        if made is not None and not (isinstance(made, _RLock) and made._is_owned()):
+        made = reference()
+        if made is not None and not getattr(made, "_is_owned", bool)():
             made._at_fork_reinit()
     _import_again()
 

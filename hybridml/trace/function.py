@@ -234,10 +234,10 @@ class TracedFunction(Shown):
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
         entry, outcome, known = self._grown(*new)
         with entry.alone():
-            if entry.draws_alone:  # from a state that another thread may have used meanwhile
-                outcome, known, _ = entry.find(new[2])
-            if outcome is not None and entry.grads_hold(new[2]):
-                return entry.run(outcome, new[2], known)
+            # By now another thread may have drawn the numbers that were looked at, or stored a gradient.
+            now, known = entry.find(new[2])[:2] if entry.draws_alone else (outcome, known)
+            if now is not None and entry.grads_hold(new[2]):
+                return entry.run(now, new[2], known)
         return self._run(args, kwargs)
 
     def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -109,8 +109,9 @@ def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Abst
     """While functions are traced, which name so much."""
     wanted = [name for name in SHIMS if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
-    shadowed = {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
-    return _changes.hold({"environ": _watch_environ, **shadowed})
+    patches: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
+    patches |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    return _changes.hold(patches)
 
 
 def _watch_environ() -> Callable[[], object]:

@@ -317,7 +317,7 @@ class _LockUnlessAlone:
     def __enter__(self) -> None:
         (_thread.lock if _thread.alone else self.lock).__enter__()
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception: Any) -> None:
         (_thread.lock if _thread.alone else self.lock).__exit__(*exception)
 
 
