@@ -25,7 +25,7 @@ from .. import aliasing
 from ..arrays.creation import asarray, tensor
 from ..context import current_interpreter, no_grad
 from ..shared import drawing, generator_states
-from ..tensor import Tensor, adopt
+from ..tensor import Tensor, adopt, wrap
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
 _full, _concat, _left, _or = (OPS[n] for n in ("full", "concat", "bitwise_left_shift", "bitwise_or"))
@@ -85,13 +85,18 @@ class Generator:
         """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
         blocks = (math.prod(shape_of(shape)) + 3) // 4
         tracer = current_interpreter()
-        with no_grad(), _alone():
-            if tracer is None:
-                start, step = adopt(self.state._array.copy()), adopt(np.array([0, blocks], np.uint64))
-            else:
-                start = tracer.wrap(tracer.lift(self.state)._array)
-                step = _pair(blocks) if is_dim(blocks) else tracer.constant(adopt(np.array([0, blocks], np.uint64)))
+        if tracer is None:
+            array = self.state._array
+            with drawing:
+                before = wrap(array.copy())
+                np.add(array, np.array([0, blocks], np.uint64), out=array)
             if blocks:
+                aliasing.stamp(self.state)
+            return before
+        start = tracer.wrap(tracer.lift(self.state)._array)
+        if blocks:
+            step = _pair(blocks) if is_dim(blocks) else tracer.constant(adopt(np.array([0, blocks], np.uint64)))
+            with no_grad():
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return start
 

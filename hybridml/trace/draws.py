@@ -8,7 +8,6 @@ branch on a number that was drawn), `drawing` is held during the whole call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,26 +27,25 @@ class Draw(NamedTuple):
     state: Tensor
     blocks: np.ndarray
 
-    def take(self) -> np.ndarray:
-        """The state that the program starts from; whoever draws next starts after its blocks."""
+    def take(self, start: np.ndarray) -> int:
+        """Write the state that the program starts from into `start`; whoever draws next starts after its blocks.
+        Returns the counter as it is then.
+        """
         array = self.state._array
         with drawing:
-            start: np.ndarray = array.copy()
-            np.add(array, self.blocks, out=array)
-        return start
+            _copy(start, array)
+            _add(array, self.blocks, array)
+            return int(array[1])
 
-    def give_back(self, start: np.ndarray) -> None:
-        """After a program that did not run to its end: its blocks, unless others have drawn meanwhile."""
+    def give_back(self, after: int) -> None:
+        """Undo `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""
         array = self.state._array
         with drawing:
-            if np.array_equal(array, start + self.blocks):
-                np.copyto(array, start)
+            if int(array[1]) == after:
+                np.subtract(array, self.blocks, out=array)
 
 
-def give_back(taken: Iterable[tuple[Draw, np.ndarray]]) -> None:
-    """Give back what several draws have taken."""
-    for draw, start in taken:
-        draw.give_back(start)
+_copy, _add = np.copyto, np.add
 
 
 def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:

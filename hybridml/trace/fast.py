@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from ..shared import drawing
 from ..tensor import Tensor, wrap
 from .branches import Ask, Segment, key
 from .capture import Input
-from .draws import Draw, give_back
+from .draws import Draw
 from .entry import Entry
 from .finish import finisher
 from .guards import hold
@@ -112,7 +111,7 @@ class Fast:
         plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
         draws = isinstance(self.start, End) and bool(self.start.draws)
         if self.numbers or draws or entry.draws_alone:  # native code reads them where only one call may write them
-            self.alone, self.drawing = lock(), drawing if entry.draws_alone else nullcontext()
+            self.alone, self.drawing = lock(), drawing if entry.draws_alone else None
             self.direct = self.call_alone
         elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
             self.direct = self.start.native
@@ -170,6 +169,8 @@ class Fast:
         if not self.alone.acquire(blocking=False):
             return MISS
         try:
+            if self.drawing is None:
+                return self.call(*args, **names)
             with self.drawing:
                 return self.call(*args, **names)
         finally:
@@ -177,15 +178,14 @@ class Fast:
 
     def _draw(self, at: End, args: Sequence[Any]) -> Any:
         """The native call of an end that draws random numbers."""
-        taken = [(draw, draw.take()) for draw, _ in at.draws]
-        for (_, start), (_, state) in zip(taken, at.draws, strict=True):
-            state[...] = start
+        taken = [draw.take(state) for draw, state in at.draws]
         out = MISS
         try:
             out = at.native(*args)
         finally:
             if out is MISS:
-                give_back(taken)
+                for (draw, _), after in zip(at.draws, taken, strict=True):
+                    draw.give_back(after)
         return out
 
     def _reals(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:

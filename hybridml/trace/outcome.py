@@ -24,7 +24,7 @@ from ..number import tensor_of
 from ..shared import is_generator_state
 from ..tensor import Tensor, adopt, wrap
 from .capture import Input, Tracer
-from .draws import Draw, added, give_back
+from .draws import Draw, added
 from .effects import Effect
 from .layouts import order_of
 from .number import is_number
@@ -200,9 +200,9 @@ class Outcome:
         given = arrays.copy()
         for k, a in enumerate(arrays):
             arrays[k] = dense(a)
-        taken = [(draw, draw.take()) for draw in self.draws]
-        for draw, state in taken:  # the program works on a copy, which is dropped
-            given[draw.at] = arrays[draw.at] = state.copy()
+        for draw in self.draws:  # the program works on a copy, which is dropped
+            given[draw.at] = arrays[draw.at] = np.empty(2, np.uint64)
+        taken = [draw.take(arrays[draw.at]) for draw in self.draws]
         kept: list[Any] = list(reals)
         recording = not grad_is_off() and any(
             leaf is not None and isinstance(r, Tensor) and r._node is not None
@@ -218,7 +218,8 @@ class Outcome:
             more = [known[n] for n in self.program.reads]
             outputs = self.program.call([*arrays[:k], *more, *arrays[k:]] if more else arrays, arrays)
         except BaseException as error:
-            give_back(taken)
+            for draw, after in zip(self.draws, taken, strict=True):
+                draw.give_back(after)
             if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
                 raise Failed from error
             raise

@@ -428,3 +428,15 @@ def test_a_result_without_a_gradient_takes_none_from_the_others(trace: Any) -> N
         assert hm.autograd.grad(late.sum(), [x])[0].tolist() == [2, 6]
         with pytest.raises(hm.GradientError, match="overwritten in place"):
             early.sum().backward()
+
+
+def test_a_call_that_fails_gives_its_random_numbers_back() -> None:
+    traced = hm.trace(lambda x, i: x[i] + hm.rand((3,)))
+    x, good, bad = hm.ones((3,)), hm.tensor([0, 1, 2]), hm.tensor([0, 1, 7])
+    for calls in range(4):  # the first is traced, the second takes the general way, later ones the native one
+        hm.manual_seed(0)
+        for _ in range(calls):
+            traced(x, good)
+        with pytest.raises(IndexError):
+            traced(x, bad)
+        assert hm.random.default_generator.state.tolist() == [0, calls]
