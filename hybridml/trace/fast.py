@@ -333,12 +333,12 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     return None if fast.start is None else fast
 
 
-def _failed(loans: Loans, *_: Any) -> object:
+def _failed(loans: Loans, status: int, *_: Any) -> object:
     """After a call that failed half way."""
-    from hybridml_compiler.runtime import opaque
+    from hybridml_compiler.runtime.status import reraise
 
     loans.lose()
-    opaque.reraise()
+    reraise(status)
     return MISS
 
 

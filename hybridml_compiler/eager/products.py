@@ -74,7 +74,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     try:
         from ..backends.llvm import modules, works
         from ..backends.llvm.product import own_blocking
-        from ..runtime import blas, jit, threads
+        from ..runtime import blas, jit, scratch, threads
     except ImportError:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -89,7 +89,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     kind = works.kind_of(product)
     *_, module = needed = modules.modules_of_work(product)
     objects = jit.compile_sources([module.code for module in needed])
-    library = jit.load(objects, imports, [module.symbol])
+    library = jit.load(objects, imports | scratch.symbols(), [module.symbol])
     address, (total, granule) = library.address(module.symbol), kind.range(product)
     symbols = blas.hold_symbols()
     hold, release = (ctypes.CFUNCTYPE(None)(symbols[f"hml_blas_{name}"]) for name in ("hold", "release"))

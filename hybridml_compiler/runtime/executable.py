@@ -15,8 +15,9 @@ from ..locks import lock
 from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
-from . import allocation, entry, opaque
+from . import allocation, entry
 from .entry import Arena
+from .status import reraise
 
 
 class Stages(Protocol):
@@ -156,7 +157,7 @@ class Executable:
 
     def _finished(self, status: int, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         if status:
-            opaque.reraise()
+            reraise(status)
             raise self.explain_failure(arrays)
         new = dict(zip(self.fresh, results, strict=True))
         count = len(new) + len(self.donate)

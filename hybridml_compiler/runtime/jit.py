@@ -22,7 +22,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import cache, elf, image
+from hybridml_compiler.runtime import cache, elf, image, stacks
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
@@ -229,7 +229,8 @@ class Compilation(ExitStack):
         self.waiting.append(job)
         if self.threads > 1 and _let_threads_skip_the_lock():
             self.pool = self.pool or self.enter_context(_threads())
-            self.pool.submit(self._compile_alone)
+            with stacks.roomy():
+                self.pool.submit(self._compile_alone)
         return name
 
     def objects(self, sources: Iterable[Source]) -> list[bytes]:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from .. import config
 from ..config import MAX_THREADS
 from ..once import once
-from . import jit, pool_ir
+from . import jit, pool_ir, scratch, stacks
 
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
 
@@ -86,8 +86,12 @@ def source() -> jit.Source:
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
-    """`hml_parallel` from Python (1 us more than from native code); the addresses are the caller's to keep alive."""
+    """`hml_parallel` from Python (1 us more than from native code); the addresses are the caller's to keep alive.
+
+    Raises MemoryError where there is none for the scratch memory of this thread.
+    """
     pool = _pool()
+    scratch.require()
     pool.parallel(pool.block, function, argument, total, granule)
 
 
@@ -128,6 +132,7 @@ class Pool:
     """The control block, the code on it and the worker threads. One to a process; the busy word is its lock."""
 
     def __init__(self, threads: int) -> None:
+        scratch.symbols()  # which workers have no errors to raise for
         libc = ctypes.CDLL(None) if pool_ir.PARALLEL else None
         imports = {name: jit.address_of(getattr(libc, name)) for name in pool_ir.LIBC} if libc else {}
         self.library = jit.load([jit.compile_cached(pool_ir.text())], imports, pool_ir.EXPORTS)
@@ -190,10 +195,9 @@ class Pool:
             if not self._get(pool_ir.MAX_SPIN):
                 self._set(pool_ir.MAX_SPIN, max(pool_ir.MIN_SPIN, int(pool_ir.SPIN_NS / self._pause_ns())))
             for who in range(1, self.threads):
-                worker = threading.Thread(
-                    target=self._worker, args=(self.block, who), daemon=True, name=f"hybridml-{who}"
-                )
-                worker.start()
+                worker = threading.Thread(target=self._work, args=(who,), daemon=True, name=f"hybridml-{who}")
+                with stacks.roomy():
+                    worker.start()
                 self._workers.append(worker)
             self._set(pool_ir.STARTED, self.threads)
         except BaseException as error:
@@ -206,6 +210,11 @@ class Pool:
                     RuntimeWarning,
                     stacklevel=2,
                 )
+
+    def _work(self, who: int) -> None:
+        """A worker's life; where there is no memory for it to work in, others take its ranges."""
+        if scratch.prepare():
+            self._worker(self.block, who)
 
     def _pause_ns(self) -> float:
         """Time of one poll: the least of three, since being preempted can only make it longer."""

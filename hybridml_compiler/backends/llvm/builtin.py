@@ -24,7 +24,7 @@ def emit_builtin(
     function = ir.Function(module, ir.FunctionType(PTR, [PTR, PTR, I64]), name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     arguments = function.args[1]
-    table = b.alloca(PTR, size=arity)
+    table = b.memory(PTR, arity)
     array: Any = None
     for k in range(arity):
         array = b.load(b.gep(arguments, [_i64(k)], source_etype=PTR), typ=PTR)

@@ -33,7 +33,7 @@ def emit_chain(
     buffers, lo, hi = function.args
     outside = 1 + max(k for stage in chain.stages for k in stage.operands) - len(chain.scratch)
     given = [b.load(_entry(b, buffers, k), typ=PTR) for k in range(outside + 1)]
-    tables = [b.alloca(PTR, size=len(stage.operands)) for stage in chain.stages]
+    tables = [b.memory(PTR, len(stage.operands)) for stage in chain.stages]
     for table, stage in zip(tables, chain.stages, strict=True):
         for place, operand in enumerate(stage.operands):
             if operand < outside:

@@ -60,7 +60,7 @@ class _Step:
         self.function = module.globals[name]
         self.function.linkage = "internal"  # a module exports its own name and nothing else
         self.inputs = len(plan.inputs)
-        self.table = b.alloca(PTR, size=self.inputs + len(plan.outputs) + 1)
+        self.table = b.memory(PTR, self.inputs + len(plan.outputs) + 1)
         self.put(self.inputs + len(plan.outputs), arena)
 
     def put(self, entry: int, pointer: Any) -> None:

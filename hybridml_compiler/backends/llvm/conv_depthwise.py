@@ -22,7 +22,6 @@ from .kernel import KERNEL_TYPE
 from .types import I64, PTR, VOID
 
 _KEPT_WEIGHTS = 24  # of a row of taps, in registers; more are loaded where they are used
-_LINE = 64  # bytes of a cache line, and of the widest vector
 
 
 def emit_depthwise(
@@ -58,20 +57,18 @@ class _Depthwise:
         if self.packs:
             tap = c.channels * self.features
             self.weight_steps = c.kernel[1] * tap, tap, self.features
-            self.packed = self._stack(c.kernel[0] * self.weight_steps[0])
+            self.packed = self._memory(c.kernel[0] * self.weight_steps[0])
         self.x_row, self.x_pixel = c.a.strides[1:3]
         if tiling.turned:
             self.x_row = turned_row(c, tiling.lanes)
             self.x_pixel = self.x_row // c.size[1]
-            self.turned = self._stack(tiling.turned * self.x_row + tiling.lanes * self.x_pixel)
+            self.turned = self._memory(tiling.turned * self.x_row + tiling.lanes * self.x_pixel)
             self.turn = self._emit_turn(f"{function.name}_turn")
         patterns = {run.pixels: run for run in tiling.runs}
         self.tiles = {p: self._emit_tile(f"{function.name}_{k}", run) for k, (p, run) in enumerate(patterns.items())}
 
-    def _stack(self, size: int) -> Any:
-        memory = self.b.alloca(self.v.scalar_type, size=size)
-        memory.align = _LINE
-        return memory
+    def _memory(self, size: int) -> Any:
+        return self.b.memory(self.v.scalar_type, size, ir.LINE)
 
     def _emit_turn(self, name: str) -> ir.Function:
         """`void turn(ptr row, ptr to)`: [channel][pixel] to [pixel][channel], and up to `lanes` pixels more."""

@@ -254,12 +254,10 @@ class _Direct:
         self.table, self.lo, self.hi = function.args
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
-        memory = b.alloca(v.scalar_type)
-        self.zero = b.inttoptr(b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+        self.zero = b.memory(v.scalar_type)
         self.tiles = _Tiles(function, convolution, tiling, self.panel)
         if convolution.channels_first or convolution.passing:
-            strip = b.alloca(v.scalar_type, size=tiling.images * tiling.steps(convolution)[1])
-            self.strip = b.inttoptr(b.ptrtoint(strip, I64), PTR)
+            self.strip = b.memory(v.scalar_type, tiling.images * tiling.steps(convolution)[1])
         if convolution.passing:
             self.table = own_table(b, self.table, buffers)
         if convolution.channels_first:

@@ -17,7 +17,6 @@ from .gemm_tile import Vectors, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, VOID, Literal
 
-_LINE = 64  # bytes of a cache line, and of the widest vector
 _KEPT_TAPS = 16  # so many weights stay in registers; more are loaded where they are used
 
 
@@ -113,8 +112,7 @@ class _Planes:
         x, weights = v.element(x, i64(c.a.offset)), v.element(weights, i64(c.w.offset))
         before = max(c.padding[1], 0)
         size = before + c.out_size[1] + g.lanes + (c.kernel[1] - 1) * c.dilation[1]
-        zeros = b.alloca(v.scalar_type, size=size + g.lanes)
-        zeros.align = _LINE
+        zeros = b.memory(v.scalar_type, size + g.lanes, ir.LINE)
         repeat(b, i64(0), i64(size), g.lanes, lambda k: v.store(v.zero, v.element(zeros, k)))
         pixels = c.out_size[0] * c.out_size[1]
 

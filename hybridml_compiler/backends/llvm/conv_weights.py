@@ -20,8 +20,6 @@ from .gemm_tile import AS_EMITTED, Vectors, greatest, i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR
 
-_LINE = 64  # bytes of a cache line, and of the widest vector
-
 Range = tuple[Any, Any]
 
 
@@ -51,9 +49,8 @@ class _WeightGradient:
             self.turn = declared_turn(function.module, turn)
             line = convolution.kernel[1] * blocking.columns
             self.gradient_steps = blocking.lines * line, line, blocking.columns
-            self.turned = self.b.alloca(self.v.scalar_type, size=blocking.images * blocking.lines * line)
-            self.turned.align = _LINE
-            self.present = self.b.alloca(I64, size=1)  # which panel is turned
+            self.turned = self.b.memory(self.v.scalar_type, blocking.images * blocking.lines * line, ir.LINE)
+            self.present = self.b.memory(I64)  # which panel is turned
         self.tap = convolution.groups * convolution.features  # from tap to tap in the result
         self.channel = self.tap * convolution.out_size[0] * convolution.out_size[1]
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())

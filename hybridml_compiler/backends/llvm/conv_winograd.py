@@ -48,7 +48,6 @@ from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat,
 from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, VOID, constant
 
-_LINE = 64
 Square = list[list[Any]]
 
 
@@ -65,10 +64,8 @@ class _Emission:
         self.panels = panels_of(convolution, winograd)
         self.panel_size = winograd.numbers * convolution.channels * winograd.columns
 
-    def stack(self, size: int) -> Any:
-        memory = self.b.alloca(self.v.scalar_type, size=size)
-        memory.align = _LINE
-        return self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+    def memory(self, size: int) -> Any:
+        return self.b.memory(self.v.scalar_type, size, ir.LINE)
 
     def buffer(self, number: int) -> Any:
         return self.b.load(self.b.gep(self.table, [i64(number)], source_etype=PTR), typ=PTR)
@@ -119,7 +116,7 @@ def emit_winograd_weights(
     # Where features follow each other, taps are read as they lie; else they are packed, a chunk of channels at a time.
     steps, start, next_channel = (c.w.strides[0], c.w.strides[1]), 0, c.w.strides[3]
     if panel.run:
-        packed = e.stack(panel.rows * g.columns)
+        packed = e.memory(panel.rows * g.columns)
         to_y, to_x, to_c = (step * g.columns for step in panel.steps)
         steps, start, next_channel = (to_y, to_x), panel.first * g.columns, to_c
     transform = _weight_transform(e, steps)
@@ -265,16 +262,16 @@ class _Main(_Emission):
         self.forward = _called(module, parts[0], FORWARD_TYPE)
         self.backward = _called(module, parts[1], BACKWARD_TYPE)
         self.most, self.v_row = rows_of_squares(c, g), row_of(c, g)
-        self.transformed = self.stack(g.numbers * self.most * self.v_row)
-        self.products = self.stack(g.numbers * self.most * g.columns)
-        self.zeros = self.stack(c.channels)
+        self.transformed = self.memory(g.numbers * self.most * self.v_row)
+        self.products = self.memory(g.numbers * self.most * g.columns)
+        self.zeros = self.memory(c.channels)
         self.x_row, self.x_pixel = forward.steps
         self.y_row, self.y_pixel = backward.steps
         if turns(c):
-            self.rows = self.stack(g.size * self.x_row)
+            self.rows = self.memory(g.size * self.x_row)
             self.turn = self._turn(turn)
         if c.channels_first:
-            self.strip = self.stack(2 * self.y_row)
+            self.strip = self.memory(2 * self.y_row)
             self.planes = emit_planes_of_row(module, f"{name}_planes", c, g.lanes, g.columns, turn)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns, False, False, False)
         self.tile = emit_tile(module, f"{name}_tile", tile)

@@ -22,8 +22,6 @@ from .kernel import KERNEL_TYPE
 from .types import I1, I32, I64, PTR, Literal, constant
 from .words import SIGNS, WORD, Words, multiply_add
 
-_LINE = 64  # bytes of a cache line, and of the widest vector
-
 
 class _Lines:
     """Lines of `channels` channels to lines of words."""
@@ -32,9 +30,7 @@ class _Lines:
         self.b, self.words, self.channels = b, words, channels
         self.count = -(-channels // words.group)  # of words
         self.turn = declared_turn(b.module, turn)
-        memory = b.alloca(I32, size=words.lanes**2)
-        memory.align = _LINE
-        self.square = b.inttoptr(b.ptrtoint(memory, I64), PTR)
+        self.square = b.memory(I32, words.lanes**2, ir.LINE)
         self.v = Vectors(b, dtypes.int32, words.lanes)
 
     def pack(self, source: Any, line: int, channel: int, lines: Any, target: Any, to_line: int, to_word: int) -> None:

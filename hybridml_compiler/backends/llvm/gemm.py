@@ -87,9 +87,9 @@ def call_epilogue(
 
 
 def own_table(b: ir.IRBuilder, table: Any, buffers: int) -> Any:
-    """A copy of a table of pointers on the stack of this thread."""
+    """A copy of a table of pointers, of this call."""
     pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(buffers)]
-    copy = b.inttoptr(b.ptrtoint(b.alloca(PTR, size=buffers), I64), PTR)
+    copy = b.memory(PTR, buffers)
     for k, pointer in enumerate(pointers):
         set_pointer(b, copy, k, pointer)
     return copy

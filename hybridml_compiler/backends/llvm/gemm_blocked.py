@@ -24,8 +24,6 @@ from .kernel import KERNEL_TYPE
 from .sizes import Sizes
 from .types import I64, PTR
 
-_LINE = 64  # bytes of a cache line, and of the widest vector
-
 Range = tuple[Any, Any]
 Starts = tuple[Any, Any, Any]  # of A, B and the result
 Left = Callable[[Any, int], Any]  # a tile of rows: its first row, how many
@@ -100,9 +98,7 @@ class _Product:
         self.partial = product.n % (blocking.lanes if self.tail else blocking.columns) != 0  # the last panel
         self.panel = blocking.depth * blocking.columns
         if blocking.pack:
-            memory = self.b.alloca(self.v.scalar_type, size=self.panel * blocking.unit_panels)
-            memory.align = _LINE
-            self.packed = self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)  # llvmlite types the result of an alloca
+            self.packed = self.b.memory(self.v.scalar_type, self.panel * blocking.unit_panels, ir.LINE)
         self.rows, self.right = None, 1  # where B is in the table
         if prologue is not None:
             self.rows = ComputedRows(self.b, self.table, function.name, product, blocking, prologue)

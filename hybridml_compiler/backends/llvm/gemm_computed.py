@@ -13,8 +13,6 @@ from .gemm_tile import i64
 from .kernel import emit_epilogue
 from .types import I64, PTR, memory_type
 
-_LINE = 64
-
 
 class ComputedRows:
     """The rows of one tile, [row][k] or, if A is transposed, [k][row].
@@ -30,11 +28,9 @@ class ComputedRows:
         self.element_type = memory_type(product.dtype)
         self.function = emit_epilogue(b.module, f"{name}_prologue", with_pitch(prologue, blocking.pitch))
         size = blocking.depth if product.a.transposed else blocking.rows
-        memory = b.alloca(self.element_type, size=size * blocking.pitch)
-        memory.align = _LINE
-        self.memory = b.inttoptr(b.ptrtoint(memory, I64), PTR)
+        self.memory = b.memory(self.element_type, size * blocking.pitch, ir.LINE)
         self.count = len(prologue.operands) - 1 + prologue.checked  # of what lies in front of B
-        self.table = b.alloca(PTR, size=1 + self.count)
+        self.table = b.memory(PTR, 1 + self.count)
         for k in range(self.count):
             self._set(1 + k, b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR))
 

@@ -23,8 +23,6 @@ from .kernel import KERNEL_TYPE
 from .types import I1, I64, PTR, Literal
 from .words import SIGNS, Words, multiply_add
 
-_LINE = 64  # bytes of a cache line, and of the widest vector
-
 Range = tuple[Any, Any]
 
 
@@ -71,21 +69,19 @@ class _Product:
         self.partial = product.n % blocking.columns != 0
         self.panel = (blocking.depth + self.shifted) * blocking.columns
         self.pitch = -(-blocking.rows // blocking.lanes) * blocking.lanes  # of a step of k in A, where it is transposed
-        self.packed = self._stack(self.panel * blocking.unit_panels)
-        self.rows = Literal(PTR, "null") if self.in_place else self._stack(self.pitch * blocking.depth)
-        self.square: Any = self._stack(blocking.lanes**2) if turn else None
+        self.packed = self._memory(self.panel * blocking.unit_panels)
+        self.rows = Literal(PTR, "null") if self.in_place else self._memory(self.pitch * blocking.depth)
+        self.square: Any = self._memory(blocking.lanes**2) if turn else None
         if product.passing:
-            self.strip = self._stack(blocking.rows * product.n)
+            self.strip = self._memory(blocking.rows * product.n)
             self.table = own_table(b, self.table, buffers)
         sizes = {blocking.rows} | ({blocking.rows - 1} if blocking.large < blocking.tiles else set())
         self.tiles = {
             rows: emit_tile(function.module, f"{function.name}_{rows}", self._tile(rows)) for rows in sorted(sizes)
         }
 
-    def _stack(self, words: int) -> Any:
-        memory = self.b.alloca(self.v.scalar_type, size=words)
-        memory.align = _LINE
-        return self.b.inttoptr(self.b.ptrtoint(memory, I64), PTR)
+    def _memory(self, words: int) -> Any:
+        return self.b.memory(self.v.scalar_type, words, ir.LINE)
 
     def _tile(self, rows: int) -> Tile:
         p, g = self.product, self.blocking

@@ -14,6 +14,13 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ...errors import CompileError
+from ...runtime.scratch import SCRATCH
+
+LINE = 64  # bytes of a cache line, and of the widest vector
+# On the stack of a thread: callers may have small ones (64 KB), of which Python and NumPy need most. Kernels of which
+# one call another are in modules of their own, of which only the innermost has more than a few tables.
+STACK_BYTES = 1 << 14
+SCRATCH_BYTES = 1 << 21  # of a thread, for a module: transformed squares of Winograd's algorithm take most, 1.5 MB
 
 # ---- types
 
@@ -31,10 +38,11 @@ class _Interned(type):
 
 
 class Type(metaclass=_Interned):
-    """A type by its text."""
+    """A type by its text, with the bytes that it takes in memory."""
 
-    __slots__ = ("text",)
+    __slots__ = ("nbytes", "text")
     text: str
+    nbytes: int
 
     def __str__(self) -> str:
         return self.text
@@ -46,35 +54,35 @@ class IntType(Type):
     __slots__ = ("width",)
 
     def __init__(self, width: int) -> None:
-        self.width, self.text = width, f"i{width}"
+        self.width, self.text, self.nbytes = width, f"i{width}", -(-width // 8)
 
 
 class FloatType(Type):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.text = "float"
+        self.text, self.nbytes = "float", 4
 
 
 class DoubleType(Type):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.text = "double"
+        self.text, self.nbytes = "double", 8
 
 
 class VoidType(Type):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.text = "void"
+        self.text, self.nbytes = "void", 0
 
 
 class PointerType(Type):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.text = "ptr"
+        self.text, self.nbytes = "ptr", 8
 
 
 class VectorType(Type):
@@ -82,6 +90,7 @@ class VectorType(Type):
 
     def __init__(self, element: Type, count: int) -> None:
         self.element, self.count, self.text = element, count, f"<{count} x {element.text}>"
+        self.nbytes = -(-count // 8) if element is _BOOL else count * element.nbytes
 
 
 class ArrayType(Type):
@@ -89,6 +98,7 @@ class ArrayType(Type):
 
     def __init__(self, element: Type, count: int) -> None:
         self.element, self.count, self.text = element, count, f"[{count} x {element.text}]"
+        self.nbytes = count * element.nbytes
 
 
 class FunctionType:
@@ -160,19 +170,24 @@ class Phi(Value):
         return f"  {self.text} = phi {self.type.text} {edges}"
 
 
-class Alloca(Value):
-    """Memory on the stack."""
+class Frame:
+    """What a function has of the scratch memory of its thread, from `base` on; so much is taken when the function is
+    called, and given back when it returns.
 
-    __slots__ = ("align", "kind", "size")
+    That memory begins with a pointer to what is free of it (runtime/scratch.py).
+    """
 
-    def __init__(self, text: str, kind: Type, size: int) -> None:
-        super().__init__(_POINTER, text)
-        self.kind, self.size = kind, size
-        self.align: int | None = None
+    __slots__ = ("base", "memory", "nbytes")
+
+    def __init__(self, memory: Value, base: Value) -> None:
+        self.memory, self.base, self.nbytes = memory, base, 0
 
     def line(self) -> str:
-        align = "" if self.align is None else f", align {self.align}"
-        return f"  {self.text} = alloca {self.kind.text}, i64 {self.size}{align}"
+        free = f"{self.base.text}.free"
+        return (
+            f"  {free} = getelementptr i8, ptr {self.base.text}, i64 {self.nbytes}\n"
+            f"  store ptr {free}, ptr {self.memory.text}"
+        )
 
 
 class Branch:
@@ -193,10 +208,12 @@ class Branch:
 
 
 class Block:
-    __slots__ = ("function", "lines", "name", "terminated")
+    """Instructions up to a jump. `once`: whatever is in it runs once in a call of the function."""
 
-    def __init__(self, function: Function, name: str) -> None:
-        self.function, self.name = function, name
+    __slots__ = ("function", "lines", "name", "once", "terminated")
+
+    def __init__(self, function: Function, name: str, once: bool) -> None:
+        self.function, self.name, self.once = function, name, once
         self.lines: list[Any] = []
         self.terminated = False
 
@@ -222,7 +239,7 @@ class GlobalVariable(Value):
 class Function(Value):
     """Declared, until a block is appended."""
 
-    __slots__ = ("args", "attributes", "blocks", "count", "ftype", "linkage", "module", "name")
+    __slots__ = ("args", "attributes", "blocks", "count", "frame", "ftype", "linkage", "module", "name")
 
     def __init__(self, module: Module, ftype: FunctionType, name: str) -> None:
         super().__init__(_POINTER, f"@{name}")
@@ -232,11 +249,12 @@ class Function(Value):
         self.linkage = ""
         self.blocks: list[Block] = []
         self.count = 0  # of names given
+        self.frame: Frame | None = None  # of scratch memory
         module.add(name, self)
 
     def append_basic_block(self, name: str = "b") -> Block:
         self.count += 1
-        block = Block(self, f"{name}.{self.count}")
+        block = Block(self, f"{name}.{self.count}", once=not self.blocks)
         self.blocks.append(block)
         return block
 
@@ -259,6 +277,7 @@ class Module:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.stack, self.scratch = 0, 0  # bytes that all functions together have there
         self.globals: dict[str, Any] = {}
         self._metadata: dict[str, str] = {}  # text -> name
 
@@ -427,10 +446,39 @@ class IRBuilder:
 
     # Memory
 
-    def alloca(self, kind: Type, size: int = 1, name: str = "v") -> Alloca:
-        memory = Alloca(self.name(name), kind, size)
-        self.block.lines.append(memory)
-        return memory
+    def memory(self, kind: Type, size: int = 1, align: int | None = None) -> Value:
+        """Memory of so many elements until the function returns: on the stack, or where the functions of the module
+        have more than `STACK_BYTES` there together, in the scratch memory of the thread.
+
+        Raises CompileError where it would be unbounded: a size that is not known, or an allocation in a loop.
+        """
+        nbytes, where = kind.nbytes * size, f"{self.function.name}: {size} x {kind}"
+        if type(size) is not int or not self.block.once:
+            raise CompileError(f"{where} has no bound: memory is of known size, and not from within a loop or branch")
+        nbytes = -(-nbytes // LINE) * LINE
+        if self.module.stack + nbytes <= STACK_BYTES:
+            self.module.stack += nbytes
+            how = "" if align is None else f", align {align}"
+            return self.append(f"alloca {kind.text}, i64 {size}{how}", _POINTER)
+        self.module.scratch += nbytes
+        if self.module.scratch > SCRATCH_BYTES:
+            raise CompileError(f"{where} is more than the {SCRATCH_BYTES} bytes of scratch memory that a module may have")
+        frame = self.function.frame = self.function.frame or self._take()
+        at, frame.nbytes = frame.nbytes, frame.nbytes + nbytes
+        return self.gep(frame.base, [_number(at)], source_etype=IntType(8))
+
+    def _take(self) -> Frame:
+        of_thread = self.module.globals.get(SCRATCH) or Function(self.module, FunctionType(_POINTER, []), SCRATCH)
+        memory = self.call(of_thread, [])
+        frame = Frame(memory, self.load(memory, typ=_POINTER))
+        self.block.lines.append(frame)
+        return frame
+
+    def _give(self) -> None:
+        """What `_take` has taken."""
+        frame = self.function.frame
+        if frame is not None:
+            self.store(frame.base, frame.memory)
 
     def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
         if len(indices) == 1 and known(indices[0]) == 0:
@@ -478,9 +526,11 @@ class IRBuilder:
         return branch
 
     def ret(self, value: Value) -> None:
+        self._give()
         self._end(f"  ret {value}")
 
     def ret_void(self) -> None:
+        self._give()
         self._end("  ret void")
 
     @contextmanager
@@ -490,6 +540,7 @@ class IRBuilder:
             yield self.block
             return
         then, after = self.append_basic_block("then"), self.append_basic_block("after")
+        after.once = self.block.once
         branch = self.cbranch(condition, then, after)
         if likely is not None:
             branch.set_weights([99, 1] if likely else [1, 99])

@@ -92,10 +92,9 @@ class KernelEmitter:
         for k, buffer in enumerate(kernel.operands):
             slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
             self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
-        for buffer in kernel.scratch:  # on the stack of the thread that runs the range
-            row = self.b.alloca(memory_type(buffer.dtype), size=operator.index(buffer.size), name=buffer.name)
-            row.align = 64
-            self.pointers[buffer.name] = self.b.inttoptr(self.b.ptrtoint(row, I64), PTR)
+        for buffer in kernel.scratch:  # of the thread that runs the range
+            size = operator.index(buffer.size)
+            self.pointers[buffer.name] = self.b.memory(memory_type(buffer.dtype), size, ir.LINE)
         self.status: Any = None
         if kernel.checked:  # the status word comes after the kernel's own operands
             slot = self.b.gep(table, [constant(len(kernel.operands), dtypes.int64)], source_etype=PTR)

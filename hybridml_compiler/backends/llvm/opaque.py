@@ -21,7 +21,7 @@ def emit_opaque(module: ir.Module, name: str, opaque: Opaque) -> ir.Function:
     text.initializer = Literal(kind, f'c"{spelled}"')
     function = ir.Function(module, KERNEL_TYPE, name)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    done = b.alloca(I64)
+    done = b.memory(I64)
     b.store(i64(0), done)
     b.call(call, [text, function.args[0], done])
     status = b.gep(function.args[0], [i64(opaque.operands + opaque.results)], source_etype=PTR)

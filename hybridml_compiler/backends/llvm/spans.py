@@ -52,7 +52,7 @@ class Spans:
         now = ir.Function(self.module, ir.FunctionType(I64, []), "hml_now")
         now.linkage = "internal"
         b = ir.IRBuilder(now.append_basic_block("entry"))
-        time = b.alloca(I64, size=2)
+        time = b.memory(I64, 2)
         b.call(read, [ir.Constant(I32, CLOCK), time])
         seconds = b.load(time, typ=I64)
         rest = b.load(b.gep(time, [_i64(1)], source_etype=I64), typ=I64)

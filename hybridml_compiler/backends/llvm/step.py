@@ -1,8 +1,8 @@
 """The one native entry of a compiled graph: `i64 step(ptr table)` launches every kernel in order.
 
 `table` holds data pointers: inputs, outputs, arena, and the table of sizes where sizes come with the call. Constants
-are external symbols. The result is 0, or 1 + the number of the launch whose index check failed; nothing after that
-launch has run, so no state has been overwritten.
+are external symbols. The result is 0; or 1 + the number of the launch whose index check failed, and nothing after that
+launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from contextlib import nullcontext
 from typing import Any
 
 from ... import dtypes
+from ...loops.ir import Kernel
+from ...runtime.scratch import READY
+from ...runtime.status import NO_MEMORY
 from ...runtime.stored import STEP, constant_symbol
 from ...runtime.threads import cores
 from ...schedule import cost
+from ...schedule.opaque import Opaque
 from ...schedule.plan import SIZES, Copy, Launch, Place, Plan
 from ...sizes.dims import hint, is_dim, same
 from . import ir
@@ -49,6 +53,13 @@ def calls_blas(launch: Launch) -> bool:
     return not isinstance(launch.work, Copy) and kind_of(launch.work).calls_blas(launch.work)
 
 
+def takes_scratch(launch: Launch) -> bool:
+    """Whether it may want scratch memory of its threads; what a small call launches never does."""
+    if isinstance(launch.work, Kernel):
+        return bool(launch.work.scratch)
+    return not isinstance(launch.work, Copy | Opaque)
+
+
 def launch_sources(plan: Plan, symbols: Sequence[str | None]) -> list[str]:
     """All that is emitted for the launches, a line each; `symbols[k]` is that of launch k."""
     return [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
@@ -75,7 +86,7 @@ def emit_step(
 ) -> set[str]:
     """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs.
 
-    `hold`: BLAS is held at one thread here, and not by what calls it. `timed`: the clock is read round each launch.
+    `hold`: BLAS is held at one thread here, and scratch memory asked for, and not by what calls it. `timed`: the clock is read round each launch.
     With several `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each launch.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
@@ -83,12 +94,16 @@ def emit_step(
     step.attributes.add("nounwind")
     b = ir.IRBuilder(step.append_basic_block("entry"))
     needs: set[str] = set()
+    if hold and any(map(takes_scratch, plan.launches)):
+        ready = b.call(_extern(module, needs, READY, I64, []), [])
+        with b.if_then(b.icmp_signed("==", ready, _i64(0)), likely=False):
+            b.ret(_i64(NO_MEMORY))
     spans = Spans(module, needs) if timed else None
     slots = _Memory(b, step.args[0], plan, needs)
     sizes = slots.sizes
     blas = hold and any(map(calls_blas, plan.launches))
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
-    operands = b.alloca(PTR, size=max(widest, 1))
+    operands = b.memory(PTR, max(widest, 1))
     status = slots.pointer(Place("arena")) if plan.checked else None
     if status is not None:
         b.store(_i64(0), status)

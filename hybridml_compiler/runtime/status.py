@@ -1,0 +1,15 @@
+"""What a step that has failed says, beside the number of the launch whose index check did."""
+
+from __future__ import annotations
+
+from hybridml_compiler.runtime import opaque, scratch
+
+NO_MEMORY = -1
+
+
+def reraise(status: int) -> None:
+    """Raise what the status says, or what NumPy has raised within the step. An index check is left to whoever runs the
+    program again, and finds the user's line."""
+    if status == NO_MEMORY:
+        scratch.require()
+    opaque.reraise()
