@@ -17,6 +17,7 @@ from .tiling import Machine
 MAX_ROWS = 4
 MAX_TAPS = 49  # their multiply-adds are unrolled
 MAX_BORDERS = 6  # vectors of a row that a tap meets in part
+ZEROS_BYTES = 1 << 19  # a row of zeros, in scratch memory, for rows beside the image
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,17 @@ def planes_of(c: Convolution, machine: Machine) -> Planes | None:
         return None
     height, width = c.out_size
     lanes = machine.vector_bytes // c.dtype.itemsize
+    if zeros(c, lanes) * c.dtype.itemsize > ZEROS_BYTES:
+        return None
     starts = (*range(0, width - lanes, lanes), max(0, width - lanes))
     if c.kernel[0] * c.kernel[1] > MAX_TAPS or len(borders(c, starts, lanes)) > MAX_BORDERS:
         return None
     return Planes(lanes, -(-height // -(-height // MAX_ROWS)), starts)
+
+
+def zeros(c: Convolution, lanes: int) -> int:
+    """Elements of a row of zeros, which is read as a row of the image is."""
+    return max(c.padding[1], 0) + c.out_size[1] + 2 * lanes + (c.kernel[1] - 1) * c.dilation[1]
 
 
 def borders(c: Convolution, starts: tuple[int, ...], lanes: int) -> list[int]:

@@ -30,6 +30,8 @@ RESULT_BYTES = 1 << 18
 # Sums of a tile that hide the latency of each other's. With fewer, a tile of all taps of a row is better (128x1x28x28
 # by 5x5 -> 32: 123 GF/s against 48).
 FEW_SUMS = 8
+# Of the gradient of a panel in a block, which is turned into scratch memory: what is longer (rows of sound) is cut.
+TURNED_BYTES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class WeightBlocking:
     panels: int  # of features
     images: int  # of a block of pixels
     lines: int  # rows of pixels of a block
+    pixels: int  # of a row
     together: int  # units
     runs: tuple[Run, ...]  # of pixels, for a tile of all taps of a row
     group: tuple[int, int] | None  # its channels and features, where features are those of all groups
@@ -51,9 +54,10 @@ class WeightBlocking:
     def columns(self) -> int:
         return self.lanes * self.vectors
 
-    def blocks(self, convolution: Convolution) -> tuple[int, int]:
-        """Of images, of the rows of an image."""
-        return -(-convolution.channels // self.images), -(-convolution.kernel[0] // self.lines)
+    def blocks(self, convolution: Convolution) -> tuple[int, int, int]:
+        """Numbers of blocks of images, of the rows of an image, and of the pixels of a row."""
+        height, width = convolution.kernel
+        return -(-convolution.channels // self.images), -(-height // self.lines), -(-width // self.pixels)
 
 
 def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
@@ -83,7 +87,9 @@ def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | Non
         return None
     tiles, vectors = tile_shape(c.batch, c.features, lanes, machine.registers, MAX_ROWS)
     rows = -(-c.batch // tiles)
-    by_taps = _rows_of_taps(c, lanes, machine.registers, None) if rows * vectors < FEW_SUMS else None
+    # Tiles of all taps of a row go over whole rows.
+    few = rows * vectors < FEW_SUMS and not (turns_gradient(c) and _most_pixels(c, lanes * vectors) < c.kernel[1])
+    by_taps = _rows_of_taps(c, lanes, machine.registers, None) if few else None
     return by_taps or _blocking(c, lanes, rows, tiles, vectors, (), None)
 
 
@@ -105,7 +111,7 @@ def _rows_of_taps(c: Convolution, lanes: int, registers: int, group: Group) -> W
 def _blocking(
     c: Convolution, lanes: int, rows: int, tiles: int, vectors: int, runs: tuple[Run, ...], group: Group
 ) -> WeightBlocking:
-    height, width = c.kernel
+    (height, width), turned = c.kernel, group is None and turns_gradient(c)
     return WeightBlocking(
         lanes=lanes,
         rows=rows,
@@ -115,11 +121,17 @@ def _blocking(
         panels=-(-c.features // (lanes * vectors)),
         images=_share(c.channels, BLOCK_PIXELS // (height * width)),
         lines=_share(height, BLOCK_PIXELS // width),
+        pixels=_share(width, _most_pixels(c, lanes * vectors)) if turned else width,
         together=max(1, RESULT_BYTES // (rows * vectors * lanes * c.dtype.itemsize)),
         runs=runs,
         group=group,
-        turned=group is None and turns_gradient(c),
+        turned=turned,
     )
+
+
+def _most_pixels(c: Convolution, columns: int) -> int:
+    """Pixels of a row of a block whose gradient is turned."""
+    return max(BLOCK_PIXELS, TURNED_BYTES // (columns * c.dtype.itemsize))
 
 
 def turns_gradient(c: Convolution) -> bool:

@@ -24,7 +24,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime import jit, threads
+from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.schedule import tiling, winograd
 from hybridml_compiler.schedule.convolve import Convolution, Strided, Turn
 from hybridml_compiler.schedule.epilogue import Fused
@@ -126,7 +126,8 @@ class Case:
                 emit_part(module, name, part)
             more["parts"] = PARTS
         emit(module, "convolution", self.convolution, plan, **more)
-        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["convolution"])
+        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
+        scratch.require()
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))
         for lo, hi in ranges:

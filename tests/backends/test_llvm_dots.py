@@ -15,7 +15,7 @@ from hybridml_compiler.backends.llvm.gemm_dots import emit_dots
 from hybridml_compiler.backends.llvm.product import own_blocking
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime import jit, threads
+from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.schedule import dots as limits
 from hybridml_compiler.schedule.dots import SUMS, Dots, dot_units, dots_of
 
@@ -40,7 +40,8 @@ def run(case: Case, dots: Dots, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product")
     emit_dots(module, "product", p, dots)
-    library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+    library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    scratch.require()
     guard = 64
     memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
     starts = [x.ctypes.data - m.offset * p.dtype.itemsize for x, m in ((case.a, p.a), (case.b, p.b))]

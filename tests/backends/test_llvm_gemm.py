@@ -24,7 +24,7 @@ from hybridml_compiler.backends.llvm.product import (
 )
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime import jit, threads
+from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.schedule import blocking as limits
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.blocking import Blocking, blocking_of, tile_shape, units
@@ -81,7 +81,8 @@ class Case:
         module = ir.Module("product")
         emit_turn(module, "turn", Turn(p.dtype, blocking.lanes))
         emit_blocked_product(module, "product", p, blocking, turn="turn")
-        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+        scratch.require()
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
         out = memory[guard:-guard]
@@ -239,7 +240,8 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     assert ("slabs" in product_source(p)) == (own_blocking(p) is None)
     if own_blocking(p) is None:
         return
-    library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+    library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    scratch.require()
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
     threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p), 1)

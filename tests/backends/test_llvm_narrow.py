@@ -13,7 +13,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.conv_pack import emit_turn
 from hybridml_compiler.backends.llvm.gemm_narrow import emit_narrow_product
-from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime import jit, scratch
 from hybridml_compiler.schedule import blocking as limits
 from hybridml_compiler.schedule.blocking import units
 from hybridml_compiler.schedule.contract import Matrix, Product
@@ -91,7 +91,8 @@ class Case:
         module = ir.Module("product")
         emit_turn(module, "turn", Turn(dtypes.float32, blocking.lanes))
         emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
-        library = jit.load([jit.compile_ir(str(module), passes=False)], exports=["product"])
+        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+        scratch.require()
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, 77, p.dtype)
         out = memory[guard:-guard]

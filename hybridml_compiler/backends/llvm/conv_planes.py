@@ -11,6 +11,7 @@ from typing import Any
 
 from ...schedule.convolve import Convolution
 from ...schedule.planes import Planes, borders
+from ...schedule.planes import zeros as zeros_of
 from . import ir
 from .gemm import call_epilogue
 from .gemm_tile import Vectors, i64, least, repeat
@@ -111,9 +112,9 @@ class _Planes:
         x, weights, y = (b.load(b.gep(self.table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
         x, weights = v.element(x, i64(c.a.offset)), v.element(weights, i64(c.w.offset))
         before = max(c.padding[1], 0)
-        size = before + c.out_size[1] + g.lanes + (c.kernel[1] - 1) * c.dilation[1]
-        zeros = b.memory(v.scalar_type, size + g.lanes, ir.LINE)
-        repeat(b, i64(0), i64(size), g.lanes, lambda k: v.store(v.zero, v.element(zeros, k)))
+        size = zeros_of(c, g.lanes)
+        zeros = b.memory(v.scalar_type, size, ir.LINE)
+        repeat(b, i64(0), i64(size - g.lanes), g.lanes, lambda k: v.store(v.zero, v.element(zeros, k)))
         pixels = c.out_size[0] * c.out_size[1]
 
         def plane(index: Any) -> None:

@@ -8,6 +8,7 @@ shapes alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,11 +44,11 @@ class _WeightGradient:
         self.table, self.lo, self.hi = function.args
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
         self.v = Vectors(self.b, convolution.dtype, blocking.lanes)
-        self.image_blocks, self.line_blocks = blocking.blocks(convolution)
+        self.blocks = blocking.blocks(convolution)
         self.gradient_steps = convolution.w.strides[3], convolution.w.strides[0], convolution.w.strides[1]
         if blocking.turned:
             self.turn = declared_turn(function.module, turn)
-            line = convolution.kernel[1] * blocking.columns
+            line = blocking.pixels * blocking.columns
             self.gradient_steps = blocking.lines * line, line, blocking.columns
             self.turned = self.b.memory(self.v.scalar_type, blocking.images * blocking.lines * line, ir.LINE)
             self.present = self.b.memory(I64)  # which panel is turned
@@ -64,7 +65,8 @@ class _WeightGradient:
         channel, height, width, _, image = c.a.strides
         x = (image, c.dilation[0] * height, c.dilation[1] * width)
         gradient = (0, 0, 0) if g.turned else self.gradient_steps
-        axis, step = (0, g.images) if self.line_blocks == 1 else (1, g.lines)
+        axis = max((k for k, count in enumerate(self.blocks) if count > 1), default=0)  # where the next block is
+        step = (g.images, g.lines, g.pixels)[axis]
         channels = c.batch if g.runs else rows
         taps = c.out_size[1] if g.runs else 1
         meeting = [run.columns(c.dilation[1], c.stride[1]).items() for run in g.runs]
@@ -79,7 +81,7 @@ class _WeightGradient:
             x=x,
             gradient=self.gradient_steps,
             partial=c.features % g.columns != 0,
-            ahead=(step * x[axis], step * gradient[axis]) if self.image_blocks * self.line_blocks > 1 else None,
+            ahead=(step * x[axis], step * gradient[axis]) if max(self.blocks) > 1 else None,
             runs=tuple((run, {k * width: met for k, met in m}) for run, m in zip(g.runs, meeting, strict=True)),
         )
 
@@ -96,19 +98,24 @@ class _WeightGradient:
         high = least(b, b.add(low, i64(g.together)), self.hi)
 
         def block(index: Any) -> None:
-            number, part = self._divide(index, self.line_blocks)
-            image = b.mul(number, i64(g.images))
-            images = image, least(b, b.add(image, i64(g.images)), i64(c.channels))
-            line = b.mul(part, i64(g.lines))
-            lines = line, least(b, b.add(line, i64(g.lines)), i64(c.kernel[0]))
+            rest, column = self._divide(index, self.blocks[2])
+            image, line = self._divide(rest, self.blocks[1])
+            images, lines, pixels = (
+                (start, least(b, b.add(start, i64(size)), i64(extent)))
+                for start, size, extent in (
+                    (b.mul(image, i64(g.images)), g.images, c.channels),
+                    (b.mul(line, i64(g.lines)), g.lines, c.kernel[0]),
+                    (b.mul(column, i64(g.pixels)), g.pixels, c.kernel[1]),
+                )
+            )
             first = b.icmp_signed("==", index, i64(0))
             if g.turned:
                 b.store(i64(-1), self.present)
-            repeat(b, low, high, 1, lambda unit: self._unit(unit, images, lines, first))
+            repeat(b, low, high, 1, lambda unit: self._unit(unit, images, lines, pixels, first))
 
-        repeat(b, i64(0), i64(self.image_blocks * self.line_blocks), 1, block)
+        repeat(b, i64(0), i64(math.prod(self.blocks)), 1, block)
 
-    def _unit(self, index: Any, images: Range, lines: Range, first: Any) -> None:
+    def _unit(self, index: Any, images: Range, lines: Range, pixels: Range, first: Any) -> None:
         """The taps of a tile follow each other, so that its features and channels of a block stay in L1."""
         b, c, g = self.b, self.convolution, self.blocking
         index, tap_x = self._divide(index, 1 if g.runs else c.out_size[1])
@@ -121,6 +128,8 @@ class _WeightGradient:
         if g.runs:
             left, right = i64(0), i64(c.kernel[1])
         top, bottom = greatest(b, top, lines[0]), least(b, bottom, lines[1])
+        if self.blocks[2] > 1:
+            left, right = greatest(b, left, pixels[0]), least(b, right, pixels[1])
         y, x = self._position(0, tap_y, top), self._position(1, tap_x, left)
         tap = b.add(b.mul(tap_y, i64(c.out_size[1])), tap_x)
         share = (
@@ -129,7 +138,7 @@ class _WeightGradient:
         source = zip((channel, y, x, group, images[0], panel), (*c.a.strides, share), strict=True)
         arguments = [
             self._at(self.x, source),
-            self._gradient(group, images, lines, panel, (top, left)),
+            self._gradient(group, (images, lines, pixels), panel, (top, left)),
             self._at(self.out, ((channel, self.channel), (tap, self.tap), (group, c.features), (feature, 1))),
             *(greatest(b, b.sub(last, start), i64(0)) for start, last in (images, (top, bottom), (left, right))),
             b.sub(i64(c.features), feature),
@@ -144,9 +153,10 @@ class _WeightGradient:
             with small:
                 b.call(self.tiles[g.rows - 1], arguments)
 
-    def _gradient(self, group: Any, images: Range, lines: Range, panel: Any, pixel: Range) -> Any:
+    def _gradient(self, group: Any, block: tuple[Range, Range, Range], panel: Any, pixel: Range) -> Any:
         """Where the gradient of a panel, or what it was turned to, has a pixel of the first image of a block."""
         b, c, g = self.b, self.convolution, self.blocking
+        images, lines, pixels = block
         feature = b.mul(panel, i64(g.columns))
         if not g.turned:
             index = (*pixel, group, images[0], feature)
@@ -156,14 +166,14 @@ class _WeightGradient:
             b.store(number, self.present)
 
             def image(k: Any) -> None:
-                repeat(b, *lines, 1, lambda line: self._turn(group, (k, images[0]), (line, lines[0]), feature))
+                repeat(b, *lines, 1, lambda line: self._turn(group, (k, images[0]), (line, lines[0]), pixels, feature))
 
             repeat(b, *images, 1, image)
         _, line, column = self.gradient_steps
-        return self._at(self.turned, ((b.sub(pixel[0], lines[0]), line), (pixel[1], column)))
+        return self._at(self.turned, ((b.sub(pixel[0], lines[0]), line), (b.sub(pixel[1], pixels[0]), column)))
 
-    def _turn(self, group: Any, image: Range, line: Range, feature: Any) -> None:
-        """A row of pixels of an image; both come with the first one of the block."""
+    def _turn(self, group: Any, image: Range, line: Range, columns: Range, feature: Any) -> None:
+        """Pixels of a row of an image; image and row come with the first one of the block."""
         b, c, g = self.b, self.convolution, self.blocking
         of_image, of_line, _ = self.gradient_steps
         to_line, _, to_group, to_image, to_feature = c.w.strides
@@ -171,15 +181,15 @@ class _WeightGradient:
         target = self._at(self.turned, ((b.sub(*image), of_image), (b.sub(*line), of_line)))
 
         def pixels(at: Any) -> None:
-            live = least(b, b.sub(i64(c.kernel[1]), at), i64(g.lanes))
+            live = least(b, b.sub(columns[1], at), i64(g.lanes))
             for j in range(g.vectors):
                 first = b.add(feature, i64(j * g.lanes))
                 rows = least(b, b.sub(i64(c.features), first), i64(g.lanes))
                 read = self._at(source, ((at, 1), (first, to_feature)))
-                write = self._at(target, ((at, g.columns), (i64(j), g.lanes)))
+                write = self._at(target, ((b.sub(at, columns[0]), g.columns), (i64(j), g.lanes)))
                 b.call(self.turn, [read, i64(to_feature), write, i64(g.columns), rows, live])
 
-        repeat(b, i64(0), i64(c.kernel[1]), g.lanes, pixels)
+        repeat(b, *columns, g.lanes, pixels)
 
     def _position(self, axis: int, tap: Any, pixel: Any) -> Any:
         """Where a tap of the weights meets the input, for a pixel of the gradient."""
