@@ -24,7 +24,7 @@ from .ir import Buffer, Expr, For, Reduce, Stmt, Store, extent
 
 _UNROLLED = (4, 3, 2, 1)  # rows added up before they are added to the accumulators, which are read and written once
 _ROW = 2048  # elements of a row of accumulators: 8 KB, a quarter of the first-level cache
-_MOST_BYTES = 1 << 16  # of all accumulators, which are on the stack of a thread
+_MOST_BYTES = 1 << 16  # of all accumulators, which are in the scratch memory of a thread
 _SHORTEST, _LONGEST = 16, 512  # rows from which on it pays; additions one after the other to one accumulator
 
 

@@ -38,7 +38,7 @@ IN_FLIGHT_FEW = 10
 # eight of 256x784x256, whose rows are 16 panels of 48 columns and one of 16, run at 103 GF/s of one core instead of 98.
 TAIL_NS = 1e6
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
-# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies on the stack of the thread.
+# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies in scratch memory.
 UNIT_BYTES = 1 << 18
 UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
 # Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2

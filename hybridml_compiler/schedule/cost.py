@@ -76,7 +76,7 @@ SPLIT_LENGTH = 4
 # of 224x224x3: 4.7 ms without, 0.4 with).
 SPLIT_NARROW = 8
 SPLIT_PHASES = 64
-# A row of intermediate values is kept on the stack up to this size: half of the smallest first-level cache.
+# A row of intermediate values is kept in memory of the thread up to this size: half of the smallest first-level cache.
 SCRATCH_BYTES = 1 << 14
 # One multiply-add of a float32 matrix product on one core: 100-140 GF/s.
 FLOP_NS = 0.01

@@ -16,7 +16,7 @@ from .tiling import PACKED_MOST, Machine
 
 MAX_KERNEL_WIDTH = 11  # weights of a row of taps lie in registers
 MAX_RUNS = 8  # a millisecond or two of compilation each; more of them only where dilation is large and maps are small
-TURNED_BYTES = 1 << 18  # rows that are turned lie on the stack of the thread, in L2
+TURNED_BYTES = 1 << 18  # rows that are turned lie in scratch memory, in L2
 MAX_LINES = 8  # the rows that two units read are turned twice
 
 Taps = Pair  # columns of taps [first, last) that a pixel meets

@@ -35,7 +35,7 @@ class Format:
 
 FLOATS = Format("fma", 1)  # bfloat16 is the upper half of a float32
 SHORTS = Format("int16 pairs", 2)  # products of 8 bits, in pairs, are exact in 32
-STRIP_BYTES = 1 << 18  # of rows of a result that passes; they lie on the stack
+STRIP_BYTES = 1 << 18  # of rows of a result that passes, in scratch memory
 PAIRS = Format("bfloat16 pairs", 2)
 BYTES = Format("int8 fours", 4)  # bytes of A without a sign, of B with one
 
@@ -74,7 +74,7 @@ def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers:
 
 
 def can_pass(product: Product, how: Format, blocking: Blocking) -> bool:
-    """Are the sums of a tile of rows done at once, however the product is cut, and do they fit on the stack?"""
+    """Are the sums of a tile of rows done at once, however the product is cut, and do they fit into scratch memory?"""
     whole = -(-product.k // how.group) <= min(blocking.depth, MAX_DEPTH, MAX_DEPTH_TALL)
     return whole and blocking.rows * product.n * product.dtype.itemsize <= STRIP_BYTES
 

@@ -17,9 +17,10 @@ from .narrow import BYTES, FLOATS, PAIRS, Format, format_of, shifted
 
 # Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
 UNIT_BYTES = 1 << 19
-STRIP_BYTES = 1 << 18  # of a row of the result that is turned into planes; it lies on the stack
+STRIP_BYTES = 1 << 18  # of a row of the result that is turned into planes, in scratch memory
+MOST_STRIP_BYTES = 1 << 20  # where one panel has more, a loop nest computes the convolution
 UNITS_A_CORE = 8  # for cores that are not equally fast, or not ours alone
-PACKED_MOST = 1 << 20  # bytes of weights on the stack of a thread
+PACKED_MOST = 1 << 20  # bytes of weights in the scratch memory of a thread
 UNIT_PIXELS = 56  # a unit reads its weights from further away than L2: it has so many pixels at least
 
 
@@ -120,7 +121,7 @@ def pixel_units(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def can_pass(convolution: Convolution, tiling: Tiling) -> bool:
-    """Does a row of the result, of the images of a tile, fit on the stack?"""
+    """Does a row of the result, of the images of a tile, fit into scratch memory?"""
     c = convolution
     size = tiling.images * c.out_size[1] * c.groups * c.features * c.dtype.itemsize
     return not c.channels_first and size <= STRIP_BYTES
@@ -139,8 +140,8 @@ def units(convolution: Convolution, tiling: Tiling) -> int:
     return convolution.groups * math.prod(tiling.parts(convolution))
 
 
-def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
-    """The bits of the result depend on the convolution alone."""
+def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
+    """None where rows of planes are too long. The bits of the result depend on the convolution alone."""
     how = FLOATS if convolution.stored is None else format_of(convolution, machine.features)
     c = words_of(convolution, how)
     size = c.dtype.itemsize
@@ -151,7 +152,10 @@ def tiling_of(convolution: Convolution, machine: Machine) -> Tiling:
     width = -(-c.out_size[1] // tiles)
     most = max(1, UNIT_BYTES // panel)
     if c.channels_first:
-        most = max(1, min(most, STRIP_BYTES // (images * c.out_size[1] * lanes * vectors * size)))
+        strip = images * c.out_size[1] * lanes * vectors * size
+        if strip > MOST_STRIP_BYTES:
+            return None
+        most = max(1, min(most, STRIP_BYTES // strip))
     unit_panels, unit_blocks, unit_rows = _unit(c, images, panels, min(panels, most), machine.cores)
     return Tiling(
         lanes=lanes,

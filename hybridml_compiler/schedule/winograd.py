@@ -36,7 +36,7 @@ UNIT_SQUARES = 56  # more read the weights less often, which lie in L2 or L3
 LINE = 64  # channels fill whole cache lines, and so whole vectors of any machine
 MOST_ROWS = 14
 VECTORS = 2
-STACK_BYTES = 1 << 20  # of transformed squares, at least a row of them; threads have stacks of 2 MB and more
+SCRATCH_BYTES = 1 << 20  # of transformed squares, at least a row of them
 ROWS_BYTES = 1 << 18  # rows of an image under a row of squares, turned so that channels follow each other
 CHUNK = 32  # channels whose weights are transformed at a time: 36 or 100 KB of taps
 
@@ -173,7 +173,7 @@ def winograd_of(convolution: Convolution, machine: Machine) -> Winograd | None:
         return None
     rows = (c.kernel[0] + 1) * c.size[1] * c.channels * size
     in_place = c.a.strides[4] == 1 or (c.a.strides[2] == 1 and rows <= ROWS_BYTES)
-    fits = (c.kernel[0] + 1) ** 2 * squares(c)[1] * (c.channels * size + LINE) <= STACK_BYTES
+    fits = (c.kernel[0] + 1) ** 2 * squares(c)[1] * (c.channels * size + LINE) <= SCRATCH_BYTES
     if c.channels * size % LINE or not in_place or not fits or _nanoseconds(c) >= _direct_nanoseconds(c):
         return None
     return cut(c, machine)

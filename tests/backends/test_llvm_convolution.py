@@ -147,6 +147,7 @@ class Case:
 
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
         plan, c = tiling.tiling_of(self.convolution, machine), self.convolution
+        assert plan is not None
         memory = self._prepared(emit_packed, plan, tiling.packed_bytes(c, plan), tiling.pack_units(c, plan), apart)
         out = self.channels_last(self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data))
         self.check(out)

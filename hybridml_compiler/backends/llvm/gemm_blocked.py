@@ -1,6 +1,6 @@
 """A matrix product of our own as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie on the stack. A
+The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie in scratch memory. A
 prologue computes a tile of rows of A for a block of k there, which then meets all panels of the unit. An epilogue runs
 over each tile of rows when all of k has been added up there: over 14 rows of a unit, 7 to 28 KB in L1.
 """

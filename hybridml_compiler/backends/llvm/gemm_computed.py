@@ -1,4 +1,4 @@
-"""Rows of a left operand that has no memory: a prologue (schedule/prologue.py) computes them on the thread's stack."""
+"""Rows of a left operand that has no memory: a prologue (schedule/prologue.py) computes them into memory of the thread."""
 
 from __future__ import annotations
 
