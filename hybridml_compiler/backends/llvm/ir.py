@@ -452,10 +452,10 @@ class IRBuilder:
 
         Raises CompileError where it would be unbounded: a size that is not known, or an allocation in a loop.
         """
-        nbytes, where = kind.nbytes * size, f"{self.function.name}: {size} x {kind}"
+        where = f"{self.function.name}: {size} x {kind}"
         if type(size) is not int or not self.block.once:
             raise CompileError(f"{where} has no bound: memory is of known size, and not from within a loop or branch")
-        nbytes = -(-nbytes // LINE) * LINE
+        nbytes = -(-kind.nbytes * size // LINE) * LINE
         if self.module.stack + nbytes <= STACK_BYTES:
             self.module.stack += nbytes
             how = "" if align is None else f", align {align}"
