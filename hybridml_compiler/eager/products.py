@@ -65,8 +65,11 @@ def _with_numpy(x: np.ndarray, y: np.ndarray) -> Any:
 
 
 def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
-    """None where there is no compiler or nothing that computes it, or nothing to multiply."""
+    """None where there is no compiler or nothing that computes it, or nothing to multiply; and where accesses are
+    checked, which needs a plan that says how large arrays are."""
     narrow = x.itemsize == 1
+    if config.read().sanitize:
+        return None
     if x.shape[-1] != y.shape[-2] or 0 in (*x.shape, *y.shape) or not x.dtype.isnative:
         return None
     if x.dtype is not y.dtype and (not narrow or y.itemsize > 1):

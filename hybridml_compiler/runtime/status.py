@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hybridml_compiler.runtime import opaque, scratch
+from hybridml_compiler.runtime import opaque, sanitize, scratch
 
-NO_MEMORY = -1
+NO_MEMORY, OUT_OF_BOUNDS = -1, -2
 
 
 def reraise(status: int) -> None:
@@ -12,4 +12,6 @@ def reraise(status: int) -> None:
     program again, and finds the user's line."""
     if status == NO_MEMORY:
         scratch.require()
+    if status == OUT_OF_BOUNDS:
+        sanitize.complain()
     opaque.reraise()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hybridml_compiler.runtime import blas, cache, jit, opaque, scratch, threads
+from hybridml_compiler.runtime import blas, cache, jit, opaque, sanitize, scratch, threads
 from hybridml_compiler.runtime.image import Image
 
 STEP = "step"  # the symbol of a program's entry
@@ -89,5 +89,6 @@ _IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
     (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
     ((opaque.CALL,), opaque.symbols),
     ((scratch.SCRATCH, scratch.READY), scratch.symbols),
+    (sanitize.SYMBOLS, sanitize.symbols),
     (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),
 )

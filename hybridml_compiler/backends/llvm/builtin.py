@@ -22,7 +22,7 @@ def emit_builtin(
     not checked: the caller makes sure that they are C-contiguous ndarrays of one size.
     """
     function = ir.Function(module, ir.FunctionType(PTR, [PTR, PTR, I64]), name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     arguments = function.args[1]
     table = b.memory(PTR, arity)
     array: Any = None

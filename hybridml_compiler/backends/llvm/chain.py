@@ -29,7 +29,7 @@ def emit_chain(
     """`void chain(ptr buffers, i64 lo, i64 hi)` over slots; a stage's function runs `iterations` for one element."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     buffers, lo, hi = function.args
     outside = 1 + max(k for stage in chain.stages for k in stage.operands) - len(chain.scratch)
     given = [b.load(_entry(b, buffers, k), typ=PTR) for k in range(outside + 1)]

@@ -64,7 +64,7 @@ class _Step:
         self.put(self.inputs + len(plan.outputs), arena)
 
     def put(self, entry: int, pointer: Any) -> None:
-        self.b.store(pointer, self.b.gep(self.table, [i64(entry)], source_etype=PTR))
+        self.b.give(self.table, entry, pointer)
 
     def call(self, failed: ir.Block) -> None:
         """Run it; a failed index check goes on at `failed`."""
@@ -83,7 +83,7 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
         each.linkage = "internal"
         _emit_one(each, module, name, control, symbols, each.args[1])
         function = ir.Function(module, KERNEL_TYPE, name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         buffers, lo, hi = function.args
 
         def run(slot: Any) -> None:
@@ -100,7 +100,7 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
 def _emit_one(
     function: ir.Function, module: ir.Module, name: str, control: Control, symbols: Sequence[str], slot: Any
 ) -> None:
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
     operands = _count_operands(control)
     given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]

@@ -47,7 +47,7 @@ class _Depthwise:
         self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
         self.function = function
         self.table, self.lo, self.hi = function.args
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = function.build()
         self.v = Vectors(self.b, convolution.dtype, tiling.lanes)
         c = convolution
         self.features = c.groups * c.features
@@ -74,7 +74,7 @@ class _Depthwise:
         """`void turn(ptr row, ptr to)`: [channel][pixel] to [pixel][channel], and up to `lanes` pixels more."""
         c, lanes = self.convolution, self.tiling.lanes
         function = self._helper(name, [PTR, PTR])
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         source, target = function.args
         v = Vectors(b, c.dtype, lanes)
         ahead = self.tiling.lines * c.stride[0] * c.a.strides[1]  # what the next unit turns
@@ -109,7 +109,7 @@ class _Depthwise:
         """`void tile(ptr x, ptr weights, ptr y, i64 first, i64 last)`, all channels of some pixels."""
         c, lanes = self.convolution, self.tiling.lanes
         function = self._helper(name, [PTR, PTR, PTR, I64, I64])
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         x, weights, y, first, last = function.args
         v = Vectors(b, c.dtype, lanes)
         height, width = self.x_row, self.x_pixel

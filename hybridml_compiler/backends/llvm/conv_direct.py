@@ -78,7 +78,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
         AS_EMITTED if panel_of(c).run else AS_EMITTED[:1]
     )  # rows are copied here, squares are not
     table, low, high = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     v, panel = Vectors(b, c.dtype, g.lanes), panel_of(c)
     source, target = (b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(2))
     source = v.element(source, i64(c.w.offset))
@@ -150,7 +150,7 @@ class _Tiles:
         function.linkage = "internal"
         for attribute in ("nounwind", "noinline"):
             function.attributes.add(attribute)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         x, w, y, zero, first, last, column, live = function.args
         v = Vectors(b, c.dtype, g.lanes)
         word = Pixel(v, c, g)
@@ -252,7 +252,7 @@ class _Direct:
         convolution = words_of(convolution, tiling.how)
         self.convolution, self.tiling, self.epilogue = convolution, tiling, epilogue
         self.table, self.lo, self.hi = function.args
-        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = b = function.build()
         self.v = v = Vectors(b, convolution.dtype, tiling.lanes)
         self.zero = b.memory(v.scalar_type)
         self.tiles = _Tiles(function, convolution, tiling, self.panel)

@@ -119,7 +119,7 @@ def emit_turn(module: ir.Module, name: str, turn: Turn) -> ir.Function:
     """
     function = ir.Function(module, TURN_TYPE, name)
     function.attributes.add("nounwind")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     source, step, target, to, lines, live = function.args
     v, at, side = Vectors(b, turn.dtype, turn.lanes), range(turn.lanes), i64(turn.lanes)
 
@@ -147,7 +147,7 @@ def emit_planes_of_row(module: ir.Module, name: str, c: Convolution, lanes: int,
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, I64]), name)
     function.linkage = "internal"
     function.attributes.update(("nounwind", "noinline"))
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     source, target, live = function.args
     v, width, square_of = Vectors(b, c.dtype, lanes), c.out_size[1], declared_turn(module, turn)
     plane = i64(c.out_size[0] * width)

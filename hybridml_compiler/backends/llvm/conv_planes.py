@@ -37,7 +37,7 @@ class _Planes:
     ) -> None:
         self.function, self.convolution, self.planes, self.epilogue = function, convolution, planes, epilogue
         self.table, self.lo, self.hi = function.args
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = function.build()
         self.v = Vectors(self.b, convolution.dtype, planes.lanes)
         self.tile = self._emit_tile(f"{function.name}_tile")
 
@@ -48,7 +48,7 @@ class _Planes:
         function.linkage = "internal"
         for attribute in ("nounwind", "noinline"):
             function.attributes.add(attribute)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         x, weights, y, zeros, row = function.args
         v = Vectors(b, c.dtype, g.lanes)
         (kh, kw), (dy, dx), (top, left), (to_y, to_x) = c.kernel, c.dilation, c.padding, c.w.strides[:2]

@@ -42,7 +42,7 @@ class _WeightGradient:
             convolution = features_of_groups(convolution)
         self.convolution, self.blocking = convolution, blocking
         self.table, self.lo, self.hi = function.args
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = function.build()
         self.v = Vectors(self.b, convolution.dtype, blocking.lanes)
         self.blocks = blocking.blocks(convolution)
         self.gradient_steps = convolution.w.strides[3], convolution.w.strides[0], convolution.w.strides[1]

@@ -57,7 +57,7 @@ def emit_weight_tile(module: ir.Module, name: str, tile: WeightTile) -> ir.Funct
 class _Tile:
     def __init__(self, function: ir.Function, tile: WeightTile) -> None:
         self.tile, self.function = tile, function
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = function.build()
         self.v = Vectors(self.b, tile.dtype, tile.lanes)
         *_, live, _ = function.args
         self.masks = [self.v.mask(live, j) if tile.partial else None for j in range(tile.vectors)]

@@ -59,7 +59,7 @@ class _Emission:
         self.function = ir.Function(module, KERNEL_TYPE, name)
         self.function.attributes.update(AS_EMITTED)
         self.table, self.lo, self.hi = self.function.args
-        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.b = self.function.build()
         self.v = Vectors(self.b, convolution.dtype, winograd.lanes)
         self.panels = panels_of(convolution, winograd)
         self.panel_size = winograd.numbers * convolution.channels * winograd.columns
@@ -75,7 +75,7 @@ class _Emission:
         function.linkage = "internal"
         for attribute in ("nounwind", "noinline"):
             function.attributes.add(attribute)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = function.build()
         return function, b, Vectors(b, self.convolution.dtype, self.winograd.lanes)
 
 
@@ -189,7 +189,7 @@ def emit_forward(module: ir.Module, name: str, part: Forward) -> ir.Function:
     """`void forward(ptr pixel, ptr zeros, ptr v, i64 row, i64 column)`: a square of the image, over channels."""
     function = ir.Function(module, FORWARD_TYPE, name)
     function.attributes.update(("nounwind", "noinline"))
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     v, side = Vectors(b, part.dtype, part.lanes), range(part.taps + 1)
     x, zeros, target, row, column = function.args
 
@@ -220,7 +220,7 @@ def emit_backward(module: ir.Module, name: str, part: Backward) -> ir.Function:
     """`void backward(ptr m, ptr y, i64 live, i1 second row, i1 second column)`: a square of the result."""
     function = ir.Function(module, BACKWARD_TYPE, name)
     function.attributes.update(("nounwind", "noinline"))
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     v, side = Vectors(b, part.dtype, part.lanes), part.taps + 1
     source, y, live, *second = function.args
 

@@ -136,7 +136,7 @@ class _Lines:
 def _started(module: ir.Module, name: str) -> tuple[ir.Function, ir.IRBuilder, Any, Any]:
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     source, target = (b.load(b.gep(function.args[0], [i64(k)], source_etype=PTR), typ=PTR) for k in range(2))
     return function, b, source, target
 

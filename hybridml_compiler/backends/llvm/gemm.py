@@ -50,7 +50,7 @@ def by_rows(product: Product) -> bool:
 def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Function | None = None) -> ir.Function:
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     table, lo, hi = function.args
     pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
     names = product.symbols

@@ -85,7 +85,7 @@ class _Product:
     ) -> None:
         self.product, self.blocking, self.epilogue = product, blocking, epilogue
         self.table, self.lo, self.hi = function.args
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = function.build()
         self.v = Vectors(self.b, product.dtype, blocking.lanes)
         self.symbolic = product.symbolic
         if self.symbolic:

@@ -29,7 +29,7 @@ def emit_dots(
     tiles = {rows: _emit_tile(module, f"{name}_{rows}", product, dots, rows) for rows in sorted(sizes)}
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     table, lo, hi = function.args
     v = Vectors(b, product.dtype, dots.lanes)
     a, right, c = (b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
@@ -68,7 +68,7 @@ def _emit_tile(module: ir.Module, name: str, product: Product, dots: Dots, rows:
     function.linkage = "internal"
     for attribute in ("nounwind", "noinline"):
         function.attributes.add(attribute)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     a, right, c = function.args
     v, columns, parts = Vectors(b, product.dtype, dots.lanes), range(dots.columns), range(SUMS // dots.lanes)
     a_rows = [v.element(a, i64(i * product.a.row)) for i in range(rows)]

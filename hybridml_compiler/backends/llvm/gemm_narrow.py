@@ -60,7 +60,7 @@ class _Product:
         assert product.stored is not None
         self.product, self.how, self.blocking, self.epilogue = product, how, blocking, epilogue
         self.table, self.lo, self.hi = function.args
-        b = self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = self.b = function.build()
         self.v = Vectors(b, product.dtype, blocking.lanes)
         self.turn: Any = declared_turn(function.module, turn) if turn else None
         self.shifted, self.in_place = shifted(product, how), in_place(product, how)

@@ -65,7 +65,7 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
     function.linkage = "internal"
     for attribute in ("nounwind", "noinline"):
         function.attributes.add(attribute)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     a, right, c, depth, live, first, *place = function.args
     memory = Vectors(b, tile.dtype, tile.lanes)
     masks = [memory.mask(live, j) for j in range(tile.vectors)] if tile.partial else [None] * tile.vectors

@@ -239,7 +239,19 @@ class GlobalVariable(Value):
 class Function(Value):
     """Declared, until a block is appended."""
 
-    __slots__ = ("args", "attributes", "blocks", "count", "frame", "ftype", "linkage", "module", "name")
+    __slots__ = (
+        "args",
+        "attributes",
+        "blocks",
+        "bounds",
+        "count",
+        "frame",
+        "ftype",
+        "linkage",
+        "module",
+        "more",
+        "name",
+    )
 
     def __init__(self, module: Module, ftype: FunctionType, name: str) -> None:
         super().__init__(_POINTER, f"@{name}")
@@ -250,7 +262,13 @@ class Function(Value):
         self.blocks: list[Block] = []
         self.count = 0  # of names given
         self.frame: Frame | None = None  # of scratch memory
+        self.bounds: dict[str, Value] = {}  # of what its pointers point into (checked.py)
+        self.more = module.builder.more_arguments(self)  # which calls of it pass of their own accord
         module.add(name, self)
+
+    def build(self) -> IRBuilder:
+        """A builder at the function's first block."""
+        return self.module.builder(self.append_basic_block("entry"))
 
     def append_basic_block(self, name: str = "b") -> Block:
         self.count += 1
@@ -261,10 +279,10 @@ class Function(Value):
     def lines(self) -> Iterator[str]:
         result, attributes = self.ftype.return_type.text, "".join([f" {a}" for a in sorted(self.attributes)])
         if not self.blocks:
-            yield f"declare {result} {self.text}({', '.join([kind.text for kind in self.ftype.args])}){attributes}"
+            yield f"declare {result} {self.text}({', '.join([x.type.text for x in (*self.args, *self.more)])}){attributes}"
             return
         linkage = f"{self.linkage} " if self.linkage else ""
-        yield f"define {linkage}{result} {self.text}({', '.join(map(str, self.args))}){attributes} {{"
+        yield f"define {linkage}{result} {self.text}({', '.join(map(str, (*self.args, *self.more)))}){attributes} {{"
         for block in self.blocks:
             yield f"{block.name}:"
             for line in block.lines:
@@ -273,10 +291,10 @@ class Function(Value):
 
 
 class Module:
-    """Functions and variables; `str` is the text that LLVM reads."""
+    """Functions and variables; `str` is the text that LLVM reads. `builder` is what its functions are built with."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self, name: str = "", builder: type[IRBuilder] | None = None) -> None:
+        self.name, self.builder = name, builder or IRBuilder
         self.stack, self.scratch = 0, 0  # bytes that all functions together have there
         self.globals: dict[str, Any] = {}
         self._metadata: dict[str, str] = {}  # text -> name
@@ -327,6 +345,8 @@ def _conversion(what: str) -> Callable[[IRBuilder, Value, Type], Value]:
 
 class IRBuilder:
     """Appends instructions to `block`."""
+
+    checks: ClassVar[bool] = False  # accesses, which takes to know what is where (checked.py)
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -470,7 +490,7 @@ class IRBuilder:
     def _take(self) -> Frame:
         of_thread = self.module.globals.get(SCRATCH) or Function(self.module, FunctionType(_POINTER, []), SCRATCH)
         memory = self.call(of_thread, [])
-        frame = Frame(memory, self.load(memory, typ=_POINTER))
+        frame = Frame(memory, self.append(f"load ptr, ptr {memory.text}", _POINTER))
         self.block.lines.append(frame)
         return frame
 
@@ -478,7 +498,37 @@ class IRBuilder:
         """What `_take` has taken."""
         frame = self.function.frame
         if frame is not None:
-            self.store(frame.base, frame.memory)
+            self.block.lines.append(f"  store ptr {frame.base.text}, ptr {frame.memory.text}")
+
+    def given(self, table: Value, number: int) -> Value:
+        """Entry `number` of a table of pointers that others than kernels make: Python, or a loop for its body."""
+        return self.load(self.gep(table, [_number(number)], source_etype=_POINTER), typ=_POINTER)
+
+    def give(self, table: Value, number: int, pointer: Value) -> None:
+        """Set an entry of such a table."""
+        self.store(pointer, self.gep(table, [_number(number)], source_etype=_POINTER))
+
+    # What one that checks has to know.
+
+    @staticmethod
+    def more_arguments(function: Function) -> Sequence[Value]:
+        """Arguments that a function has beside those of its type."""
+        return ()
+
+    def bounded(self, pointer: Value, nbytes: Value, what: str) -> None:
+        """From here on the pointer is one into so many bytes that begin where it points."""
+
+    def within(self, pointer: Value, other: Value) -> Value:
+        """The pointer, or vector of pointers, as one into what the other points into."""
+        return pointer
+
+    def plain(self, table: Value, count: int) -> Value:
+        """A kernel's table of pointers as Python reads it."""
+        return table
+
+    def violated(self) -> Value | None:
+        """An i1: has an access been out of bounds? None where nobody looks."""
+        return None
 
     def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
         if len(indices) == 1 and known(indices[0]) == 0:
@@ -552,6 +602,7 @@ class IRBuilder:
     def if_else(self, condition: Value) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
         """Two contexts: what is emitted in the first runs where the condition holds, in the second where not."""
         then, otherwise, after = map(self.append_basic_block, ("then", "else", "after"))
+        after.once = self.block.once
         self.cbranch(condition, then, otherwise)
         yield self._inside(then, after), self._inside(otherwise, after)
         self.block = after

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ... import config
 from ...once import once
 from ...runtime import cache
 from ...runtime.jit import OPT, Source
@@ -21,6 +22,7 @@ from ...schedule.plan import Copy, Plan
 from ...schedule.region import Joined
 from ...sizes.guards import collecting
 from . import ir
+from .checked import CheckedBuilder
 from .step import emit_step, launch_sources
 from .works import kind_of
 
@@ -88,7 +90,7 @@ def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Mod
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:
-        module = ir.Module(symbol)
+        module = new_module(symbol)
         with collecting(None):  # code is kept by its source, which says nothing of the guards of a program
             kind.emit(module, symbol, work, *names)
         return str(module)
@@ -97,13 +99,19 @@ def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Mod
 
 
 def _step_text(plan: Plan, symbols: list[str | None], timed: bool) -> str:
-    module = ir.Module(STEP)
+    module = new_module(STEP)
     emit_step(module, plan, symbols, timed=timed)
     return str(module)
 
 
+def new_module(name: str) -> ir.Module:
+    """An empty module, whose functions check what they access under `HYBRIDML_SANITIZE`."""
+    return ir.Module(name, CheckedBuilder if config.read().sanitize else None)
+
+
 def _source(text: str) -> str:
-    return f"; emitted by {_fingerprint()}\n{text}"
+    checked = " checked" * config.read().sanitize
+    return f"; emitted{checked} by {_fingerprint()}\n{text}"
 
 
 @once

@@ -20,10 +20,10 @@ def emit_opaque(module: ir.Module, name: str, opaque: Opaque) -> ir.Function:
     spelled = "".join([f"\\{byte:02x}" for byte in data])
     text.initializer = Literal(kind, f'c"{spelled}"')
     function = ir.Function(module, KERNEL_TYPE, name)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     done = b.memory(I64)
     b.store(i64(0), done)
-    b.call(call, [text, function.args[0], done])
+    b.call(call, [text, b.plain(function.args[0], opaque.operands + opaque.results), done])
     status = b.gep(function.args[0], [i64(opaque.operands + opaque.results)], source_etype=PTR)
     with b.if_then(b.icmp_unsigned("==", b.load(done, typ=I64), i64(0)), likely=False):
         b.store(i64(1), b.load(status, typ=PTR))

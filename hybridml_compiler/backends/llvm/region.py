@@ -16,7 +16,7 @@ def emit_region(module: ir.Module, name: str, region: Region, symbols: Sequence[
     """`void region(ptr buffers, i64 lo, i64 hi)` over slots; kernels find their operands one after the other."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = function.build()
     buffers, lo, hi = function.args
     cuts = _cuts(module, name, region)
     for number, (stage, symbol) in enumerate(zip(region.stages, symbols, strict=True)):

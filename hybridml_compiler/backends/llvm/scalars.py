@@ -345,7 +345,7 @@ class LaneBuilder:
         """Vector of pointers base + index * itemsize."""
         start = self.splat(Lanes(self.b.ptrtoint(base, I64), dtypes.int64), index.lanes)
         sum_ = self.add(start, self.mul(index, itemsize))
-        return self.b.inttoptr(sum_.value, ir.VectorType(ir.PointerType(), index.lanes))
+        return self.b.within(self.b.inttoptr(sum_.value, ir.VectorType(ir.PointerType(), index.lanes)), base)
 
     def gather(self, base: Any, index: Lanes, dtype: np.dtype, mask: Lanes | None) -> Lanes:
         """Elements base[index], zero where the mask is false."""

@@ -40,7 +40,7 @@ class Spans:
         """The kernel with a record of its own each time that a thread calls it; parts have numbers below zero."""
         part = ir.Function(self.module, KERNEL_TYPE, f"hml_part_{number}")
         part.linkage = "internal"
-        b = ir.IRBuilder(part.append_basic_block("entry"))
+        b = part.build()
         with self.span(b, ~number):
             b.call(function, list(part.args))
         b.ret_void()
@@ -51,7 +51,7 @@ class Spans:
         read = ir.Function(self.module, ir.FunctionType(I32, [I32, PTR]), NOW)
         now = ir.Function(self.module, ir.FunctionType(I64, []), "hml_now")
         now.linkage = "internal"
-        b = ir.IRBuilder(now.append_basic_block("entry"))
+        b = now.build()
         time = b.memory(I64, 2)
         b.call(read, [ir.Constant(I32, CLOCK), time])
         seconds = b.load(time, typ=I64)
@@ -65,7 +65,7 @@ class Spans:
         write = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64]), "hml_write_span")
         write.linkage = "internal"
         number, start = write.args
-        b = ir.IRBuilder(write.append_basic_block("entry"))
+        b = write.build()
         end = b.call(self.now, [])
         count = b.gep(self.memory, [_i64(COUNT)], source_etype=I64)
         at = b.append(f"atomicrmw add ptr {count.text}, i64 1 monotonic", I64)

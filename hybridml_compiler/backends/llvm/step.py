@@ -14,13 +14,13 @@ from typing import Any
 from ... import dtypes
 from ...loops.ir import Kernel
 from ...runtime.scratch import READY
-from ...runtime.status import NO_MEMORY
+from ...runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from ...runtime.stored import STEP, constant_symbol
 from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.opaque import Opaque
-from ...schedule.plan import SIZES, Copy, Launch, Place, Plan
-from ...sizes.dims import hint, is_dim, same
+from ...schedule.plan import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
+from ...sizes.dims import Size, hint, is_dim, is_symbolic, same
 from . import ir
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
@@ -92,9 +92,9 @@ def emit_step(
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
     part = None if parts == 1 else step.args[1]
     step.attributes.add("nounwind")
-    b = ir.IRBuilder(step.append_basic_block("entry"))
+    b = step.build()
     needs: set[str] = set()
-    if hold and any(map(takes_scratch, plan.launches)):
+    if hold and (b.checks or any(map(takes_scratch, plan.launches))):
         ready = b.call(_extern(module, needs, READY, I64, []), [])
         with b.if_then(b.icmp_signed("==", ready, _i64(0)), likely=False):
             b.ret(_i64(NO_MEMORY))
@@ -111,6 +111,10 @@ def emit_step(
         _blas(b, module, needs, "hold")
     for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
+        for place, pointer in zip(launch.operands, pointers, strict=True) if b.checks else ():
+            nbytes, what = extent_of(plan, number, place)
+            if nbytes is not None:
+                b.bounded(pointer, sizes.value(nbytes), what)
         if isinstance(launch.work, Copy):
             with spans.span(b, number) if spans else nullcontext():
                 nbytes = sizes.value(launch.work.nbytes)
@@ -141,6 +145,10 @@ def emit_step(
                         b.call(function, [operands, _i64(0), total])
                     with many:
                         _parallel(b, module, needs, shared, job)
+        violated = b.violated() if hold else None
+        if violated is not None:
+            with b.if_then(violated, likely=False):
+                b.ret(_i64(OUT_OF_BOUNDS))
         if launch.checked:
             assert status is not None, "a plan with a checked launch has a status word"
             failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
@@ -152,6 +160,27 @@ def emit_step(
         _blas(b, module, needs, "release")
     b.ret(_i64(0))
     return needs
+
+
+def extent_of(plan: Plan, number: int, place: Place) -> tuple[Size | None, str]:
+    """(bytes from a place to the end of the array that launch `number` has there, what that is); None for those that
+    the plan does not say."""
+    if place.base == "arena":
+        for buffer in plan.buffers:
+            if buffer.first <= number <= buffer.last and _is_within(place.offset, buffer):
+                return buffer.offset + buffer.nbytes - place.offset, f"the result of {buffer.what} in the arena"
+        return (STATUS_BYTES, "the status word") if plan.checked and same(place.offset, 0) else (None, "")
+    if place.base == "sizes":
+        return None, ""
+    arrays = {"input": plan.inputs, "output": plan.outputs, "constant": plan.constants}[place.base]
+    array: Any = arrays[place.number]
+    return array.nbytes - place.offset, f"{place.base} {place.number} ({array.dtype}{[*array.shape]})"
+
+
+def _is_within(offset: Size, buffer: Buffer) -> bool:
+    if is_symbolic((offset, buffer.offset, buffer.nbytes)):
+        return same(offset, buffer.offset)
+    return buffer.offset <= offset < buffer.offset + buffer.nbytes
 
 
 class _Memory:
@@ -173,8 +202,7 @@ class _Memory:
         return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
 
     def _load(self, place: Place) -> Any:
-        at = self.b.gep(self.table, [_i64(self.first[place.base] + place.number)], source_etype=PTR)
-        return self.b.load(at, typ=PTR)
+        return self.b.given(self.table, self.first[place.base] + place.number)
 
     def _constant(self, number: int) -> Any:
         symbol = constant_symbol(number)
