@@ -185,3 +185,8 @@ def complain() -> NoReturn:
         f"HYBRIDML_SANITIZE: {kernel} {wanted} bytes at offset {offset} of {buffer}, which has {size} bytes. This is a "
         "defect of hybridml; please report it with the program"
     )
+
+
+def violations() -> bool:
+    """Whether one is written down."""
+    return bool(_memory()[_STATE])

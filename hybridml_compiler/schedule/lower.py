@@ -73,6 +73,8 @@ class GroupLowering:
             elif node in self._written:
                 found = self.s.load(self.buffer(node), self.flat(index, node.shape))
             elif node.is_constant or (self.in_memory(node) and node not in self.group.roots):
+                if self.s.mask is not None and same(node.aval.size, 0):
+                    return self.s.const(0, node.dtype)  # a mask that is false would read the first element all the same
                 found = self.s.load(self.buffer(node), self.flat(index, node.shape))
             else:
                 found = self.compute(node, index)

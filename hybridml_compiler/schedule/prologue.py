@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
-from ..loops.ir import Expr, For, Kernel, Store
+from ..loops.ir import Expr, For, Kernel, Store, extent
 from . import cost
 from .contract import Product
 from .epilogue import over_matrix, splits
@@ -75,8 +75,10 @@ def with_pitch(kernel: Kernel, pitch: int) -> Kernel:
     (store,) = columns.body
     assert isinstance(store, Store)
     s = LoopBuilder()
-    store = replace(store, index=s.add(s.mul(rows.var, pitch), columns.var))
-    return replace(kernel, body=(replace(rows, body=(replace(columns, body=(store,)),)),))
+    target = replace(store.buffer, size=extent(rows.var) * pitch)
+    store = replace(store, buffer=target, index=s.add(s.mul(rows.var, pitch), columns.var))
+    operands = tuple(target if buffer is kernel.operands[0] else buffer for buffer in kernel.operands)
+    return replace(kernel, operands=operands, body=(replace(rows, body=(replace(columns, body=(store,)),)),))
 
 
 def _extents(product: Product) -> tuple[int, int]:

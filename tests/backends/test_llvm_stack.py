@@ -131,7 +131,7 @@ def test_unbounded_memory_is_refused() -> None:
     b = function()
     with pytest.raises(CompileError, match=r"kernel: .* is more than the \d+ bytes of scratch memory"):
         b.memory(ir.FloatType(), 1 << 20)
-    with pytest.raises(CompileError, match="kernel: .* has no bound"):
+    with pytest.raises(CompileError, match=r"kernel: .* has no bound"):
         b.memory(ir.FloatType(), b.append("add i64 1, 2", ir.IntType(64)))  # type: ignore[arg-type]
     with b.if_then(b.function.args[0]), pytest.raises(CompileError, match="not from within a loop or branch"):
         b.memory(ir.FloatType())

@@ -66,14 +66,14 @@ class CheckedBuilder(IRBuilder):
     def memory(self, kind: Type, size: int = 1, align: int | None = None) -> Value:
         size = 2 * size if kind is PTR else size
         pointer = super().memory(kind, size, align)
-        self.function.bounds.pop(pointer.text, None)  # those of what lies beside it in the same frame
-        self.bounded(pointer, Constant(I64, kind.nbytes * size), f"memory of {self.function.name}")
-        return pointer
+        return self.bounded(pointer, Constant(I64, kind.nbytes * size), f"memory of {self.function.name}")
 
-    def bounded(self, pointer: Value, nbytes: Value, what: str) -> None:
+    def bounded(self, pointer: Value, nbytes: Value, what: str) -> Value:
         bounds = super().memory(I64, 3)
         self._run(NARROW, VOID, bounds, self._bounds(pointer), pointer, nbytes, self._text(what))
-        self.function.bounds[pointer.text] = bounds
+        found = self.append(f"getelementptr i8, {pointer}, i64 0", PTR)
+        self.function.bounds[found.text] = bounds
+        return found
 
     def within(self, pointer: Value, other: Value) -> Value:
         return self._like(pointer, other)
@@ -176,15 +176,22 @@ class CheckedBuilder(IRBuilder):
         if bounds is _NONE:
             return
         bits, each = IntType(lanes), Constant(I64, data.type.element.nbytes)
-        on = self.zext(self.bitcast(mask, bits), I64)
+        on = self.bitcast(mask, bits)
         if what in ("load", "store"):
-            well = self._run(MASKED, I1, pointer, bounds, on, each, self._kernel(how))
-            args[at + 2] = self.select(well, mask, Literal(mask.type, "zeroinitializer"))
+            for first in range(0, lanes, 64):
+                some = self._word(on if not first else self.lshr(on, Literal(bits, str(first))))
+                place = super().gep(pointer, [Constant(I64, first)], data.type.element)
+                well = self._run(MASKED, I1, place, bounds, some, each, self._kernel(how))
+                args[at + 2] = self.select(well, args[at + 2], Literal(mask.type, "zeroinitializer"))
             return
+        on = self._word(on)
         slots = self._lane_addresses()
         super().store(pointer, slots, PTR.nbytes)
         kept = self._run(LANES, I64, slots, Constant(I64, lanes), bounds, on, each, self._kernel(how))
         args[at + 2] = self.bitcast(self.trunc(kept, bits), mask.type)
+
+    def _word(self, bits: Value) -> Value:
+        return self.zext(bits, I64) if bits.type.width < 64 else self.trunc(bits, I64)
 
     def _lane_addresses(self) -> Value:
         """Memory of the function for the addresses of a vector."""

@@ -19,7 +19,7 @@ from . import ir
 from .conv_pack import declared_turn
 from .gemm_tile import Vectors, i64, least, loop, repeat
 from .kernel import KERNEL_TYPE
-from .types import I1, I32, I64, PTR, Literal, constant
+from .types import I1, I32, PTR, Literal, constant
 from .words import SIGNS, WORD, Words, multiply_add
 
 

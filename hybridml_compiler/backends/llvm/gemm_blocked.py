@@ -22,7 +22,7 @@ from .gemm_computed import ComputedRows
 from .gemm_tile import AS_EMITTED, Tile, Vectors, emit_tile, i64, least, repeat, share
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
-from .types import I64, PTR
+from .types import PTR
 
 Range = tuple[Any, Any]
 Starts = tuple[Any, Any, Any]  # of A, B and the result

@@ -11,7 +11,7 @@ from ...schedule.prologue import with_pitch
 from . import ir
 from .gemm_tile import i64
 from .kernel import emit_epilogue
-from .types import I64, PTR, memory_type
+from .types import PTR, memory_type
 
 
 class ComputedRows:

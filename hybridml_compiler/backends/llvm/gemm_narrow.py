@@ -20,7 +20,7 @@ from .conv_pack import declared_turn
 from .gemm import batch_offset, call_epilogue, own_table, set_pointer
 from .gemm_tile import Tile, Vectors, emit_tile, greatest, i64, least, loop, repeat, share
 from .kernel import KERNEL_TYPE
-from .types import I1, I64, PTR, Literal
+from .types import I1, PTR, Literal
 from .words import SIGNS, Words, multiply_add
 
 Range = tuple[Any, Any]

@@ -482,7 +482,9 @@ class IRBuilder:
             return self.append(f"alloca {kind.text}, i64 {size}{how}", _POINTER)
         self.module.scratch += nbytes
         if self.module.scratch > SCRATCH_BYTES:
-            raise CompileError(f"{where} is more than the {SCRATCH_BYTES} bytes of scratch memory that a module may have")
+            raise CompileError(
+                f"{where} is more than the {SCRATCH_BYTES} bytes of scratch memory that a module may have"
+            )
         frame = self.function.frame = self.function.frame or self._take()
         at, frame.nbytes = frame.nbytes, frame.nbytes + nbytes
         return self.gep(frame.base, [_number(at)], source_etype=IntType(8))
@@ -515,8 +517,9 @@ class IRBuilder:
         """Arguments that a function has beside those of its type."""
         return ()
 
-    def bounded(self, pointer: Value, nbytes: Value, what: str) -> None:
-        """From here on the pointer is one into so many bytes that begin where it points."""
+    def bounded(self, pointer: Value, nbytes: Value, what: str) -> Value:
+        """The pointer as one into so many bytes that begin where it points, of those that it points into."""
+        return pointer
 
     def within(self, pointer: Value, other: Value) -> Value:
         """The pointer, or vector of pointers, as one into what the other points into."""

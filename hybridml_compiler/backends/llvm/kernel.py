@@ -88,13 +88,9 @@ class KernelEmitter:
         self.mask: Lanes | None = None  # lanes that are inside of the loop bounds; None: all of them
         self.full: Any = None  # whether a mask has all lanes
         self.pointers: dict[str, Any] = {}
-        operands: list[tuple[Any, Buffer]] = []
         for k, buffer in enumerate(kernel.operands):
             slot = self.b.gep(table, [constant(k, dtypes.int64)], source_etype=PTR)
-            pointer = self.b.load(slot, typ=PTR, name=f"p_{k}")
-            self.pointers[buffer.name] = pointer
-            if self.b.checks and (is_dim(buffer.size) or buffer.size < ANY_LENGTH):
-                operands.append((pointer, buffer))
+            self.pointers[buffer.name] = self.b.load(slot, typ=PTR, name=f"p_{k}")
         for buffer in kernel.scratch:  # of the thread that runs the range
             size = operator.index(buffer.size)
             self.pointers[buffer.name] = self.b.memory(memory_type(buffer.dtype), size, ir.LINE)
@@ -106,8 +102,10 @@ class KernelEmitter:
         if kernel.symbolic:  # and the table of sizes after that
             slot = self.b.gep(table, [constant(len(kernel.operands) + kernel.checked, dtypes.int64)], source_etype=PTR)
             self.sizes = Sizes(self.b, self.b.load(slot, typ=PTR, name="sizes"), kernel.symbols)
-        for pointer, buffer in operands:
-            self.b.bounded(pointer, self.size(buffer.nbytes), f"{buffer.name} of {buffer.size} {buffer.dtype}")
+        for buffer in kernel.operands if self.b.checks else ():
+            if is_dim(buffer.size) or buffer.size < ANY_LENGTH:
+                pointer, what = self.pointers[buffer.name], f"{buffer.name} ({buffer.dtype}[{buffer.size}])"
+                self.pointers[buffer.name] = self.b.bounded(pointer, self.size(buffer.nbytes), what)
         # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
         whole = len(ranges) == 1 and not kernel.chained
         results = [buffer for buffer in kernel.operands if whole and streamed(buffer)]

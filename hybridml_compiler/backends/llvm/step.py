@@ -111,10 +111,10 @@ def emit_step(
         _blas(b, module, needs, "hold")
     for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
-        for place, pointer in zip(launch.operands, pointers, strict=True) if b.checks else ():
+        for k, place in enumerate(launch.operands if b.checks else ()):
             nbytes, what = extent_of(plan, number, place)
             if nbytes is not None:
-                b.bounded(pointer, sizes.value(nbytes), what)
+                pointers[k] = b.bounded(pointers[k], sizes.value(nbytes), what)
         if isinstance(launch.work, Copy):
             with spans.span(b, number) if spans else nullcontext():
                 nbytes = sizes.value(launch.work.nbytes)
