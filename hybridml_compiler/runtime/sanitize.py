@@ -1,7 +1,7 @@
 """What code that checks its accesses calls (`HYBRIDML_SANITIZE`), and the error that a violation becomes.
 
-Bounds are {first byte, byte behind the last, text}. The first violation of the process is written down, whichever thread
-it is in, until a step sees it; an access that violates bounds is made to memory that is nobody's, or left out.
+Bounds are {first byte, byte behind the last, text}. The first violation of the process is written down, whichever
+thread it is in, until a step sees it; an access that violates bounds is made to memory that is nobody's, or left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NARROW, VIOLATED = "hml_narrow", "hml_violated"
 SYMBOLS = (INSIDE, WITHIN, MASKED, LANES, NARROW, VIOLATED)
 LARGEST = 1 << 12  # bytes of an access
 _RECORD, _NOWHERE = "hml_violation", "hml_nowhere"
-# Words of the record: 0 for none, 1 while it is written, 2; the kernel's text, the buffer's, offset, size, bytes wanted.
+# Words of the record: 0 for none, 1 while it is written, 2; texts of kernel and buffer; offset, size, bytes wanted.
 _STATE, _KERNEL, _BUFFER, _OFFSET, _SIZE, _WANTED = range(6)
 
 TEXT = f"""

@@ -11,7 +11,7 @@ LEAST = 1 << 20  # bytes: LLVM compiles the largest kernels with 256 KB, which i
 
 @contextmanager
 def roomy() -> Iterator[None]:
-    """Threads that are started inside have stacks of `LEAST` bytes, whatever `threading.stack_size` the program has set.
+    """Threads that are started inside have stacks of `LEAST` bytes, or of what `threading.stack_size` gives them.
 
     That setting is the process's: a thread that another one starts meanwhile has the larger stack too.
     """

@@ -1,4 +1,4 @@
-"""Code that checks its accesses (`HYBRIDML_SANITIZE`): what is planted is found, and the operation table has nothing."""
+"""Code that checks its accesses (`HYBRIDML_SANITIZE`) finds what is planted, and nothing in the operation table."""
 
 from __future__ import annotations
 

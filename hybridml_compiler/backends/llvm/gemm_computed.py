@@ -1,4 +1,4 @@
-"""Rows of a left operand that has no memory: a prologue (schedule/prologue.py) computes them into memory of the thread."""
+"""Rows of a left operand that has no memory: a prologue (schedule/prologue.py) computes them into scratch memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A product of narrow operands as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
 As `gemm_blocked`, but A too is packed, unless it lies in words already: a tile of rows at a time, for all panels of the
-unit. What is beyond the end of k is zero in both. Panels lie in scratch memory, each after a row of sums to start from if A
-is shifted.
+unit. What is beyond the end of k is zero in both. Panels lie in scratch memory, each after a row of sums to start from
+if A is shifted.
 """
 
 from __future__ import annotations

@@ -15,6 +15,42 @@ from typing import Any, ClassVar
 
 from ...errors import CompileError
 from ...runtime.scratch import SCRATCH
+from .values import (
+    ArrayType as ArrayType,
+)
+from .values import (
+    Constant as Constant,
+)
+from .values import (
+    DoubleType as DoubleType,
+)
+from .values import (
+    FloatType as FloatType,
+)
+from .values import (
+    FunctionType as FunctionType,
+)
+from .values import (
+    IntType as IntType,
+)
+from .values import (
+    Literal as Literal,
+)
+from .values import (
+    PointerType as PointerType,
+)
+from .values import (
+    Type as Type,
+)
+from .values import (
+    Value as Value,
+)
+from .values import (
+    VectorType as VectorType,
+)
+from .values import (
+    VoidType as VoidType,
+)
 
 LINE = 64  # bytes of a cache line, and of the widest vector
 # On the stack of a thread: callers may have small ones (64 KB), of which Python and NumPy need most. Kernels of which
@@ -22,135 +58,10 @@ LINE = 64  # bytes of a cache line, and of the widest vector
 STACK_BYTES = 1 << 14
 SCRATCH_BYTES = 1 << 21  # of a thread, for a module: transformed squares of Winograd's algorithm take most, 1.5 MB
 
-# ---- types
-
-
-class _Interned(type):
-    """Equal types are one object, so that `==` is `is`."""
-
-    made: ClassVar[dict[Any, Any]] = {}
-
-    def __call__(cls, *args: Any) -> Any:
-        found = cls.made.get((cls, *args))
-        if found is None:
-            found = cls.made[cls, *args] = super().__call__(*args)
-        return found
-
-
-class Type(metaclass=_Interned):
-    """A type by its text, with the bytes that it takes in memory."""
-
-    __slots__ = ("nbytes", "text")
-    text: str
-    nbytes: int
-
-    def __str__(self) -> str:
-        return self.text
-
-    __repr__ = __str__
-
-
-class IntType(Type):
-    __slots__ = ("width",)
-
-    def __init__(self, width: int) -> None:
-        self.width, self.text, self.nbytes = width, f"i{width}", -(-width // 8)
-
-
-class FloatType(Type):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "float", 4
-
-
-class DoubleType(Type):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "double", 8
-
-
-class VoidType(Type):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "void", 0
-
-
-class PointerType(Type):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.text, self.nbytes = "ptr", 8
-
-
-class VectorType(Type):
-    __slots__ = ("count", "element")
-
-    def __init__(self, element: Type, count: int) -> None:
-        self.element, self.count, self.text = element, count, f"<{count} x {element.text}>"
-        self.nbytes = -(-count // 8) if element is _BOOL else count * element.nbytes
-
-
-class ArrayType(Type):
-    __slots__ = ("count", "element")
-
-    def __init__(self, element: Type, count: int) -> None:
-        self.element, self.count, self.text = element, count, f"[{count} x {element.text}]"
-        self.nbytes = count * element.nbytes
-
-
-class FunctionType:
-    __slots__ = ("args", "return_type")
-
-    def __init__(self, return_type: Type, args: Sequence[Type]) -> None:
-        self.return_type, self.args = return_type, tuple(args)
-
-
 _POINTER, _VOID = PointerType(), VoidType()
 _BOOL, _I64 = IntType(1), IntType(64)
 
-# ---- values
-
-
-class Value:
-    """Something that instructions read: its type, and its name or literal."""
-
-    __slots__ = ("text", "type")
-
-    def __init__(self, type: Any, text: str) -> None:
-        self.type, self.text = type, text
-
-    def get_reference(self) -> str:
-        return self.text
-
-    def __str__(self) -> str:
-        return f"{self.type.text} {self.text}"
-
-    __repr__ = __str__
-
-
-class Literal(Value):
-    """A constant given by its LLVM text."""
-
-    __slots__ = ()
-
-    @property
-    def constant(self) -> str:
-        return self.text
-
-
-class Constant(Literal):
-    """A number, or a vector of numbers."""
-
-    __slots__ = ()
-
-    def __init__(self, type: Type, value: int | Sequence[int]) -> None:
-        text = str(value)
-        if isinstance(type, VectorType) and not isinstance(value, int):
-            text = f"<{', '.join([f'{type.element.text} {item}' for item in value])}>"
-        super().__init__(type, text)
+# ---- functions and modules
 
 
 class Phi(Value):
@@ -279,7 +190,8 @@ class Function(Value):
     def lines(self) -> Iterator[str]:
         result, attributes = self.ftype.return_type.text, "".join([f" {a}" for a in sorted(self.attributes)])
         if not self.blocks:
-            yield f"declare {result} {self.text}({', '.join([x.type.text for x in (*self.args, *self.more)])}){attributes}"
+            kinds = ", ".join([x.type.text for x in (*self.args, *self.more)])
+            yield f"declare {result} {self.text}({kinds}){attributes}"
             return
         linkage = f"{self.linkage} " if self.linkage else ""
         yield f"define {linkage}{result} {self.text}({', '.join(map(str, (*self.args, *self.more)))}){attributes} {{"

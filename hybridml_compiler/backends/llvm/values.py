@@ -1,0 +1,135 @@
+"""Types of LLVM IR, and what instructions read: a type with a name or literal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+# ---- types
+
+
+class _Interned(type):
+    """Equal types are one object, so that `==` is `is`."""
+
+    made: ClassVar[dict[Any, Any]] = {}
+
+    def __call__(cls, *args: Any) -> Any:
+        found = cls.made.get((cls, *args))
+        if found is None:
+            found = cls.made[cls, *args] = super().__call__(*args)
+        return found
+
+
+class Type(metaclass=_Interned):
+    """A type by its text, with the bytes that it takes in memory."""
+
+    __slots__ = ("nbytes", "text")
+    text: str
+    nbytes: int
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+class IntType(Type):
+    __slots__ = ("width",)
+
+    def __init__(self, width: int) -> None:
+        self.width, self.text, self.nbytes = width, f"i{width}", -(-width // 8)
+
+
+class FloatType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text, self.nbytes = "float", 4
+
+
+class DoubleType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text, self.nbytes = "double", 8
+
+
+class VoidType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text, self.nbytes = "void", 0
+
+
+class PointerType(Type):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.text, self.nbytes = "ptr", 8
+
+
+class VectorType(Type):
+    __slots__ = ("count", "element")
+
+    def __init__(self, element: Type, count: int) -> None:
+        self.element, self.count, self.text = element, count, f"<{count} x {element.text}>"
+        self.nbytes = -(-count // 8) if element is _BOOL else count * element.nbytes
+
+
+class ArrayType(Type):
+    __slots__ = ("count", "element")
+
+    def __init__(self, element: Type, count: int) -> None:
+        self.element, self.count, self.text = element, count, f"[{count} x {element.text}]"
+        self.nbytes = count * element.nbytes
+
+
+class FunctionType:
+    __slots__ = ("args", "return_type")
+
+    def __init__(self, return_type: Type, args: Sequence[Type]) -> None:
+        self.return_type, self.args = return_type, tuple(args)
+
+
+_BOOL = IntType(1)
+
+# ---- values
+
+
+class Value:
+    """Something that instructions read: its type, and its name or literal."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, type: Any, text: str) -> None:
+        self.type, self.text = type, text
+
+    def get_reference(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return f"{self.type.text} {self.text}"
+
+    __repr__ = __str__
+
+
+class Literal(Value):
+    """A constant given by its LLVM text."""
+
+    __slots__ = ()
+
+    @property
+    def constant(self) -> str:
+        return self.text
+
+
+class Constant(Literal):
+    """A number, or a vector of numbers."""
+
+    __slots__ = ()
+
+    def __init__(self, type: Type, value: int | Sequence[int]) -> None:
+        text = str(value)
+        if isinstance(type, VectorType) and not isinstance(value, int):
+            text = f"<{', '.join([f'{type.element.text} {item}' for item in value])}>"
+        super().__init__(type, text)
