@@ -77,8 +77,8 @@ def with_pitch(kernel: Kernel, pitch: int) -> Kernel:
     s = LoopBuilder()
     target = replace(store.buffer, size=extent(rows.var) * pitch)
     store = replace(store, buffer=target, index=s.add(s.mul(rows.var, pitch), columns.var))
-    operands = tuple(target if buffer is kernel.operands[0] else buffer for buffer in kernel.operands)
-    return replace(kernel, operands=operands, body=(replace(rows, body=(replace(columns, body=(store,)),)),))
+    buffers = tuple(target if buffer.name == target.name else buffer for buffer in kernel.buffers)
+    return replace(kernel, buffers=buffers, body=(replace(rows, body=(replace(columns, body=(store,)),)),))
 
 
 def _extents(product: Product) -> tuple[int, int]:

@@ -299,6 +299,10 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     ),
     "bfloat16": narrow(hm.bfloat16),
     "int8": narrow(hm.int8),
+    "prologue": lambda: hm.trace(lambda a, b: F.layer_norm(a, (96,)) @ b)(array(64, 96), array(96, 272)),
+    "quantized": lambda: hm.trace(
+        lambda a, b: hm.matmul(hm.clip(hm.round(a * 20), -127, 127).astype(hm.int8), b.astype(hm.int8)) + 1
+    )(array(128, 256), array(256, 128)),
     "lengths": lengths,
     "numpy": lambda: hm.trace(lambda x: hm.sort(x) + 1)(array(100)),
 }
