@@ -336,9 +336,7 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     from .runtime import cache, jit, threads
 
     parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), _fingerprint())
-    if config.read().sanitize:
-        parts += ("checked",)
-    return cache.key("program", *parts)
+    return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 
 @once

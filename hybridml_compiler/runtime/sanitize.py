@@ -158,7 +158,7 @@ define i64 @{VIOLATED}() {{
 
 
 @once
-def _memory() -> ctypes.Array:
+def _memory() -> ctypes.Array[ctypes.c_int64]:
     """The record, then what is nobody's."""
     return (ctypes.c_int64 * (8 + LARGEST // 8))()
 

@@ -212,3 +212,44 @@ def test_there_is_scratch_memory_in_every_thread() -> None:
     assert scratch.prepare() and scratch.prepare()
     assert stacks.LEAST >= 4 * MOST
     assert scratch.THREAD_BYTES >= 2 * ir.SCRATCH_BYTES
+
+
+NO_MEMORY = """
+import resource, threading, numpy as np, hybridml as hm
+a, b = (hm.tensor(np.ones(s, "f")) for s in ((512, 784), (784, 64)))
+f = hm.trace(lambda a, b: a @ b)
+for _ in range(3):  # the last ones by native code, which LLVM makes
+    want = f(a, b)
+seen, wait = [], threading.Event()
+def work():
+    wait.wait()
+    held = []
+    for size in (3 << 20, 1 << 18):  # all that there is, but for a little
+        try:
+            while True:
+                held.append(np.empty(size, "u1"))
+        except MemoryError:
+            del held[-3:]
+    try:
+        f(a, b)
+    except MemoryError as error:
+        seen.append(str(error))
+thread = threading.Thread(target=work)
+thread.start()
+before = resource.getrlimit(resource.RLIMIT_AS)
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20), before[1]))
+wait.set()
+thread.join()
+resource.setrlimit(resource.RLIMIT_AS, before)
+assert len(seen) == 1, seen
+assert "bytes that this thread works in" in seen[0], seen
+assert (f(a, b) == want).all()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of the process is read from /proc")
+def test_no_memory_is_an_error() -> None:
+    """A thread that cannot have its memory raises before anything runs; in a process, which is short of memory."""
+    done = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -172,15 +172,15 @@ def extent_of(plan: Plan, number: int, place: Place) -> tuple[Size | None, str]:
         return (STATUS_BYTES, "the status word") if plan.checked and same(place.offset, 0) else (None, "")
     if place.base == "sizes":
         return None, ""
-    arrays = {"input": plan.inputs, "output": plan.outputs, "constant": plan.constants}[place.base]
-    array: Any = arrays[place.number]
+    groups: dict[str, Sequence[Any]] = {"input": plan.inputs, "output": plan.outputs, "constant": plan.constants}
+    array = groups[place.base][place.number]
     return array.nbytes - place.offset, f"{place.base} {place.number} ({array.dtype}{[*array.shape]})"
 
 
 def _is_within(offset: Size, buffer: Buffer) -> bool:
     if is_symbolic((offset, buffer.offset, buffer.nbytes)):
         return same(offset, buffer.offset)
-    return buffer.offset <= offset < buffer.offset + buffer.nbytes
+    return bool(buffer.offset <= offset < buffer.offset + buffer.nbytes)
 
 
 class _Memory:
