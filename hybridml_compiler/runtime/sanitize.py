@@ -7,6 +7,7 @@ thread it is in, until a step sees it; an access that violates bounds is made to
 from __future__ import annotations
 
 import ctypes
+import threading
 from functools import cache as once
 from typing import NoReturn
 
@@ -170,9 +171,14 @@ def _library() -> jit.Library:
     return jit.load([jit.compile_cached(TEXT)], imports, SYMBOLS, keep=[_memory()])
 
 
+_making = threading.Lock()  # there is one record
+
+
 def symbols() -> dict[str, int]:
     """What generated code imports."""
-    return {name: _library().address(name) for name in SYMBOLS}
+    with _making:
+        library = _library()
+    return {name: library.address(name) for name in SYMBOLS}
 
 
 def complain() -> NoReturn:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from functools import cache as once
 from typing import Any
 
@@ -71,10 +72,13 @@ none:
 """
 
 
-@once
+_making = threading.Lock()  # all code has one key
+
+
 def symbols() -> dict[str, int]:
     """What generated code imports: `ptr hml_scratch()` and `i64 hml_scratch_ready()`."""
-    library, _ = _library()
+    with _making:
+        library = _library()
     return {name: library.address(name) for name in (SCRATCH, READY)}
 
 
@@ -95,7 +99,7 @@ def _ready() -> Any:
 
 
 @once
-def _library() -> tuple[jit.Library, Any]:
+def _library() -> jit.Library:
     """The code, and the memory of the key, which both live as long as the process: threads may end after all else."""
     libc: Any = ctypes.CDLL(None if sys.platform != "win32" else "msvcrt")
     threads: Any = libc if sys.platform != "win32" else ctypes.CDLL("kernel32")
@@ -110,4 +114,4 @@ def _library() -> tuple[jit.Library, Any]:
     imports = {name: jit.address_of(getattr(libc, name)) for name in ("malloc", "free")}
     imports |= {name: jit.address_of(getattr(threads, name)) for name in (_GET, _SET)}
     imports[_KEY] = ctypes.addressof(key)
-    return jit.load([jit.compile_cached(TEXT)], imports, (SCRATCH, READY), keep=[key]), key
+    return jit.load([jit.compile_cached(TEXT)], imports, (SCRATCH, READY), keep=[key])
