@@ -7,11 +7,10 @@ thread it is in, until a step sees it; an access that violates bounds is made to
 from __future__ import annotations
 
 import ctypes
-import threading
-from functools import cache as once
 from typing import NoReturn
 
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
 
 INSIDE, WITHIN, MASKED, LANES = "hml_inside", "hml_within", "hml_within_masked", "hml_within_lanes"
@@ -171,14 +170,9 @@ def _library() -> jit.Library:
     return jit.load([jit.compile_cached(TEXT)], imports, SYMBOLS, keep=[_memory()])
 
 
-_making = threading.Lock()  # there is one record
-
-
 def symbols() -> dict[str, int]:
     """What generated code imports."""
-    with _making:
-        library = _library()
-    return {name: library.address(name) for name in SYMBOLS}
+    return {name: _library().address(name) for name in SYMBOLS}
 
 
 def complain() -> NoReturn:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
-from functools import cache as once
 from typing import Any
 
+from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
 
 SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
@@ -72,14 +71,9 @@ none:
 """
 
 
-_making = threading.Lock()  # all code has one key
-
-
 def symbols() -> dict[str, int]:
     """What generated code imports: `ptr hml_scratch()` and `i64 hml_scratch_ready()`."""
-    with _making:
-        library = _library()
-    return {name: library.address(name) for name in (SCRATCH, READY)}
+    return {name: _library().address(name) for name in (SCRATCH, READY)}
 
 
 def prepare() -> bool:

@@ -28,7 +28,16 @@ from .works import kind_of
 
 # Whatever decides what is emitted for a source and how it is compiled, relative to the package. All of the schedule:
 # sources hold the fields of a blocking, emitters also call what it computes from them.
-EMITTERS = ("backends/llvm/*.py", "loops/*.py", "schedule/*.py", "runtime/jit.py", "sizes/*.py", "dtypes.py")
+EMITTERS = (
+    "backends/llvm/*.py",
+    "loops/*.py",
+    "schedule/*.py",
+    "runtime/jit.py",
+    "runtime/scratch.py",
+    "runtime/sanitize.py",
+    "sizes/*.py",
+    "dtypes.py",
+)
 
 
 @dataclass(frozen=True)
