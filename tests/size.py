@@ -8,17 +8,17 @@ ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 
 BUDGETS = {
-    "hybridml": 36500,  # with the array API, linalg, fft, distributions and NumPy's protocols
+    "hybridml": 40000,  # with the array API, linalg, fft, distributions, NumPy's protocols, names of PyTorch, guards
     "hybridml_compiler/sizes": 1000,
     "hybridml_compiler/ops": 8000,  # with special functions, linalg, fft, sorts
-    "hybridml_compiler/graph": 1200,
+    "hybridml_compiler/graph": 1400,  # with checks: errors that are owed whether or not a result is read
     "hybridml_compiler/passes": 2500,  # with control flow and rolled loops
     "hybridml_compiler/schedule": 5750,  # with convolutions of narrow operands, minimum cuts and regions, loops apart
     "hybridml_compiler/loops": 5600,  # with polynomials of special functions
-    "hybridml_compiler/backends": 7000,  # with convolutions of narrow operands
-    "hybridml_compiler/runtime": 4450,  # with memory of results on cache lines, guards on functions
-    "hybridml_compiler": 36500,  # of its folders together
-    "tests": 30900,  # with programs of traced Python, each in seven places; planted errors for audits; guards; limits
+    "hybridml_compiler/backends": 7400,  # with convolutions of narrow operands, bounds of every access
+    "hybridml_compiler/runtime": 5200,  # with guards on functions, scratch memory of threads, folders by handle, locks
+    "hybridml_compiler": 37500,  # of its folders together
+    "tests": 37500,  # with programs of traced Python, planted errors, guards, limits; fuzzers, threads, other machines
     "examples": 1000,
     "benchmarks": 3900,  # four libraries, twenty workloads, programs that are traced, two reports: times, launches
 }

@@ -68,7 +68,7 @@ IMAGE = (2, 4, 5, 6)
         (lambda x: F.gumbel_softmax(x, 0.0), IMAGE, "tau must be positive"),
         (lambda x: F.alpha_dropout(x, 1.5), IMAGE, "p is a probability"),
         (lambda x: F.dropout2d(x), IMAGE[:2], "(n, c, h, w) or (c, h, w)"),
-        (lambda x: F.feature_alpha_dropout(x), (3,), "(n, c, ...)"),
+        (lambda x: F.feature_alpha_dropout(x, training=True), (3,), "(n, c, ...)"),
         (lambda x: F.bilinear(x, x, hm.ones((2, 3, 3))), IMAGE, "weight must be (out, (6,), (6,))"),
         (lambda x: F.embedding_bag(hm.asarray([1]), x), (3, 2), "(n,) with offsets"),
         (lambda x: F.embedding_bag(hm.asarray([[1]]), x, mode="last"), (3, 2), "'mean', 'sum' or 'max'"),
