@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
-from .once import lazy, once
+from .once import lazy
 from .runtime import opaque
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
@@ -334,17 +333,11 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     """The name of the graph's program: all that decides what the stages make of it."""
     from .graph.digest import digest
     from .runtime import cache, jit, threads
+    from .runtime.fingerprint import fingerprint
 
-    parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), _fingerprint())
+    code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
+    parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), code)
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
-
-
-@once
-def _fingerprint() -> str:
-    """Of the whole compiler, and of NumPy, which folds constants."""
-    from .runtime import cache
-
-    return f"{cache.fingerprint(*Path(__file__).parent.rglob('*.py'))} {np.__version__}"
 
 
 def _find(key: str) -> tuple[Stored, Library] | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
+from hybridml_compiler.runtime.fingerprint import fingerprint
 
 # Lines of /proc/cpuinfo that name a CPU; the others count cores, or change from moment to moment.
 _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
@@ -66,7 +67,7 @@ def host() -> Host:
     cpu = _cpu()
     if cpu is None:
         return _ask()
-    name = cache.key("host", cpu, platform.machine(), _version(), cache.fingerprint(Path(__file__)))
+    name = cache.key("host", cpu, platform.machine(), _version(), fingerprint("runtime.host"))
     with suppress(ValueError, TypeError, UnicodeDecodeError):
         return Host(**json.loads(cache.get(name) or b"null"))
     found = _ask()

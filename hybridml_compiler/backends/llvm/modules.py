@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ... import config
-from ...once import once
-from ...runtime import cache
+from ...runtime.fingerprint import fingerprint
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
 from ...schedule.chain import Work
@@ -26,17 +24,17 @@ from .checked import CheckedBuilder
 from .step import emit_step, launch_sources
 from .works import kind_of
 
-# Whatever decides what is emitted for a source and how it is compiled, relative to the package. All of the schedule:
+# Whatever decides what is emitted for a source and how it is compiled, as patterns of modules. All of the schedule:
 # sources hold the fields of a blocking, emitters also call what it computes from them.
 EMITTERS = (
-    "backends/llvm/*.py",
-    "loops/*.py",
-    "schedule/*.py",
-    "runtime/jit.py",
-    "runtime/scratch.py",
-    "runtime/sanitize.py",
-    "sizes/*.py",
-    "dtypes.py",
+    "backends.llvm.*",
+    "loops.*",
+    "schedule.*",
+    "runtime.jit",
+    "runtime.scratch",
+    "runtime.sanitize",
+    "sizes.*",
+    "dtypes",
 )
 
 
@@ -120,11 +118,4 @@ def new_module(name: str) -> ir.Module:
 
 def _source(text: str) -> str:
     checked = " checked" * config.read().sanitize
-    return f"; emitted{checked} by {_fingerprint()}\n{text}"
-
-
-@once
-def _fingerprint() -> str:
-    """Of the emitting code: an edit of it must not find objects that its former self compiled."""
-    root = Path(__file__).parent.parent.parent
-    return cache.fingerprint(*(path for pattern in EMITTERS for path in root.glob(pattern)))
+    return f"; emitted{checked} by {fingerprint(*EMITTERS)}\n{text}"

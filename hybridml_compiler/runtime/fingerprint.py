@@ -1,0 +1,63 @@
+"""Fingerprints of the compiler's own code: what an edited or another compiler has made must not be found.
+
+They are of the bytes that Python would load, as the loaders give them: sources, bytecode without sources, extension
+modules, in a folder, in a zip archive or frozen into an executable. The version is not among them: it says less.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache as once
+from importlib.machinery import ModuleSpec
+
+from .cache import key
+
+PACKAGE, _, OWN = __name__.partition(".")
+
+
+@once
+def fingerprint(*patterns: str) -> str:
+    """A digest of the compiler's modules with names that fit, such as `loops.*`; a package is `loops.__init__`.
+
+    Where the modules cannot be listed or read it is random: nothing that another process has made is found.
+    """
+    found = dict(modules())
+    if OWN not in found:
+        return os.urandom(8).hex()
+    fit = sorted(name for name in found if any(fnmatchcase(name, pattern) for pattern in patterns))
+    return key(*(part for name in fit for part in (name, _data(found[name]))))[:16]
+
+
+def modules() -> Iterator[tuple[str, ModuleSpec]]:
+    """Every module of the compiler by its name in it."""
+    spec = sys.modules[PACKAGE].__spec__
+    assert spec is not None
+    yield "__init__", spec
+    yield from _inside(spec.submodule_search_locations or (), "")
+
+
+def _inside(path: Iterable[str], prefix: str) -> Iterator[tuple[str, ModuleSpec]]:
+    for finder, name, is_package in pkgutil.iter_modules(path, prefix):
+        spec = finder.find_spec(f"{PACKAGE}.{name}", None)
+        assert spec is not None
+        yield f"{name}.__init__" if is_package else name, spec
+        yield from _inside(spec.submodule_search_locations or (), f"{name}.")
+
+
+def _data(spec: ModuleSpec) -> bytes:
+    """The bytes of a module, or of its code where it has no file; random ones where there are neither."""
+    loader, origin = spec.loader, spec.origin
+    try:
+        return loader.get_data(origin)  # type: ignore[union-attr, no-any-return]
+    except (AttributeError, OSError, TypeError):
+        pass
+    try:
+        code = loader.get_code(spec.name)  # type: ignore[union-attr]
+    except (AttributeError, ImportError):
+        code = None
+    return os.urandom(16) if code is None else marshal.dumps(code, 2)  # later versions depend on reference counts
