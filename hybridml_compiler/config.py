@@ -76,7 +76,10 @@ FLAGS: tuple[Flag, ...] = (
         "a path, or off",
         str,
         "Where compiled object code is kept between processes; `off` keeps it in memory only. Damaged entries are "
-        "reported, removed and compiled again.",
+        "reported, removed and compiled again. Entries are machine code: the directory `objects` in it, and all in "
+        "that, is used only while it belongs to this user and nobody else can write it; links in it are not followed. "
+        "Choose a parent that only you can write as well. Nothing raises for the disk's sake: where warnings are "
+        "errors, reports go to the logger `hybridml`.",
     ),
     Flag(
         "num_threads",

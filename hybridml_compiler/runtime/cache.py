@@ -2,8 +2,9 @@
 
 An entry is a file `<directory>/objects/<2 hex>/<64 hex>` holding magic, sha256(key + payload), payload. Writers use a
 temporary file and `os.replace`, so concurrent writers of a key leave one whole entry and a reader never sees half of
-one. Whatever is not a whole entry of that key (truncated, damaged, renamed, foreign) is reported once, removed and
-computed again: the cache can cost time, never a crash or a wrong answer.
+one. Whatever is not a whole entry of that key (truncated, damaged, renamed, foreign, a link, a FIFO) is reported once,
+removed and computed again: the cache can cost time, never a crash or a wrong answer. Entries are machine code, and
+whoever can write one can run code as this user: `folder` sees to it that nobody else has.
 
 `HYBRIDML_CACHE_DIR` names the directory; "0" or "off" keeps the cache in memory only.
 """
@@ -12,25 +13,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
-import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import hexdigits
 
 from .. import config
 from ..locks import rlock
+from .folder import File, Folder, Unsafe
 
 ENVIRONMENT = "HYBRIDML_CACHE_DIR"
 MAGIC = b"hybridml object 1\n"
 DIGEST = hashlib.sha256().digest_size
 DISK_LIMIT = 1 << 30
 MEMORY_LIMIT = 256 << 20
+LARGEST = 256 << 20  # bytes of an entry on disk: four times the constants that a program may keep
 # Seconds between looks at the whole directory: of 90,000 entries, 0.6 s of a core, 3 s of a busy one.
 PRUNE_EVERY = 24 * 3600.0
 PRUNE_AGAIN = 600.0  # seconds after which a look is begun again that a process has not lived to end
@@ -57,23 +59,21 @@ def key(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(*sources: Path) -> str:
-    """Of the code that computes what is cached: an edit of it must not find what its former self has made."""
-    return key(*(part for path in sorted(sources) for part in (path.name, path.read_bytes())))[:16]
-
-
 def default_directory() -> Path | None:
-    """The directory that the environment asks for, or the platform's cache directory; None means memory only."""
+    """The directory that the environment asks for, or the platform's cache directory; None means memory only.
+
+    A leading `~` is left for `ObjectCache` to expand: there may be no home directory.
+    """
     asked = config.read().cache_dir
     if asked is not None:
-        return None if asked.lower() in config.OFF else Path(asked).expanduser()
+        return None if asked.lower() in config.OFF else Path(asked)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "hybridml"
+    return Path(base, "hybridml")
 
 
 @dataclass
@@ -94,16 +94,12 @@ class ObjectCache:
     def __post_init__(self) -> None:
         if self.directory is None:
             return
-        self.directory = self.directory / "objects"
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = self.directory.stat()
-        except (OSError, RuntimeError) as error:
-            self._memory_only(f"cannot be used ({error})")
-            return
-        # Entries are machine code: whoever can write here can run code as this user.
-        if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
-            self._memory_only("belongs to, or can be written by, another user, who could run code through it")
+            self.directory = self.directory.expanduser().absolute() / "objects"
+            with self._open(make=True):
+                pass
+        except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
+            self._memory_only(error)
 
     def get(self, name: str) -> bytes | None:
         """The bytes stored under `name`, or None."""
@@ -122,26 +118,25 @@ class ObjectCache:
     def put(self, name: str, data: bytes) -> None:
         """Keep `data` under `name`, in memory and, where possible, on disk."""
         self._remember(name, data)
-        if self.directory is None or not self._writable:
+        if self.directory is None or not self._writable or len(data) > LARGEST - len(MAGIC) - DIGEST:
             return
-        path = self._path(name)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_whole(path, MAGIC + _digest(name, data) + data)
+            with self._open(name[:2], make=True) as folder:
+                folder.write(name, MAGIC, _digest(name, data), data)
+            self._prune_sometimes()
         except OSError as error:
             self._writable = False
             _warn(
-                f"the object cache cannot write {path} ({error}); code compiled from now on is kept in memory only. "
-                f"Free some space or point {ENVIRONMENT} at a writable directory ({ENVIRONMENT}=off silences this)."
+                f"the object cache cannot write {name} in {self.directory} ({error}); code compiled from now on is "
+                f"kept in memory only. Free some space or point {ENVIRONMENT} at a writable directory "
+                f"({ENVIRONMENT}=off silences this)."
             )
-            return
-        self._prune_sometimes()
 
     def info(self) -> CacheInfo:
         """Count the entries; walks the directory."""
         if self.directory is None:
             return CacheInfo(None, len(self._memory), self._memory_bytes, self.hits, self.misses)
-        sizes = [size for _, size, _ in self._entries()]
+        sizes = [file.size for _, file in self._entries()]
         return CacheInfo(str(self.directory), len(sizes), sum(sizes), self.hits, self.misses)
 
     def clear(self) -> None:
@@ -149,17 +144,27 @@ class ObjectCache:
         with self._lock:
             self._memory.clear()
             self._memory_bytes = 0
-        for _, _, path in self._entries():
-            _remove(path)
+        for folder, file in self._entries():
+            self._remove(folder, file.name)
 
-    def _path(self, name: str) -> Path:
-        assert self.directory is not None
-        return self.directory / name[:2] / name
+    @contextmanager
+    def _open(self, name: str = "", *, make: bool = False) -> Iterator[Folder]:
+        """The directory, or the folder of this name in it; checked anew, since a path may come to name another."""
+        path = self.directory
+        if path is None:  # since another thread has found it unusable
+            raise FileNotFoundError("the object cache has no directory")
+        with Folder.open(str(path), make=make) as directory:
+            if not name:
+                yield directory
+                return
+            with directory.folder(name, make=make) as folder:
+                yield folder
 
-    def _memory_only(self, reason: str) -> None:
+    def _memory_only(self, reason: Exception) -> None:
         _warn(
-            f"the object cache directory {self.directory} {reason}; compiled code is kept in memory only, and every "
-            f"process compiles again. Point {ENVIRONMENT} at a directory of your own ({ENVIRONMENT}=off silences this)."
+            f"the object cache directory {self.directory} cannot be used ({reason}); compiled code is kept in memory "
+            f"only, and every process compiles again. Point {ENVIRONMENT} at a directory of your own "
+            f"({ENVIRONMENT}=off silences this)."
         )
         self.directory = None
 
@@ -173,66 +178,57 @@ class ObjectCache:
     def _read(self, name: str) -> bytes | None:
         if self.directory is None:
             return None
-        path = self._path(name)
         try:
-            with open(path, "rb") as file:
-                raw = file.read()
-                age = time.time() - os.fstat(file.fileno()).st_mtime
+            with self._open(name[:2]) as folder:
+                return _entry(folder, name)
         except FileNotFoundError:
-            return None
+            pass
+        except Unsafe as error:
+            self._memory_only(error)
         except OSError as error:
-            _warn(f"the object cache cannot read {path} ({error}); compiling again. Delete it or fix its permissions.")
-            return None
-        data = raw[len(MAGIC) + DIGEST :]
-        if not raw.startswith(MAGIC) or raw[len(MAGIC) : len(MAGIC) + DIGEST] != _digest(name, data):
-            _remove(path)
-            _warn(
-                f"the object cache entry {path} is damaged or not ours ({len(raw)} bytes); it was removed, its code is "
-                "compiled again. Nothing needs to be done; if this repeats, check the disk or delete the directory."
-            )
-            return None
-        if age > PRUNE_EVERY:  # the time stamp is the time of last use, to within a day, at no cost for a hot entry
-            with suppress(OSError):
-                os.utime(path)
-        return data
+            _warn(f"the object cache cannot read {name} in {self.directory} ({error}); its code is compiled again.")
+        return None
 
-    def _entries(self, rest: Callable[[], None] = lambda: None) -> list[tuple[float, int, str]]:
-        """(time of last use, size, path) of every file of the cache, leftovers of killed writers among them."""
-        found: list[tuple[float, int, str]] = []
+    def _entries(self, rest: Callable[[], None] = lambda: None) -> list[tuple[str, File]]:
+        """Each file of the cache with the name of its folder, leftovers of killed writers among them."""
+        found: list[tuple[str, File]] = []
         if self.directory is None:
             return found
-        with suppress(OSError):
-            for folder in os.scandir(self.directory):
-                if not folder.is_dir(follow_symlinks=False) or len(folder.name) != 2:
+        with suppress(OSError), self._open() as directory:
+            for name in directory.folders():
+                if len(name) != 2 or not _is_hex(name):
                     continue
-                with suppress(OSError):
-                    for entry in os.scandir(folder.path):
+                with suppress(OSError), directory.folder(name) as folder:
+                    for file in folder.files():
                         rest()
-                        with suppress(OSError):
-                            status = entry.stat(follow_symlinks=False)
-                            found.append((status.st_mtime, status.st_size, entry.path))
+                        if _is_hex(file.name) or file.name.endswith(".tmp"):
+                            found.append((name, file))
         return found
+
+    def _remove(self, folder: str, name: str) -> None:
+        with suppress(OSError), self._open(folder) as opened:
+            opened.remove(name)
 
     def _prune_sometimes(self) -> None:
         """Once a day and machine, have a thread prune the directory, which no call waits for.
 
         When that was done last is the time stamp of the directory, which changes otherwise with its 256 folders only.
         """
-        assert self.directory is not None
         now = time.time()
         if now < self._next_prune:
             return
         self._next_prune = now + PRUNE_EVERY
-        with suppress(OSError):
-            if not 0 <= now - self.directory.stat().st_mtime <= PRUNE_EVERY:
-                os.utime(self.directory, (now, now - PRUNE_EVERY + PRUNE_AGAIN))
-                threading.Thread(target=self._prune_beside, name="hybridml-prune", daemon=True).start()
+        with self._open() as directory:
+            if 0 <= now - directory.stamp <= PRUNE_EVERY:
+                return
+            directory.touch(stamp=now - PRUNE_EVERY + PRUNE_AGAIN)
+        with suppress(RuntimeError):  # no thread can be started: another process will look
+            threading.Thread(target=self._prune_beside, name="hybridml-prune", daemon=True).start()
 
     def _prune_beside(self) -> None:
-        assert self.directory is not None
         self.prune(_Rests())
-        with suppress(OSError):
-            os.utime(self.directory)
+        with suppress(OSError), self._open() as directory:
+            directory.touch()
 
     def prune(self, rest: Callable[[], None] = lambda: None) -> None:
         """Delete leftovers of killed writers and, beyond the limit, the least recently used entries, to 3/4 of it.
@@ -240,21 +236,20 @@ class ObjectCache:
         `rest` is called between looks at two files.
         """
         entries, kept, total = self._entries(rest), [], 0
-        for entry in entries:
-            stamp, size, path = entry
-            if path.endswith(".tmp") and time.time() - stamp > 3600:
-                _remove(path)
+        for folder, file in entries:
+            if file.name.endswith(".tmp") and time.time() - file.stamp > 3600:
+                self._remove(folder, file.name)
                 continue
-            kept.append(entry)
-            total += size
+            kept.append((folder, file))
+            total += file.size
         if total <= self.disk_limit:
             return
-        for _, size, path in sorted(kept):
+        for folder, file in sorted(kept, key=lambda entry: entry[1].stamp):
             if total <= self.disk_limit * 3 // 4:
                 break
             rest()
-            _remove(path)
-            total -= size
+            self._remove(folder, file.name)
+            total -= file.size
 
 
 class _Rests:
@@ -277,24 +272,42 @@ def _digest(name: str, data: bytes) -> bytes:
     return digest.digest()
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=path.name[:8], suffix=".tmp", dir=path.parent)
+def _is_hex(name: str) -> bool:
+    """Whether a file or folder has a name of ours: what else lies in the directory is not deleted."""
+    return not name.strip(hexdigits)
+
+
+def _entry(folder: Folder, name: str) -> bytes | None:
+    """The payload of an entry; whatever else is in its place is reported and removed, and gives None."""
     try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        _remove(temporary)
-        raise
-
-
-def _remove(path: str | Path) -> None:
-    with suppress(OSError):
-        os.unlink(path)
+        raw, stamp = folder.read(name, LARGEST)
+        reason = f"{len(raw)} bytes"
+    except Unsafe as error:
+        raw, stamp, reason = b"", 0.0, str(error)
+    data = raw[len(MAGIC) + DIGEST :]
+    if not raw.startswith(MAGIC) or raw[len(MAGIC) : len(MAGIC) + DIGEST] != _digest(name, data):
+        removed = "it was removed" if folder.remove(name) else "it cannot be removed"
+        _warn(
+            f"the object cache entry {os.path.join(folder.path, name)} is damaged or not ours ({reason}); {removed}, "
+            "its code is compiled again. Nothing needs to be done; if this repeats, check the disk or delete the "
+            "directory."
+        )
+        return None
+    if time.time() - stamp > PRUNE_EVERY:  # the stamp is the time of last use, to within a day, at no cost if hot
+        with suppress(OSError):
+            folder.touch(name)
+    return data
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"hybridml: {message}", RuntimeWarning, stacklevel=3)
+    """Warn, or, where warnings are errors, log: no call of the user's fails for the sake of the disk."""
+    message = f"hybridml: {message}"
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        import logging  # 6 ms to import
+
+        logging.getLogger("hybridml").warning(message)
 
 
 _default: ObjectCache | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,10 +140,11 @@ def test_switched_off_keeps_memory_only(value: str, monkeypatch: pytest.MonkeyPa
 def test_default_directory_follows_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(cache.ENVIRONMENT, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
     if sys.platform == "linux":
         assert cache.default_directory() == tmp_path / "hybridml"
     monkeypatch.setenv(cache.ENVIRONMENT, "~/somewhere")
-    assert cache.default_directory() == Path.home() / "somewhere"
+    assert ObjectCache(cache.default_directory()).info().directory == str(tmp_path / "somewhere" / "objects")
 
 
 def test_directory_that_cannot_be_made_is_reported_once(tmp_path: Path) -> None:
@@ -163,7 +167,222 @@ def test_write_that_fails_is_reported_once(tmp_path: Path) -> None:
     assert store.get("ab1") == b"code"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permission bits")
+def test_without_a_home_directory_code_is_kept_in_memory() -> None:
+    with pytest.warns(RuntimeWarning, match="home directory") as caught:
+        store = ObjectCache(Path("~nobody-of-this-name/x"))
+    store.put("ab", b"code")
+    assert store.get("ab") == b"code" and store.info().directory is None and len(caught) == 1
+
+
+def test_where_warnings_are_errors_they_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The disk costs time, never a call."""
+    store = ObjectCache(tmp_path)
+    store.put("ab", b"code")
+    (tmp_path / "objects" / "ab" / "ab").write_bytes(b"junk")
+    (tmp_path / "file").write_text("in the way")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ObjectCache(tmp_path).get("ab") is None
+        assert ObjectCache(tmp_path / "file").info().directory is None
+        store.put("file", b"code")  # "fi" is a folder of its own
+        (tmp_path / "objects" / "cd").write_text("a file where a folder should be")
+        store.put("cd", b"code")
+    assert [word for record in caplog.records for word in ("damaged", "cannot be used", "cannot write")
+            if word in record.getMessage()] == ["damaged", "cannot be used", "cannot write"]  # fmt: skip
+
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="links, FIFOs and permission bits")
+
+
+def hole(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(40 << 30)
+
+
+def link_to_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def link_to_a_whole_entry(path: Path) -> None:
+    """Not followed, whoever has made it."""
+    path.parent.chmod(0o700)
+    real = path.parent.parent / "elsewhere"
+    ObjectCache(real).put(path.name, b"code")
+    path.symlink_to(real / "objects" / path.name[:2] / path.name)
+
+
+def loose(path: Path) -> None:
+    ObjectCache(path.parent.parent.parent).put(path.name, b"code")
+    path.chmod(0o666)
+
+
+@POSIX
+@pytest.mark.parametrize("place", [os.mkfifo, link_to_zeros, link_to_a_whole_entry, hole, loose])
+def test_what_is_not_a_private_file_is_replaced(tmp_path: Path, place: Callable[[Path], None]) -> None:
+    store = ObjectCache(tmp_path)
+    name = cache.key("text")
+    path = tmp_path / "objects" / name[:2] / name
+    path.parent.mkdir()
+    place(path)
+    with pytest.warns(RuntimeWarning, match="not ours.*it was removed") as caught:
+        assert store.get(name) is None
+    assert len(caught) == 1 and not os.path.lexists(path)
+    store.put(name, b"code")
+    assert ObjectCache(tmp_path).get(name) == b"code"
+
+
+@POSIX
+def test_a_folder_in_the_place_of_an_entry_is_left_there(tmp_path: Path) -> None:
+    store = ObjectCache(tmp_path)
+    (tmp_path / "objects" / "ab" / "ab").mkdir(parents=True)
+    with pytest.warns(RuntimeWarning, match="cannot be removed"):
+        assert store.get("ab") is None
+
+
+@POSIX
+def test_what_the_cache_makes_is_private_under_any_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        ObjectCache(tmp_path / "new" / "cache").put("ab", b"code")
+    finally:
+        os.umask(before)
+    assert not [path for path in (tmp_path / "new").rglob("*") if path.stat().st_mode & 0o077]
+
+
+def test_files_of_others_in_the_directory_are_not_deleted(tmp_path: Path) -> None:
+    store = ObjectCache(tmp_path, disk_limit=0)
+    store.put("ab", b"code")
+    mine = [tmp_path / "objects" / "ab" / "notes.txt", tmp_path / "objects" / "go" / "ab"]
+    mine[1].parent.mkdir()
+    for path in mine:
+        path.write_text("mine")
+    store.prune()
+    store.clear()
+    assert sorted(entries(tmp_path)) == sorted(mine)
+
+
+def test_a_directory_that_vanishes_is_made_again(tmp_path: Path) -> None:
+    store = ObjectCache(tmp_path / "cache")
+    store.put("ab", b"code")
+    shutil.rmtree(tmp_path / "cache")
+    assert store.get("cd") is None
+    store.put("cd", b"code")
+    assert ObjectCache(tmp_path / "cache").get("cd") == b"code"
+
+
+def test_a_relative_directory_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = ObjectCache(Path("cache"))
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    store.put("ab", b"code")
+    assert [path.name for path in entries(tmp_path)] == ["ab"] and not entries(tmp_path / "below")
+
+
+ROOT = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone can be two users")
+AS_ANOTHER_USER = "os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+REPLACE = f"""
+import os, sys
+# Whoever can write the parent may do this. That of a folder of others fails on some systems: it is done as root.
+os.rename(sys.argv[1], sys.argv[1] + "-before")
+{AS_ANOTHER_USER}
+path, name, data = sys.argv[2:]
+os.makedirs(os.path.join(path, "objects", name[:2]), mode=0o755, exist_ok=True)
+with open(os.path.join(path, "objects", name[:2], name), "wb") as file:
+    file.write(bytes.fromhex(data))
+"""
+
+
+def shared(folder: Path) -> Path:
+    """A directory of the cache below folders that all users may write."""
+    for each in (folder, *folder.parents[:2]):
+        each.chmod(0o777)
+    (folder / "cache").mkdir()
+    (folder / "cache").chmod(0o777)
+    return folder / "cache"
+
+
+@ROOT
+@pytest.mark.parametrize("renamed", ["cache/objects", "cache"])
+def test_entries_of_another_user_are_not_read(tmp_path: Path, renamed: str) -> None:
+    """Who can write a parent puts a directory of his own, with whole entries, in the place of the one in use."""
+    store, name = ObjectCache(shared(tmp_path)), cache.key("program")
+    store.put(cache.key("other"), b"code")
+    entry = cache.MAGIC + cache._digest(name, b"foreign") + b"foreign"
+    replaced = [str(tmp_path / renamed), str(tmp_path / "cache"), name, entry.hex()]
+    subprocess.run([sys.executable, "-S", "-c", REPLACE, *replaced], check=True, timeout=60)
+    for each in (lambda: store, lambda: ObjectCache(tmp_path / "cache")):
+        with pytest.warns(RuntimeWarning, match="another user, who could run code"):
+            assert each().get(name) is None
+    assert store.info().directory is None
+
+
+@ROOT
+def test_an_entry_of_another_user_is_replaced(tmp_path: Path) -> None:
+    store, name = ObjectCache(tmp_path), cache.key("program")
+    store.put(name, b"code")
+    (path,) = entries(tmp_path)
+    os.chown(path, 65534, 65534)
+    with pytest.warns(RuntimeWarning, match=r"another user.*it was removed"):
+        assert ObjectCache(tmp_path).get(name) is None
+    os.chown(tmp_path / "objects" / name[:2], 65534, 65534)
+    with pytest.warns(RuntimeWarning, match="another user, who could run code"):
+        assert ObjectCache(tmp_path).get(name) is None
+
+
+VICTIM = """
+import sys, warnings
+import hybridml as hm
+warnings.simplefilter("ignore", RuntimeWarning)
+x = hm.ones(3)
+hm.trace(lambda x: x - 1)(x)  # the directory is looked at
+print("ready", flush=True)
+sys.stdin.readline()
+print(hm.trace(lambda x: x * 3 + 1)(x).tolist(), flush=True)
+"""
+# Has the same release, so knows the names of entries, and gives them the code of another program.
+ATTACKER = f"""
+import os, sys
+import hybridml as hm
+from hybridml_compiler.runtime import cache
+kept = {{}}
+cache.ObjectCache.put = lambda self, name, data: kept.setdefault(name, data)
+cache.ObjectCache.get = lambda self, name: None
+x = hm.ones(3)
+hm.trace(lambda x: x * 3 + 1)(x)
+wanted = {{name: data for name, data in kept.items() if data[8:9] == b"["}}
+kept.clear()
+hm.trace(lambda x: x * 100 + 1)(x)
+(other,) = (data for data in kept.values() if data[8:9] == b"[")
+{AS_ANOTHER_USER}
+os.rename(sys.argv[1], sys.argv[1] + "-before")
+for name in wanted:
+    folder = os.path.join(sys.argv[1], "objects", name[:2])
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(cache.MAGIC + cache._digest(name, other) + other)
+"""
+
+
+@ROOT
+@pytest.mark.slow
+def test_code_of_another_user_is_not_run(tmp_path: Path) -> None:
+    """The same from end to end: without the check this gives 101."""
+    directory = shared(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", VICTIM],
+        env={**os.environ, cache.ENVIRONMENT: str(directory)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as victim:
+        assert victim.stdin and victim.stdout and victim.stdout.readline() == "ready\n"
+        subprocess.run([sys.executable, "-c", ATTACKER, str(directory)], check=True, timeout=60)
+        print("go", file=victim.stdin, flush=True)
+        assert victim.stdout.readline() == "[4.0, 4.0, 4.0]\n"
+
+
+@POSIX
 def test_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects").chmod(0o777)
