@@ -22,7 +22,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import cache, elf, image, stacks
+from hybridml_compiler.runtime import cache, elf, image, memory, stacks
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
@@ -136,6 +136,7 @@ def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 
 def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     """One object of several modules."""
+    memory.require(sum(map(len, texts)))
     llvm = _llvm()
     machine = _machine(opt)
     try:
@@ -224,6 +225,7 @@ class Compilation(ExitStack):
             return name
         from concurrent.futures import Future  # 5 ms to import
 
+        memory.require()  # where a thread gets none while it begins, `start` waits for it for ever
         job = _Job(name, source.emit(), source, Future())
         self.made[name] = job.result
         self.waiting.append(job)
