@@ -142,6 +142,9 @@ def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     try:
         # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
         context = llvm.create_context()
+        # After an error, or an interrupt, modules may lie in a cycle with its traceback, and the collector of cycles ends
+        # such objects in any order: modules after their context is a crash. The context stays for good then.
+        context._owned = True
         module, *others = [llvm.parse_assembly(text, context) for text in texts]
         for other in others:
             module.link_in(other)
@@ -154,7 +157,9 @@ def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
             builder = llvm.create_pass_builder(machine, tuning)
             builder.getModulePassManager().run(module, builder)
         with _leaner():
-            return bytes(machine.emit_object(module))
+            data = bytes(machine.emit_object(module))
+        context._owned = False
+        return data
     except RuntimeError as error:
         raise CompileError(f"LLVM rejected generated code: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 import threading
 from functools import partial
@@ -168,3 +169,21 @@ def test_threads_may_compile_at_once() -> None:
     for thread in threads:
         thread.join()
     assert results == {k: k + 1 for k in range(8)}
+
+
+def test_errors_in_cycles_are_collected_in_any_order() -> None:
+    """The collector ended a context of LLVM before its modules, which a traceback kept: a crash."""
+    program = """
+import gc
+from hybridml_compiler.errors import CompileError
+from hybridml_compiler.runtime import jit
+gc.disable()
+for k in range(20):
+    try:
+        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, False, 1)
+    except CompileError as error:
+        error.kept = error
+gc.collect()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
