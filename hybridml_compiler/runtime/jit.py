@@ -158,7 +158,9 @@ def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
             builder.getModulePassManager().run(module, builder)
         with _leaner():
             data = bytes(machine.emit_object(module))
+        module.close()  # both here: an interrupt that arrives in a finalizer is lost
         context._owned = False
+        context.close()
         return data
     except RuntimeError as error:
         raise CompileError(f"LLVM rejected generated code: {error}") from error
