@@ -360,7 +360,9 @@ def moved(r: random.Random, path: Path, other: Path) -> None:
 
 def linked(r: random.Random, path: Path, other: Path) -> None:
     moved(r, path, other)
-    path.symlink_to(r.choice((path, path.with_name(path.name + "-before"), Path("/tmp"), Path("/nowhere"))))
+    path.symlink_to(
+        r.choice((path, path.with_name(path.name + "-before"), Path(tempfile.gettempdir()), Path("/nowhere")))
+    )
 
 
 def file(r: random.Random, path: Path, other: Path) -> None:
