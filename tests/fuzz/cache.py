@@ -38,7 +38,7 @@ def run(seconds: float, seed: int) -> tuple[int, list[str]]:
             done += 1
             r = random.Random(number)
             at = Path(base, str(number))
-            attack = r.choice((damaged_entries, damaged_entries, damaged_program, changing, crowded, damaged_folders))
+            attack = r.choice(ATTACKS)
             handles = len(os.listdir("/dev/fd"))
             try:
                 wrong = attack(r, at)
@@ -401,3 +401,6 @@ def damaged_folders(r: random.Random, at: Path) -> str | None:
     finally:
         cache._default = None
     return None
+
+
+ATTACKS = (damaged_entries, damaged_entries, damaged_program, changing, crowded, damaged_folders)
