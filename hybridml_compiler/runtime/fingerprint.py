@@ -12,9 +12,9 @@ import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from functools import cache as once
 from importlib.machinery import ModuleSpec
 
+from ..once import once
 from .cache import key
 
 PACKAGE, _, OWN = __name__.partition(".")

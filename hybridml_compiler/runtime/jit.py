@@ -142,8 +142,8 @@ def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     try:
         # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
         context = llvm.create_context()
-        # After an error, or an interrupt, modules may lie in a cycle with its traceback, and the collector of cycles ends
-        # such objects in any order: modules after their context is a crash. The context stays for good then.
+        # After an error, or an interrupt, modules may lie in a cycle with its traceback, and the collector of cycles
+        # ends such objects in any order: modules after their context is a crash. The context stays for good then.
         context._owned = True
         module, *others = [llvm.parse_assembly(text, context) for text in texts]
         for other in others:
