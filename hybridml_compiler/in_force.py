@@ -12,8 +12,15 @@ from .locks import rlock
 
 
 class _Change(NamedTuple):
-    undo: Callable[[], object]
-    holders: list[int]  # threads, each as often as it has asked
+    undo: Callable[[], object]  # twice is as once
+    holders: list[_Holder]
+
+
+class _Holder:
+    """Someone who has asked for changes, by thread."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
 
 
 class Changes:
@@ -40,7 +47,7 @@ class Changes:
         """Changes that are in force inside: each a function that makes it and returns what takes it back, or returns
         None for one that is not to be made.
         """
-        entered: list[Hashable] = []
+        holder = _Holder()
         try:
             with self._lock:
                 for key, make in wanted.items():
@@ -49,26 +56,39 @@ class Changes:
                         if undo is None:
                             continue
                         self._made[key] = _Change(undo, [])
-                    self._made[key].holders.append(threading.get_ident())
-                    entered.append(key)
+                    self._made[key].holders.append(holder)
             yield
         finally:
-            with self._lock:
-                for key in entered:
-                    self._made[key].holders.remove(threading.get_ident())
-                self._end(entered)
+            _to_the_end(lambda: self._release(holder, wanted))
+
+    def _release(self, holder: _Holder, keys: Iterable[Hashable]) -> None:
+        with self._lock:
+            for key in keys:
+                if key in self._made and holder in self._made[key].holders:
+                    self._made[key].holders.remove(holder)
+            self._end(keys)
 
     def _end(self, keys: Iterable[Hashable]) -> None:
         """Take back those that nobody holds."""
         for key in keys:
             if key in self._made and not self._made[key].holders:
-                self._made.pop(key).undo()
+                self._made[key].undo()
+                del self._made[key]
 
     def after_fork(self) -> None:
         """Forget the threads that stayed in the parent."""
         for change in self._made.values():
-            change.holders[:] = [who for who in change.holders if who == threading.get_ident()]
+            change.holders[:] = [who for who in change.holders if who.thread == threading.get_ident()]
         self._end(list(self._made))
+
+
+def _to_the_end(step: Callable[[], object]) -> None:
+    """Do a step whole, from the start again after an interrupt, which is raised when it is done."""
+    try:
+        step()
+    except KeyboardInterrupt:
+        _to_the_end(step)
+        raise
 
 
 _all: list[Changes] = []

@@ -119,7 +119,11 @@ def _lean() -> Callable[[], object]:
         if _llvm().llvm_version_info[0] == _TRIED:
             _llvm().set_option("hybridml", f"{_PASS_LEFT_OUT}={left_out}")
 
-    switch(_TURN, "true")
+    try:
+        switch(_TURN, "true")
+    except BaseException:  # an interrupt: nobody has what takes it back yet
+        switch(usual_turn, "false")
+        raise
     return lambda: switch(usual_turn, "false")
 
 

@@ -252,3 +252,32 @@ def test_references_of_native_code_are_given_up() -> None:
     for _ in range(1000):
         entry._references(4)
     assert abs(sys.getrefcount(None) - none) < 1000, "of None, too"
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_change_is_taken_back_whenever_an_interrupt_comes(at: int) -> None:
+    changes, state, left = in_force.Changes(), ["usual"], [at]
+
+    def moment() -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise KeyboardInterrupt
+
+    def undo() -> None:
+        moment()
+        state[0] = "usual"
+        moment()
+
+    def make() -> Callable[[], None]:
+        moment()
+        state[0] = "changed"
+        return undo
+
+    with pytest.raises(KeyboardInterrupt), changes.hold({"k": make}):
+        assert state == ["changed"]
+        moment()
+    assert state == ["usual"]
+    left[0] = 9
+    with changes.hold({"k": make}):
+        assert state == ["changed"]
+    assert state == ["usual"]

@@ -16,7 +16,7 @@ import pytest
 from hybridml_compiler.runtime import fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
-NEEDED = ("config.py", "runtime/cache.py", "runtime/folder.py", "runtime/fingerprint.py")
+NEEDED = ("config.py", "locks.py", "once.py", "runtime/cache.py", "runtime/folder.py", "runtime/fingerprint.py")
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
