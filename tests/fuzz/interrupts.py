@@ -256,12 +256,8 @@ def attacked(r: random.Random, at: Path, subject: Callable[[random.Random, Path]
             wrong = interrupted(work, spent * r.random(), again=r.choice((0, 0, 1e-5, 1e-4, 1e-3)))
             if wrong is not None:
                 return "\n".join([wrong, *unraised])
-            gc.collect()  # what waits for work ends with the pool that it belongs to
-            for thread in threading.enumerate():
-                if thread.name.startswith("hybridml-compile"):
-                    thread.join(PATIENCE)  # an interrupt does not wait for what it has left to other threads
-                    if thread.is_alive():
-                        return f"hangs in {stack(thread)}"
+            if compiling():
+                return f"hangs in {stack(threading.current_thread())}"
     finally:
         sys.unraisablehook = hook
     if any("KeyboardInterrupt" in each for each in unraised):
@@ -271,6 +267,17 @@ def attacked(r: random.Random, at: Path, subject: Callable[[random.Random, Path]
         return f"left changed: {changed}"
     wrong = in_time(check)
     return damaged(at) if wrong is None else f"afterwards: {wrong}"
+
+
+def compiling() -> bool:
+    """Whether threads still compile after a while: an interrupt does not wait for what it has left to others."""
+    end = time.monotonic() + PATIENCE
+    gc.collect()  # those that wait for work end with the pool that they belong to
+    while found := any(thread.name.startswith("hybridml-compile") for thread in threading.enumerate()):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.01)
+    return found
 
 
 def surroundings() -> dict[str, Any]:
