@@ -6,10 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ print(answer, cache.info().hits, cache.info().misses, len(caught), *(str(w.messa
 
 
 def run(program: str, directory: Path | str) -> str:
-    environment = {**os.environ, cache.ENVIRONMENT: str(directory)}
+    environment = {**os.environ, cache.ENVIRONMENT: str(shared)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -293,25 +294,27 @@ with open(os.path.join(path, "objects", name[:2], name), "wb") as file:
 """
 
 
-def shared(folder: Path) -> Path:
-    """A directory of the cache below folders that all users may write."""
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(0o777)
-    (folder / "cache").mkdir()
-    (folder / "cache").chmod(0o777)
-    return folder / "cache"
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory of the cache below one that all users may write. pytest's own folders are this user's alone."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "cache")
+        path.mkdir()
+        for each in (path, path.parent):
+            each.chmod(0o777)
+        yield path
 
 
 @ROOT
 @pytest.mark.parametrize("renamed", ["cache/objects", "cache"])
-def test_entries_of_another_user_are_not_read(tmp_path: Path, renamed: str) -> None:
+def test_entries_of_another_user_are_not_read(shared: Path, renamed: str) -> None:
     """Who can write a parent puts a directory of his own, with whole entries, in the place of the one in use."""
-    store, name = ObjectCache(shared(tmp_path)), cache.key("program")
+    store, name = ObjectCache(shared), cache.key("program")
     store.put(cache.key("other"), b"code")
     entry = cache.MAGIC + cache._digest(name, b"foreign") + b"foreign"
-    replaced = [str(tmp_path / renamed), str(tmp_path / "cache"), name, entry.hex()]
+    replaced = [str(shared.parent / renamed), str(shared), name, entry.hex()]
     subprocess.run([sys.executable, "-S", "-c", REPLACE, *replaced], check=True, timeout=60)
-    for each in (lambda: store, lambda: ObjectCache(tmp_path / "cache")):
+    for each in (lambda: store, lambda: ObjectCache(shared)):
         with pytest.warns(RuntimeWarning, match="another user, who could run code"):
             assert each().get(name) is None
     assert store.info().directory is None
@@ -366,18 +369,17 @@ for name in wanted:
 
 @ROOT
 @pytest.mark.slow
-def test_code_of_another_user_is_not_run(tmp_path: Path) -> None:
+def test_code_of_another_user_is_not_run(shared: Path) -> None:
     """The same from end to end: without the check this gives 101."""
-    directory = shared(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", VICTIM],
-        env={**os.environ, cache.ENVIRONMENT: str(directory)},
+        env={**os.environ, cache.ENVIRONMENT: str(shared)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as victim:
         assert victim.stdin and victim.stdout and victim.stdout.readline() == "ready\n"
-        subprocess.run([sys.executable, "-c", ATTACKER, str(directory)], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", ATTACKER, str(shared)], check=True, timeout=60)
         print("go", file=victim.stdin, flush=True)
         assert victim.stdout.readline() == "[4.0, 4.0, 4.0]\n"
 
