@@ -64,9 +64,10 @@ def _check_function(name: str, fn: Any) -> None:
 def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """`value_and_grad(fn)(*args)` is `(fn(*args), gradient)`.
 
-    fn returns a scalar tensor, or `(scalar, aux)` with `has_aux`. The gradient has the structure of argument `argnums`
-    (a container of tensors is fine), or is a tuple for several. Nothing is added to any `.grad`. The result can be
-    differentiated again.
+    fn returns a scalar tensor, or `(scalar, aux)` with `has_aux`, and then so does the call: aux is any Python value,
+    of whose history, as of the value's, only what lies outside of this call is kept. The gradient has the structure of
+    argument `argnums` (a container of tensors is fine), or is a tuple for several. Nothing is added to any `.grad`. The
+    result can be differentiated again.
 
     >>> import hybridml as hm
     >>> value, g = hm.value_and_grad(lambda x: (x * x).sum())(hm.tensor([1.0, 2.0]))
@@ -87,15 +88,14 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
         with enable_grad():
             for n, arg in zip(positions, given, strict=True):
                 inner[n] = tree.tree_map(functools.partial(_tracked, "grad"), arg)
-            result = fn(*inner, **kwargs)
-            value, aux = result if has_aux else (result, None)
+            value, aux = _parts("grad", fn(*inner, **kwargs), has_aux)
             if not isinstance(value, Tensor) or value.size != 1:
                 got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
                 raise GradientError(
                     f"grad: the function must return a scalar tensor, got {got}; reduce it with sum or mean"
                 )
             wanted = _tensors([inner[n] for n in positions])
-            create = not grad_off and _concerns_outside([value], given, wanted, start)
+            create = not grad_off and _concerns_outside([value, *_tensors(aux)], given, wanted, start)
             if value.requires_grad:
                 found = autograd.grad(value, wanted, create_graph=create, retain_graph=create, allow_unused=True)
             else:
@@ -104,7 +104,7 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
         out = [tree.tree_map(lambda x: next(gradients) if isinstance(x, Tensor) else None, inner[n]) for n in positions]
         gradient = out[0] if isinstance(argnums, int) else tuple(out)
         if not create:
-            value = value.detach()
+            value, aux = value.detach(), _detached(aux)
         return ((value, aux) if has_aux else value), gradient
 
     return wrapper
@@ -170,7 +170,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[A
         inner = tree.tree_map(functools.partial(_tracked, "vjp"), primals)
         value, aux = _value_of("vjp", fn, inner, has_aux)
     outs, wanted = _tensors(value), _tensors(inner)
-    outer = _concerns_outside(outs, primals, wanted, start)
+    outer = _concerns_outside([*outs, *_tensors(aux)], primals, wanted, start)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
         vectors = _vectors("vjp: the cotangent", cotangent, "the value", value)
@@ -181,8 +181,9 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[A
         result: tuple[Any, ...] = tree.tree_map(lambda x: next(products) if isinstance(x, Tensor) else None, inner)
         return result
 
-    shown = value if outer and not grad_is_off() else _detached(value)
-    return (shown, pull, aux) if has_aux else (shown, pull)
+    if not outer or grad_is_off():
+        value, aux = _detached(value), _detached(aux)
+    return (value, pull, aux) if has_aux else (value, pull)
 
 
 def jvp(
@@ -220,22 +221,20 @@ def jvp(
         cotangents = [_leaf(ones_like(o)) for o in recorded]
         pulled = autograd.pulled("jvp", recorded, wanted, cotangents, retain=True, create=True)
         pairs = [(g, v) for g, v in zip(pulled, vectors, strict=True) if g is not None and g.requires_grad]
-    outer = not grad_is_off() and _concerns_outside(outs, (primals, tangents), wanted, start)
+    outer = not grad_is_off() and _concerns_outside([*outs, *_tensors(aux)], (primals, tangents), wanted, start)
     found = autograd.pulled(
         "jvp", [g for g, _ in pairs], cotangents, [v for _, v in pairs], retain=outer, create=outer, since=before
     )
     by_value = {id(o): g for o, g in zip(recorded, found, strict=True) if g is not None}
     product = tree.tree_map(lambda o: by_value[id(o)] if id(o) in by_value else zeros_like(o.detach()), value)
-    shown = value if outer else _detached(value)
-    return (shown, product, aux) if has_aux else (shown, product)
+    if not outer:
+        value, aux = _detached(value), _detached(aux)
+    return (value, product, aux) if has_aux else (value, product)
 
 
 def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: bool) -> tuple[Any, Any]:
     """What fn returns, a container of tensors, and its aux."""
-    result = fn(*inner)
-    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-        raise ArgumentError(f"{name}: with has_aux the function returns (value, aux), got {type(result).__name__}")
-    value, aux = result if has_aux else (result, None)
+    value, aux = _parts(name, fn(*inner), has_aux)
     for leaf in tree.tree_leaves(value):
         if not isinstance(leaf, Tensor):
             raise GradientError(
@@ -243,6 +242,15 @@ def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: 
                 "return other things beside it, with has_aux=True"
             )
     return value, aux
+
+
+def _parts(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        got = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+        raise ArgumentError(f"{name}: with has_aux the function returns (value, aux), got {got}")
+    return result
 
 
 def _vectors(what: str, given: Any, other: str, like: Any) -> list[Tensor]:
@@ -275,4 +283,4 @@ def _shown(container: Any) -> str:
 
 
 def _detached(value: Any) -> Any:
-    return tree.tree_map(lambda t: t.detach(), value)
+    return tree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf, value)

@@ -206,6 +206,28 @@ def test_containers_and_aux() -> None:
     assert exact.item() == 0.1  # a number takes the dtype of its primal
 
 
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_aux_has_no_history_of_the_call(style: Any) -> None:
+    def f(a: Any) -> Any:
+        return (a * a).sum(), {"argument": a, "square": a * a, "name": "f", "number": 3}
+
+    x, v = hm.tensor([1.0, 2.0]), hm.ones(2)
+    for call in (
+        lambda x: hm.grad(f, has_aux=True)(x)[1],
+        lambda x: hm.value_and_grad(f, has_aux=True)(x)[0][1],
+        lambda x: hm.vjp(f, x, has_aux=True)[2],
+        lambda x: hm.jvp(f, (x,), (v,), has_aux=True)[2],
+    ):
+        aux = style(call)(x)
+        assert not aux["argument"].requires_grad and not aux["square"].requires_grad
+        assert aux["square"].tolist() == [1, 4] and (aux["name"], aux["number"]) == ("f", 3)
+        # what has a history outside keeps it: the value may have none there
+        assert hm.grad(lambda y, call=call: style(call)(y)["square"].sum())(x).tolist() == [2, 4]
+    w = hm.ones(2).requires_grad_()
+    hm.grad(style(lambda a: ((a * a).sum(), w * a)), has_aux=True)(x)[1].sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [1, 2]
+
+
 def test_errors() -> None:
     x = hm.tensor([1.0, 2.0])
     _, pull = hm.vjp(lambda a: (a, a.sum()), x)
@@ -222,6 +244,7 @@ def test_errors() -> None:
         (lambda: hm.jvp(lambda a: a, x, x), hm.ArgumentError, "primals is a tuple, one entry an argument, got Tensor"),
         (lambda: hm.jvp(lambda a: x * a, (2,), (1,)), hm.DTypeError, "primals has 2 there, .*make it a float"),
         (lambda: hm.jvp(lambda a: a, (x,), (x,), has_aux=True), hm.ArgumentError, r"returns \(value, aux\)"),
+        (lambda: hm.grad(lambda a: (a, a, a), has_aux=True)(x), hm.ArgumentError, "grad: .*got a tuple of 3"),
         (lambda: hm.vjp(x * 2, x), hm.ArgumentError, "vjp: takes a function"),
         (lambda: hm.jvp(x * 2, (x,), (x,)), hm.ArgumentError, "jvp: takes a function"),
     ):
