@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import hybridml as hm
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.sizes.dims import is_symbolic
 
 from ..autograd import Function
@@ -50,7 +51,8 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (..., l, s): bool (True takes part) or float (added). `is_causal` lets row i see columns
     0..i. `scale` is ``1 / sqrt(e)`` if not given. As in PyTorch, dropout is applied whenever `dropout_p > 0`.
     With `enable_gqa` keys and values (..., h, s, e) serve a multiple of h heads of queries, neighbours together.
-    Raises ArgumentError for a mask beside `is_causal`, ShapeError for sizes that do not fit.
+    Raises ArgumentError for a mask beside `is_causal`, DTypeError for one of integers, ShapeError for sizes that do not
+    fit.
 
     >>> q = hm.ones((2, 4, 8))
     >>> scaled_dot_product_attention(q, q, q, is_causal=True).shape
@@ -61,6 +63,7 @@ def scaled_dot_product_attention(
     if not 0 <= dropout_p <= 1:
         raise ArgumentError(f"scaled_dot_product_attention: dropout_p is a probability, got {dropout_p}")
     _check(query, key, value)
+    bool_or_float("scaled_dot_product_attention", "attn_mask", attn_mask)
     heads = query.shape[:-1]
     if enable_gqa:
         query, key, value = _grouped(query, key, value)
@@ -76,6 +79,15 @@ def scaled_dot_product_attention(
         state = default_generator.reserve((*batch, *scores))
     out, _ = _Attention.apply(query, key, value, attn_mask, state, how)
     return out.reshape((*heads, out.shape[-1])) if enable_gqa else out
+
+
+def bool_or_float(what: str, name: str, mask: Tensor | None) -> None:
+    """DTypeError for a mask of integers: it is not told whether its ones select or are added."""
+    if mask is not None and mask.dtype != hm.bool and not dtypes.is_float(mask.dtype):
+        raise DTypeError(
+            f"{what}: {name} must be bool, or float to be added to the scores, got {mask.dtype.name}; "
+            f"use {name}.astype(hm.bool)"
+        )
 
 
 def attention_weights(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:

@@ -9,7 +9,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ..tensor import Tensor
-from .attention import attention_weights, scaled_dot_product_attention
+from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
 from .dropouts import dropout
 from .padding import pad
@@ -59,7 +59,9 @@ def multi_head_attention_forward(
     """`nn.MultiheadAttention` with its parameters as arguments, in PyTorch's order: (output, weights).
 
     query (l, n, e) or (l, e); key and value (s, n, ...) or (s, ...). `static_k` and `static_v`
-    (n * heads, s, e / heads) are in the place of projected keys and values. ShapeError for sizes that do not fit.
+    (n * heads, s, e / heads) are in the place of projected keys and values. Masks are those of
+    `nn.MultiheadAttention`. Raises ShapeError for sizes that do not fit, DTypeError for masks of integers,
+    ArgumentError where a weight is missing.
 
     >>> x, w = hm.ones((3, 2, 4)), hm.ones((12, 4))
     >>> out, weights = multi_head_attention_forward(
@@ -72,18 +74,25 @@ def multi_head_attention_forward(
             f"multi_head_attention_forward: query must have {embed_dim_to_check} features, a multiple of "
             f"num_heads={num_heads}, got shape {query.shape}"
         )
+    given = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else (in_proj_weight,)
+    if any(weight is None for weight in given):
+        raise ArgumentError(
+            "multi_head_attention_forward: needs in_proj_weight, or use_separate_proj_weight=True with q_proj_weight, "
+            "k_proj_weight and v_proj_weight"
+        )
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else (None, None, None)
     together = None if use_separate_proj_weight else in_proj_weight
     weights = Projections(together, in_proj_bias, *separate, bias_k, bias_v, out_proj_weight, out_proj_bias)
     return multi_head_attention(
-        query, key, value, weights, num_heads, add_zero_attn=add_zero_attn, batch_first=False,
-        dropout_p=dropout_p if training else 0.0, key_padding_mask=key_padding_mask, need_weights=need_weights,
-        attn_mask=attn_mask, average_attn_weights=average_attn_weights, is_causal=is_causal,
-        static=(static_k, static_v),
+        "multi_head_attention_forward", query, key, value, weights, num_heads, add_zero_attn=add_zero_attn,
+        batch_first=False, dropout_p=dropout_p if training else 0.0, key_padding_mask=key_padding_mask,
+        need_weights=need_weights, attn_mask=attn_mask, average_attn_weights=average_attn_weights,
+        is_causal=is_causal, static=(static_k, static_v),
     )  # fmt: skip
 
 
 def multi_head_attention(
+    what: str,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -101,21 +110,18 @@ def multi_head_attention(
     static: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor | None]:
     """The output and the weights of `nn.MultiheadAttention`, which says what the arguments are."""
-    if query.ndim not in (2, 3) or query.ndim != key.ndim or key.shape[:-1] != value.shape[:-1]:
-        raise ShapeError(
-            f"MultiheadAttention: query, key and value must be (n, l, e) or (l, e), key and value of one length, "
-            f"got {query.shape}, {key.shape}, {value.shape}"
-        )
+    _check(what, query, key, value, weights, batch_first)
     single = query.ndim == 2
     q, k, v = _projected(query, key, value, weights)
     if single:
         q, k, v = q[None], k[None], v[None]
-        key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
     elif not batch_first:
         q, k, v = (hm.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))  # (n, heads, l, e / heads)
     k, v = (t if given is None else given.reshape((q.shape[0], num_heads, *given.shape[1:]))
             for t, given in zip((k, v), static, strict=True))  # fmt: skip
+    _check_masks(what, q, k, single, attn_mask, key_padding_mask)
+    key_padding_mask = key_padding_mask[None] if single and key_padding_mask is not None else key_padding_mask
     if weights.bias_k is not None or add_zero_attn:
         length = k.shape[2]
         if is_causal and attn_mask is None:
@@ -127,7 +133,7 @@ def multi_head_attention(
     if is_causal and mask is not None and attn_mask is not None:
         is_causal = False  # as in PyTorch, a hint that the mask given is the causal one
     if mask is not None and is_causal:
-        raise ArgumentError("MultiheadAttention: with a key_padding_mask give the causal mask as attn_mask")
+        raise ArgumentError(f"{what}: with a key_padding_mask give the causal mask as attn_mask")
     shares: Tensor | None = None
     if need_weights:
         scores = hm.matmul(q * (1 / math.sqrt(q.shape[-1])), k.mT)
@@ -142,6 +148,37 @@ def multi_head_attention(
     if single:
         return output[0], None if shares is None else shares[0]
     return (output if batch_first else hm.permute_dims(output, (1, 0, 2))), shares
+
+
+def _check(what: str, query: Tensor, key: Tensor, value: Tensor, weights: Projections, batch_first: bool) -> None:
+    axis = 0 if batch_first else 1  # of the batch
+    if query.ndim not in (2, 3) or query.ndim != key.ndim or key.shape[:-1] != value.shape[:-1] or (
+        query.ndim == 3 and query.shape[axis] != key.shape[axis]
+    ):  # fmt: skip
+        raise ShapeError(
+            f"{what}: query, key and value must be {'(n, l, e)' if batch_first else '(l, n, e)'} or (l, e), of one "
+            f"batch size n, key and value of one length, got {query.shape}, {key.shape}, {value.shape}"
+        )
+    separate = (weights.q_weight, weights.k_weight, weights.v_weight)
+    projections = separate if weights.in_weight is None else (weights.in_weight,) * 3
+    for name, tensor, weight in zip(("query", "key", "value"), (query, key, value), projections, strict=True):
+        if weight is not None and weight.shape[-1] != tensor.shape[-1]:
+            raise ShapeError(f"{what}: {name} must have {weight.shape[-1]} features, got shape {tensor.shape}")
+    if (weights.bias_k is None) != (weights.bias_v is None):
+        raise ArgumentError(f"{what}: give both of bias_k and bias_v, or neither")
+
+
+def _check_masks(
+    what: str, q: Tensor, k: Tensor, single: bool, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+) -> None:
+    (batch, heads, length, _), keys = q.shape, k.shape[2]
+    for name, mask, shapes in (
+        ("attn_mask", attn_mask, ((length, keys), (batch * heads, length, keys))),
+        ("key_padding_mask", key_padding_mask, ((keys,) if single else (batch, keys),)),
+    ):
+        bool_or_float(what, name, mask)
+        if mask is not None and mask.shape not in shapes:
+            raise ShapeError(f"{what}: {name} must have shape {' or '.join(map(str, shapes))}, got {mask.shape}")
 
 
 def _projected(query: Tensor, key: Tensor, value: Tensor, weights: Projections) -> tuple[Tensor, Tensor, Tensor]:

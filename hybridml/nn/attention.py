@@ -20,7 +20,8 @@ class MultiheadAttention(Module):
 
     ``attn(query, key, value)`` gives (output, weights). Sequences are (l, n, e), or (n, l, e) with `batch_first=True`,
     or (l, e) without a batch. Boolean masks are True where attention is *not* allowed, as in PyTorch's layer;
-    floating masks are added. Weights are averaged over the heads, or None with `need_weights=False`. Keys and values
+    floating masks are added. `attn_mask` is (l, s) or, for each head, (n * heads, l, s); `key_padding_mask` is (n, s),
+    without a batch (s,). Weights are averaged over the heads, or None with `need_weights=False`. Keys and values
     may have `kdim` and `vdim` features; `add_bias_kv` puts a learned key and value behind them, `add_zero_attn` zeros.
 
     >>> attn = MultiheadAttention(8, 2, batch_first=True)
@@ -85,7 +86,7 @@ class MultiheadAttention(Module):
             self.bias_k, self.bias_v, self.out_proj.weight, self.out_proj.bias,
         )  # fmt: skip
         return multi_head_attention(
-            query, key, value, weights, self.num_heads, add_zero_attn=self.add_zero_attn,
+            "MultiheadAttention", query, key, value, weights, self.num_heads, add_zero_attn=self.add_zero_attn,
             batch_first=self.batch_first, dropout_p=self.dropout if self.training else 0.0,
             key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
             average_attn_weights=average_attn_weights, is_causal=is_causal,

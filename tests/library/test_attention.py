@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 from hybridml import functional as F
 from hybridml.functional import attention
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
 SEEN = RNG.random((7, 9)) > 0.3
@@ -129,3 +129,44 @@ def test_errors() -> None:
         attend(x, hm.ones((2, 4, 5)), x)
     with pytest.raises(ShapeError, match="must be a multiple"):
         attend(hm.ones((3, 4, 3)), x, x, enable_gqa=True)
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_a_mask_of_integers_is_refused(style: Any) -> None:
+    """Ones of `tril(ones)` would be added to the scores, where they were meant to select."""
+    q, ones = hm.ones((3, 4)), hm.tril(hm.ones((3, 3), dtype=hm.int64))
+    with pytest.raises(DTypeError, match=r"attn_mask must be bool, or float .* got int64; use attn_mask.astype"):
+        style(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m))(q, ones)
+    layer = hm.nn.MultiheadAttention(4, 2)
+    for name, mask in (("attn_mask", ones), ("key_padding_mask", ones[0])):
+        with pytest.raises(DTypeError, match=f"MultiheadAttention: {name} must be bool"):
+            style(lambda q, m, name=name: layer(q, q, q, **{name: m}))(q, mask)
+
+
+def test_errors_of_several_heads() -> None:
+    q, k, w = hm.ones((5, 3, 8)), hm.ones((6, 3, 8)), hm.ones((24, 8))
+    given = (w, None, None, None, False, 0.0, hm.ones((8, 8)), None)
+    boolean, bias = hm.zeros((6, 3), dtype=hm.bool), hm.ones((1, 1, 8))
+
+    def forward(q: hm.Tensor, k: hm.Tensor, given: Any = given, **how: Any) -> Any:
+        return F.multi_head_attention_forward(q, k, k, 8, 2, *given, **how)
+
+    for call, error, words in (
+        (lambda: forward(q, k[:, :2]), ShapeError, r"\(l, n, e\) or \(l, e\), of one batch size n.*\(6, 2, 8\)"),
+        (lambda: forward(q, k[..., :7]), ShapeError, r"key must have 8 features, got shape \(6, 3, 7\)"),
+        (lambda: forward(q, k, key_padding_mask=boolean), ShapeError, r"key_padding_mask must have shape \(3, 6\)"),
+        (lambda: forward(q[:, 0], k[:, 0], key_padding_mask=boolean.mT), ShapeError, r"must have shape \(6,\)"),
+        (lambda: forward(q, k, attn_mask=boolean), ShapeError, r"attn_mask must have shape \(5, 6\) or \(6, 5, 6\)"),
+        (lambda: forward(q, k, (None, *given[1:])), ArgumentError, "needs in_proj_weight, or use_separate_proj_weight"),
+        (
+            lambda: forward(q, k, use_separate_proj_weight=True),
+            ArgumentError,
+            "q_proj_weight, k_proj_weight and",
+        ),
+        (lambda: forward(q, k, (w, None, bias, *given[3:])), ArgumentError, "both of bias_k and bias_v, or neither"),
+    ):
+        with pytest.raises(error, match=f"^multi_head_attention_forward: .*{words}"):
+            call()
+    static = hm.ones((6, 4, 4))  # its length is that of the keys
+    masked = forward(q, k, static_k=static, static_v=static, attn_mask=hm.zeros((5, 4)))
+    assert masked[1].shape == (3, 5, 4)
