@@ -44,7 +44,7 @@ def run(
 ) -> Any:
     """See `TracedFunction.run`."""
     single = isinstance(fetch, str | int)
-    wanted: list[Name] = [fetch] if isinstance(fetch, str | int) else list(fetch)
+    wanted: list[Name] = [fetch] if isinstance(fetch, str | int) else _names(fetch)
     call = traced.resolve(args, kwargs)
     outcome = call.outcome
     arrays = inputs_of(outcome, call.leaves)
@@ -67,6 +67,12 @@ def run(
             outcome.fetches[key] = executable
     found = [wrap(np.array(a)) for a in executable([dense(values[node]) for node in reads])]
     return found[0] if single else found
+
+
+def _names(fetch: Any) -> list[Name]:
+    if isinstance(fetch, Sequence) and all(isinstance(name, str | int) for name in fetch):
+        return list(fetch)
+    raise ArgumentError(f"run: fetch is a name, a line number or a list of them, got {fetch!r}")
 
 
 def inputs_of(outcome: Outcome, leaves: Sequence[Any]) -> list[np.ndarray]:
@@ -161,8 +167,9 @@ class Values:
         line = _LINE.fullmatch(name)
         if line is not None:
             return self._line(line[1] or "", int(line[2]), name)
-        near = difflib.get_close_matches(name, [*self.inputs, *self.variables], 3, 0.4)
-        known_names = near or [*self.inputs, *self.variables][:8]
+        names = list(dict.fromkeys([*self.variables, *self.inputs]))
+        near = difflib.get_close_matches(name, names, 3, 0.4)
+        known_names = near or [*names[:8], *(["..."] if len(names) > 8 else [])]
         raise ArgumentError(
             f"{self.name}: no value is called {name!r}; names are those of arguments, captured tensors and variables "
             f"({', '.join(known_names) or 'none here'}), nodes of `ir` (%0 to %{len(self.nodes) - 1}) and lines "

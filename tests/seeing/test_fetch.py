@@ -116,6 +116,11 @@ def test_errors() -> None:
     x = hm.tensor(X)
     with pytest.raises(hm.ArgumentError, match=r"'hiden'.*\(hidden"):
         step.run(x, 0.5, fetch="hiden")
+    with pytest.raises(hm.ArgumentError, match=r"'q'; names are those .*\((?=.*hidden).*loss"):
+        step.run(x, 0.5, fetch="q")
+    for wrong in (None, 2.5, ["loss", None]):
+        with pytest.raises(hm.ArgumentError, match="run: fetch is a name, a line number or a list of them, got"):
+            step.run(x, 0.5, fetch=wrong)
     with pytest.raises(hm.ArgumentError, match="line 3 computes nothing"):
         step.run(x, 0.5, fetch=3)
     with pytest.raises(hm.ShapeError, match=r"feed of 'hidden': the value is f32\[3,2\], got .* \(2, 3\)"):
