@@ -70,8 +70,10 @@ def _replaced(target: Path, status: os.stat_result | None, chunks: Chunks) -> bo
             if fcntl is None:
                 file.close()  # Windows does not rename open files
             os.replace(part, target)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(part):
+            error.filename = str(target)  # which the user knows: its folder does not exist, or may not be written
         raise
     return True
 

@@ -55,6 +55,8 @@ def save(
 ) -> None:
     """Write a module's state dict, or (nested) dicts and lists of tensors, numbers and strings, to `path`.
 
+    Arrays come back as tensors, NumPy's real numbers as Python's.
+
     The write is atomic: a crash, a kill or Ctrl-C leaves the old file or the new one, never a part, and the next save
     into a folder removes what killed ones have left there. A file keeps its mode and owner; devices and pipes are
     written into. `metadata` are text notes that `hm.io.read_metadata` gives back.
@@ -255,10 +257,13 @@ def _flatten(tree: Any, path: str, arrays: dict[str, np.ndarray], depth: int) ->
     if isinstance(tree, list | tuple):
         kind = "tuple" if isinstance(tree, tuple) else "list"
         return {kind: [_flatten(value, _join(path, k), arrays, depth + 1) for k, value in enumerate(tree)]}
+    if isinstance(tree, np.generic) and tree.dtype.kind in "biuf":  # a loss that NumPy has averaged
+        tree = tree.item()
     if tree is None or isinstance(tree, bool | int | float | str):
         return {"value": tree}
     raise TypeError(
-        f"save: {path or 'the top'} is a {type(tree).__name__}; only tensors, dicts, lists, numbers and strings"
+        f"save: {path!r} is of type {type(tree).__name__}; only tensors, arrays, dicts, lists, tuples, real numbers, "
+        "strings and None can be saved"
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from ..states import check_entries
 from ..tensor import Tensor
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, restore, state_of
@@ -157,11 +158,7 @@ class DataLoader:
         Where the order is drawn from a `Generator`, or from the default one, that generator goes on from there too.
         Raises ArgumentError for the state of a loader with other batches, or of something else.
         """
-        missing = sorted({"batch_size", "batches", "start", "order"} - state.keys())
-        if missing:
-            raise ArgumentError(
-                f"DataLoader.load_state_dict: needs what state_dict gave; {', '.join(missing)} is missing"
-            )
+        check_entries(self, state, "batch_size", "batches", "start", "order")
         if state["batch_size"] != self.batch_size:
             raise ArgumentError(
                 f"DataLoader.load_state_dict: the state is of batches of {state['batch_size']}, this loader has "

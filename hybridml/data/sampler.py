@@ -11,6 +11,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
 from ..random import Generator, default_generator
+from ..states import check_entries
 
 Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
 
@@ -93,6 +94,7 @@ class RandomSampler(Sampler):
 
         Raises ArgumentError for the state of a sampler with a seed where this one has none, and the reverse.
         """
+        check_entries(self, state, "epoch", "generator")
         source = self._source()
         if (source is None) != (state["generator"] is None):
             kinds = "a seed", "a generator that seeds are drawn from"

@@ -13,6 +13,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from ..context import current_interpreter
 from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
+from ..states import check_entries
 from ..tensor import Tensor, adopt
 from ..trace.state import attributes_changed
 from .group import ParameterGroup
@@ -167,6 +168,7 @@ class Optimizer:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Copy settings and state in place. Nothing is written unless the groups and shapes fit (ValueError)."""
+        check_entries(self, state_dict, "state", "param_groups")
         groups, state = state_dict["param_groups"], state_dict["state"]
         sizes = [len(group["params"]) for group in self.param_groups]
         given = [len(group["params"]) for group in groups]

@@ -17,6 +17,7 @@ import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
 from ..nn.commit import commit
+from ..states import check_entries
 from ..tensor import Tensor, adopt
 from .optimizer import Optimizer
 
@@ -54,6 +55,7 @@ class LRScheduler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the count and base rates, and set the rate that belongs to them."""
+        check_entries(self, state_dict, "base_lrs", "last_epoch")
         if len(state_dict["base_lrs"]) != len(self.base_lrs):
             raise ArgumentError(
                 f"{type(self).__name__}.load_state_dict: has {len(self.base_lrs)} groups, the state "

@@ -216,13 +216,16 @@ def test_a_missing_file_and_what_cannot_be_saved(tmp_path: Path, monkeypatch: py
     circle["a"] = circle
     with pytest.raises(FileNotFoundError):
         hm.load(path)
+    with pytest.raises(FileNotFoundError, match=r"no/folder/t\.st'$"):
+        hm.save({"w": hm.ones((1,))}, tmp_path / "no/folder/t.st")
     hm.save({"w": hm.ones((1,))}, path)
     before = path.read_bytes()
     for wrong, words in (
-        ({"f": lambda: 0}, "f is a function"),
-        ({"a": {"b": [object()]}}, "a.b.0 is a object"),
+        ({"f": lambda: 0}, "'f' is of type function; only tensors"),
+        ({"a": {"b": [object()]}}, "'a.b.0' is of type object"),
         ({"a": {("x",): 1}}, "keys must be strings"),
         ({"c": np.zeros(2, complex)}, "complex128"),
+        ({"c": np.complex64(1)}, "'c' is of type complex64"),
         ([1, 2], "needs a dict or a Module"),
         ({"__metadata__": np.zeros(2)}, "no tensor named '__metadata__'"),
         ({"w": {"\ud800": np.zeros(2)}}, "UTF-8"),
@@ -236,6 +239,14 @@ def test_a_missing_file_and_what_cannot_be_saved(tmp_path: Path, monkeypatch: py
     with pytest.raises(hm.ArgumentError, match="save long lists of numbers as tensors"):
         hm.save({"history": list(range(1000))}, path)
     assert path.read_bytes() == before
+
+
+def test_numbers_of_numpy_come_back_as_pythons(tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    hm.save({"loss": np.float32(0.5), "best": np.float64(0.1), "count": np.int64(3), "done": np.bool_(True)}, path)
+    loaded = hm.load(path)
+    assert loaded == {"loss": 0.5, "best": 0.1, "count": 3, "done": True}
+    assert [type(value) for value in loaded.values()] == [float, float, int, bool]
 
 
 def test_names_that_the_format_keeps_are_values_of_a_nested_dict(tmp_path: Path) -> None:

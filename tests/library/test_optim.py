@@ -176,6 +176,9 @@ def test_a_value_kept_for_a_gradient_is_noticed_when_a_step_overwrites_it() -> N
             ValueError,
             "hold [1] parameters",
         ),
+        (lambda w: optim.Adam([w]).load_state_dict({"a": 1}), ValueError, "state, param_groups is missing"),
+        (lambda w: optim.Adam([w]).load_state_dict(None), ValueError, "needs what state_dict gave, got NoneType"),
+        (lambda w: optim.StepLR(optim.SGD([w]), 3).load_state_dict({}), ValueError, "base_lrs, last_epoch is missing"),
     ],
 )
 def test_errors_say_what_is_wrong(make: Any, error: type[Exception], words: str) -> None:
