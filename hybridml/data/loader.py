@@ -158,7 +158,7 @@ class DataLoader:
         Where the order is drawn from a `Generator`, or from the default one, that generator goes on from there too.
         Raises ArgumentError for the state of a loader with other batches, or of something else.
         """
-        check_entries(self, state, "batch_size", "batches", "start", "order")
+        check_entries(self, state, "batch_size", "batches", "order", "start")
         if state["batch_size"] != self.batch_size:
             raise ArgumentError(
                 f"DataLoader.load_state_dict: the state is of batches of {state['batch_size']}, this loader has "

@@ -108,6 +108,8 @@ class Generator:
         >>> bool((first.normal((3,)) == second.normal((3,))).any())
         False
         """
+        if n < 0:
+            raise ArgumentError(f"spawn: n is a number of generators, got {n}")
         keys = words((n,), self)
         zero = asarray(np.array([0], np.uint64))
         return [Generator.at(_concat.fn([keys[k : k + 1], zero], axis=0)) for k in range(n)]

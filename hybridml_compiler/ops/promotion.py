@@ -36,7 +36,10 @@ def input_dtypes(op: Op, avals: Sequence[Aval]) -> tuple[np.dtype, ...]:
     found = _input_dtypes(op, tuple([(a.dtype, a.weak) for a in avals]), dtypes.default_float())
     if found is None:
         got = listing(avals[k] for k in _unified(op, len(avals)))
-        raise DTypeError(f"{op.name}: takes {_TAKES[op.accepts][1]}, got {got}; convert with astype first")
+        is_complex = any(avals[k].dtype.kind == "c" for k in _unified(op, len(avals)))
+        # `astype` would drop the imaginary parts without a word.
+        way = "take real, imag or abs of complex numbers first" if is_complex else "convert with astype first"
+        raise DTypeError(f"{op.name}: takes {_TAKES[op.accepts][1]}, got {got}; {way}")
     return found
 
 

@@ -396,3 +396,13 @@ def test_parameters_that_are_equal_and_not_the_same() -> None:
     pad = OPS["pad"].fn
     signs = [np.signbit(pad(x, widths=((1, 0), (0, 0)), value=v).numpy()[0]).all() for v in (0.0, -0.0, 0.0)]
     assert signs == [False, True, False]
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+def test_where_complex_numbers_are_refused_nothing_advises_to_drop_their_imaginary_parts(style: Any) -> None:
+    x = hm.ones((2,), dtype=hm.complex64)
+    for call in (hm.functional.relu, lambda x: x < x, lambda x: x.max()):
+        with pytest.raises(hm.DTypeError, match=r"got c64\[2\].*; take real, imag or abs of complex numbers first"):
+            style(call)(x)
+    with pytest.raises(hm.DTypeError, match="convert with astype first"):
+        style(lambda x: x & x)(hm.ones((2,)))

@@ -346,6 +346,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     ),
     "shape": (ShapeError, "do not broadcast to shape", lambda: random.normal((3,), hm.zeros((2, 3)))),
     "parameters": (ShapeError, "gamma: shapes", lambda: random.gamma(hm.ones(2), hm.ones(3))),
+    "spawn": (ArgumentError, "spawn: n is a number of generators, got -1", lambda: random.Generator(0).spawn(-1)),
     "negative": (ShapeError, "a size cannot be negative", lambda: random.normal((-1,))),
     "dtype": (DTypeError, "gamma: draws floats, got dtype int64", lambda: random.gamma(1.0, dtype="int64")),
     "range": (ArgumentError, "needs low < high", lambda: random.randint(3, 3)),
