@@ -469,7 +469,8 @@ def _prints(tracer: Tracer, printed: list[Effect], stdout: Any, args: tuple[Any,
         or not plain
         or any(_has_history(leaf) for leaf in leaves)
     ):
-        raise _refused(tracer, f"prints in a way that its compiled calls cannot ({where})")
+        what = "prints" if tracer.strict else "prints in a way that its compiled calls cannot"
+        raise _refused(tracer, f"{what} ({where})")
     values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
     value = tree.unflatten(structure, values)
     printed.append(Effect("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
