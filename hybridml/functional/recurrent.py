@@ -32,7 +32,8 @@ def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple
     >>> h.shape, c.shape
     ((5, 2, 3), (5, 2, 3))
     """
-    hidden, cells, _ = _LSTM.apply(inputs, h, c, weight)
+    dtype = hm.result_type(inputs, h, c, weight)
+    hidden, cells, _ = _LSTM.apply(inputs, _cast(h, dtype), _cast(c, dtype), weight)
     return hidden, cells
 
 
@@ -48,7 +49,7 @@ def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
     """
     if bias is None:
         bias = hm.zeros((weight.shape[0],), dtype=weight.dtype)
-    hidden, _ = _GRU.apply(inputs, h, weight, bias)
+    hidden, _ = _GRU.apply(inputs, _cast(h, hm.result_type(inputs, h, weight, bias)), weight, bias)
     return hidden
 
 
@@ -61,7 +62,12 @@ def rnn_sequence(inputs: Tensor, h: Tensor, weight: Tensor, nonlinearity: str) -
     >>> rnn_sequence(hm.ones((5, 2, 3)), hm.zeros((2, 3)), hm.ones((3, 3)), "relu").shape
     (5, 2, 3)
     """
-    return _RNN.apply(inputs, h, weight, nonlinearity == "relu")
+    return _RNN.apply(inputs, _cast(h, hm.result_type(inputs, h, weight)), weight, nonlinearity == "relu")
+
+
+def _cast(state: Tensor, dtype: Any) -> Tensor:
+    """A first state in the dtype of the states after it."""
+    return hm.astype(state, dtype, copy=False)
 
 
 def _earlier(first: Tensor, states: Tensor) -> Tensor:

@@ -170,3 +170,19 @@ def test_how_it_looks() -> None:
 def test_errors(make: Callable[[], object], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_inputs_and_first_states_of_other_dtypes_promote(name: str, style: Any) -> None:
+    layer, cell = getattr(nn, name)(4, 3), getattr(nn, f"{name}Cell")(4, 3)
+    x, h = hm.arange(8, dtype=hm.float32).reshape((1, 2, 4)), hm.ones((1, 2, 3), requires_grad=True)
+    wanted, (narrow, wide) = layer(x)[0], (hm.bfloat16, hm.float64)
+    for dtype, result in ((hm.int64, hm.float32), (narrow, hm.float32), (wide, wide)):
+        found = style(lambda x: layer(x)[0])(x.astype(dtype))
+        assert found.dtype == result and hm.allclose(found, wanted, atol=1e-6)
+        step = style(lambda x: cell(x))(x[0].astype(dtype))
+        assert (step[0] if name == "LSTM" else step).dtype == result
+    output, _ = style(lambda x, h: layer(x, (h, h) if name == "LSTM" else h))(x.astype(wide), h)
+    output.sum().backward()
+    assert output.dtype == wide and h.grad is not None and h.grad.dtype == hm.float32
