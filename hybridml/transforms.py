@@ -76,6 +76,8 @@ def value_and_grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool =
     """
     _check_function("grad", fn)
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(hasattr(n, "__index__") for n in positions):
+        raise ArgumentError(f"grad: argnums counts positional arguments from 0, one int or several, got {argnums!r}")
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

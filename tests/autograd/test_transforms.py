@@ -245,6 +245,7 @@ def test_errors() -> None:
         (lambda: hm.jvp(lambda a: x * a, (2,), (1,)), hm.DTypeError, "primals has 2 there, .*make it a float"),
         (lambda: hm.jvp(lambda a: a, (x,), (x,), has_aux=True), hm.ArgumentError, r"returns \(value, aux\)"),
         (lambda: hm.grad(lambda a: (a, a, a), has_aux=True)(x), hm.ArgumentError, "grad: .*got a tuple of 3"),
+        (lambda: hm.grad(lambda a, b: a * b, argnums="b")(x, x), hm.ArgumentError, "counts positional .* got 'b'"),  # type: ignore[arg-type]
         (lambda: hm.vjp(x * 2, x), hm.ArgumentError, "vjp: takes a function"),
         (lambda: hm.jvp(x * 2, (x,), (x,)), hm.ArgumentError, "jvp: takes a function"),
     ):
