@@ -63,7 +63,7 @@ def scaled_dot_product_attention(
     if not 0 <= dropout_p <= 1:
         raise ArgumentError(f"scaled_dot_product_attention: dropout_p is a probability, got {dropout_p}")
     _check(query, key, value)
-    bool_or_float("scaled_dot_product_attention", "attn_mask", attn_mask)
+    bool_or_float("scaled_dot_product_attention", "attn_mask", attn_mask, "takes part")
     heads = query.shape[:-1]
     if enable_gqa:
         query, key, value = _grouped(query, key, value)
@@ -81,12 +81,12 @@ def scaled_dot_product_attention(
     return out.reshape((*heads, out.shape[-1])) if enable_gqa else out
 
 
-def bool_or_float(what: str, name: str, mask: Tensor | None) -> None:
+def bool_or_float(what: str, name: str, mask: Tensor | None, true: str) -> None:
     """DTypeError for a mask of integers: it is not told whether its ones select or are added."""
     if mask is not None and mask.dtype != hm.bool and not dtypes.is_float(mask.dtype):
         raise DTypeError(
-            f"{what}: {name} must be bool, or float to be added to the scores, got {mask.dtype.name}; "
-            f"use {name}.astype(hm.bool)"
+            f"{what}: {name} must be bool (True {true}) or float (added to the scores), got {mask.dtype.name}; "
+            "cast it with astype"
         )
 
 

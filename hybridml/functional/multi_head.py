@@ -176,7 +176,7 @@ def _check_masks(
         ("attn_mask", attn_mask, ((length, keys), (batch * heads, length, keys))),
         ("key_padding_mask", key_padding_mask, ((keys,) if single else (batch, keys),)),
     ):
-        bool_or_float(what, name, mask)
+        bool_or_float(what, name, mask, "is left out")
         if mask is not None and mask.shape not in shapes:
             raise ShapeError(f"{what}: {name} must have shape {' or '.join(map(str, shapes))}, got {mask.shape}")
 

@@ -135,11 +135,11 @@ def test_errors() -> None:
 def test_a_mask_of_integers_is_refused(style: Any) -> None:
     """Ones of `tril(ones)` would be added to the scores, where they were meant to select."""
     q, ones = hm.ones((3, 4)), hm.tril(hm.ones((3, 3), dtype=hm.int64))
-    with pytest.raises(DTypeError, match=r"attn_mask must be bool, or float .* got int64; use attn_mask.astype"):
+    with pytest.raises(DTypeError, match=r"attn_mask must be bool \(True takes part\) .* got int64; cast it"):
         style(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m))(q, ones)
     layer = hm.nn.MultiheadAttention(4, 2)
     for name, mask in (("attn_mask", ones), ("key_padding_mask", ones[0])):
-        with pytest.raises(DTypeError, match=f"MultiheadAttention: {name} must be bool"):
+        with pytest.raises(DTypeError, match=rf"MultiheadAttention: {name} must be bool \(True is left out\)"):
             style(lambda q, m, name=name: layer(q, q, q, **{name: m}))(q, mask)
 
 
