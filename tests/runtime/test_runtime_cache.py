@@ -32,7 +32,7 @@ print(answer, cache.info().hits, cache.info().misses, len(caught), *(str(w.messa
 
 
 def run(program: str, directory: Path | str) -> str:
-    environment = {**os.environ, cache.ENVIRONMENT: str(shared)}
+    environment = {**os.environ, cache.ENVIRONMENT: str(directory)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
