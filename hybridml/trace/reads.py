@@ -38,7 +38,8 @@ def checksum(buffer: Any) -> bytes:
     """The CRC-32 of all bytes of a large array or buffer, 0.25 ms a MB."""
     if isinstance(buffer, np.ndarray):
         buffer = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8).data
-    return zlib.crc32(memoryview(buffer)).to_bytes(4)
+    view = memoryview(buffer)
+    return zlib.crc32(view if view.c_contiguous else view.tobytes()).to_bytes(4)
 
 
 def form(array: np.ndarray) -> tuple[Any, ...]:
@@ -72,7 +73,11 @@ def put_bytes(buffer: Any, data: bytes) -> None:
     if isinstance(buffer, np.ndarray):
         np.copyto(buffer, np.frombuffer(data, buffer.dtype).reshape(buffer.shape))
     elif size_of(buffer) == len(data):
-        memoryview(buffer).cast("B")[:] = data
+        view = memoryview(buffer)
+        if view.c_contiguous:
+            view.cast("B")[:] = data
+        else:
+            put_bytes(np.asarray(view), data)
     else:
         buffer[:] = array(buffer.typecode, data) if isinstance(buffer, array) else data
 

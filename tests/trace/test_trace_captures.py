@@ -82,6 +82,13 @@ def a_large_buffer() -> Any:
 
 
 @case
+def a_large_buffer_with_gaps() -> Any:
+    data = bytearray(100_000)
+    view = memoryview(data)[1::2]
+    return lambda x: x * (1 + view[38_888]), [_put(data, 77_777, 5)]
+
+
+@case
 def a_value_of_ctypes() -> Any:
     value = ctypes.c_double(2.0)
     return lambda x: x * value.value, [_set(value, "value", 5.0)]
@@ -341,11 +348,13 @@ def test_installed_packages_that_use_hybridml(trace: Any, installed: Callable[[s
 def test_buffers_that_the_function_writes() -> None:
     def make() -> Made:
         data, numbers = bytearray(3), array.array("i", [0])
+        gaps = memoryview(data)[::2]
 
         def f(x: hm.Tensor) -> hm.Tensor:
             data[0] += 1
+            gaps[1] += 2
             numbers.append(data[0])
-            return x * data[0] + sum(numbers)
+            return x * data[0] + sum(numbers) + gaps[1]
 
         return f, [(T([1.0]),)] * 3, lambda: (bytes(data), list(numbers))
 
