@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from .locks import rlock
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -30,6 +32,7 @@ class WeakValues(Generic[K, V]):
     def __init__(self) -> None:
         self._references: dict[K, ref[V]] = {}
         self._most = _FEW
+        self._replacing = rlock()  # held while entries of dead objects are dropped, or get another object
 
     def get(self, key: K) -> V | None:
         """The object under a key, None where there is none or it has died."""
@@ -41,20 +44,24 @@ class WeakValues(Generic[K, V]):
         reference = ref(value)
         found = self._references.setdefault(key, reference)()
         if found is None:
-            self._references[key], found = reference, value
+            with self._replacing:
+                found = self._references.setdefault(key, reference)()
+                if found is None:
+                    self._references[key], found = reference, value
         if len(self._references) > self._most:
-            self._drop_dead()
+            with self._replacing:
+                self._drop_dead()
         return found
 
     def _drop_dead(self) -> None:
-        for key, reference in list(self._references.items()):
+        for key, reference in self._references.copy().items():
             if reference() is None:
                 self._references.pop(key, None)
         self._most = 2 * len(self._references) + _FEW
 
 
 class WeakMembers(Generic[V]):
-    """A set of objects that are compared by identity.
+    """A set of objects, whose classes must compare them by identity.
 
     >>> class C: pass
     >>> members, one = WeakMembers(), C()

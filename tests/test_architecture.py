@@ -21,7 +21,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
     "once": ("locks",),
-    "weak": (),
+    "weak": ("locks",),
     "errors": (),
     "config": ("errors",),
     "dtypes": ("errors", "config"),

@@ -194,6 +194,33 @@ def test_weak_values_are_one_for_a_key_and_die() -> None:
     assert len(table._references) < 3000, "dead entries are dropped"
 
 
+def test_an_object_that_comes_while_dead_ones_are_dropped_stays() -> None:
+    """A generator may get the address, and so the key, of one that has died."""
+
+    class C:
+        pass
+
+    class Key:
+        def __hash__(self) -> int:
+            if dropping:  # another thread comes in between
+                dropping.clear()
+                other.start()
+                other.join(0.1)
+            return -1
+
+    table: weak.WeakValues[Any, C] = weak.WeakValues()
+    kept: list[C] = []
+    dropping: list[bool] = []
+    key = Key()
+    other = threading.Thread(target=lambda: kept.append(table.add(key, C())))
+    for k in (key, *range(1, weak._FEW)):
+        table.add(k, C())
+    dropping.append(True)
+    table.add(weak._FEW, C())
+    other.join(20)
+    assert table.get(key) is kept[0]
+
+
 def python_code_run_by(action: Callable[[], Any]) -> list[str]:
     """The names of the Python functions that an action enters."""
     seen: list[str] = []
