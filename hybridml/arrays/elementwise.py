@@ -11,7 +11,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .. import ops
 from ..tensor import Tensor
-from .inspection import finfo
+from .inspection import finfo, iinfo
 from .manipulation import _tensor
 from .namespace import result_type
 
@@ -153,19 +153,29 @@ def frac(x: Tensor, /) -> Tensor:
 def round(x: Tensor, /, decimals: int = 0) -> Tensor:
     """The nearest number of `decimals` digits behind the point (before it where negative), halves to even ones.
 
-    As NumPy's: x times a power of ten is rounded and divided again. Integers stay integers. The gradient is 0.
+    As NumPy's: x times a power of ten is rounded and divided again. Integers stay integers, and are exact. The gradient
+    is 0.
 
     >>> import hybridml as hm
     >>> hm.round(hm.tensor([0.125, 2.5]), decimals=2).tolist(), hm.round(hm.tensor([149]), -2).tolist()
     ([0.11999999731779099, 2.5], [100])
     """
     x = _tensor(x)
-    if decimals == 0:
+    if decimals == 0 or x.dtype.kind == "b":  # which it refuses
         return ops.round(x)
     if x.dtype.kind not in "fcV":
-        return x if decimals > 0 else ops.astype(ops.round(x / 10**-decimals), x.dtype) * 10**-decimals
+        return x if decimals > 0 else _to_multiple(x, 10**-decimals)
     scale = 10.0 ** abs(decimals)
     return ops.round(x * scale) / scale if decimals > 0 else ops.round(x / scale) * scale
+
+
+def _to_multiple(x: Tensor, step: int) -> Tensor:
+    """The multiple of a step next to each integer, of two the even one; without floats, which round a large integer."""
+    if step > iinfo(x.dtype).max:
+        return ops.full(shape=x.shape, value=0, dtype=x.dtype)
+    below, rest = ops.floor_divide(x, step), ops.remainder(x, step)
+    up = (rest > step - rest) | ((rest == step - rest) & (ops.remainder(below, 2) == 1))
+    return (below + ops.astype(up, x.dtype)) * step
 
 
 def isreal(x: Tensor, /) -> Tensor:

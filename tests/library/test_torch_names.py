@@ -186,6 +186,18 @@ def test_complex_normal_numbers_have_variance_one() -> None:
     assert abs(np.mean(z.real * z.imag)) < 0.02
 
 
+@pytest.mark.parametrize("dtype", [hm.int8, hm.uint8, hm.int16, hm.int64, hm.uint64], ids=str)
+def test_round_of_integers_is_exact(dtype: Any) -> None:
+    limits = hm.iinfo(dtype)
+    x = [v for v in (-128, -51, -50, -49, 0, 49, 50, 51, 120, 150, 250, 12345678912) if limits.min <= v <= limits.max]
+    given = hm.tensor(x, dtype=dtype)
+    for digits in (1, 2, 3):
+        found = hm.round(given, -digits)
+        pairs = [(v, w) for v, w in zip(found.tolist(), (round(v, -digits) for v in x), strict=True) if w <= limits.max]
+        assert found.dtype == dtype and all(v == w for v, w in pairs if w >= limits.min)
+    assert hm.trace(lambda t: hm.round(t, -2))(given).tolist() == hm.round(given, -2).tolist()
+
+
 def test_names_that_numpy_programs_use() -> None:
     assert hm.ndarray is hm.Tensor
     assert hm.isreal(hm.tensor([1.0, 2.0])).tolist() == [True, True]
