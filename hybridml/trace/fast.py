@@ -109,8 +109,7 @@ class Fast:
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
         plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
-        draws = isinstance(self.start, End) and bool(self.start.draws)
-        if self.numbers or draws or entry.draws_alone:  # native code reads them where only one call may write them
+        if self.numbers or entry.draws or entry.draws_alone:  # native code reads what one call writes
             self.alone, self.drawing = lock(), drawing if entry.draws_alone else None
             self.direct = self.call_alone
         elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
@@ -138,7 +137,9 @@ class Fast:
 
     def call(self, *args: Any, **names: Any) -> Any:
         """`MISS`, or the result."""
-        if names or len(args) != len(self.specs) or (self.rest and not hold(self.rest)):
+        if names or len(args) != len(self.specs) or interpreter_var.get() is not None:  # part of another function
+            return MISS
+        if self.rest and not hold(self.rest):
             return MISS
         if self.entry.owners and self.entry.overlaps(args):
             return MISS
@@ -326,8 +327,6 @@ def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
     if entry.backend == "interpret" or entry.sized is not None:  # native entries know sizes, and an address of code
         return None
     if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
-        return None
-    if entry.sized is not None:
         return None
     fast = Fast(entry, leaves)
     return None if fast.start is None else fast

@@ -293,6 +293,33 @@ def test_nested_functions_inline(trace: Any) -> None:
     assert inner.cache_info().compiles == 0
 
 
+def test_a_function_that_has_run_often_is_part_of_another(trace: Any) -> None:
+    state, rate = hm.zeros(2), [0.5]
+
+    def updates(x: hm.Tensor) -> hm.Tensor:
+        state.add_(x)
+        return state * 1
+
+    def branches(x: hm.Tensor) -> hm.Tensor:
+        return x * hm.rand((2,)) if x.sum() > 0 else x
+
+    def divides(x: hm.Tensor, n: float) -> hm.Tensor:
+        return x / n * rate[0]
+
+    def run(*inner: Any) -> list[Any]:
+        state.copy_(hm.zeros(2))
+        hm.manual_seed(0)
+        x, (f, g, h), outer = hm.ones(2), inner, lambda x: f(x) + g(x) + h(x, 4.0)
+        for k in range(6):
+            rate[0] = 0.5 + (k > 2)
+            f(x), g(x), h(x, 2.0 + k)
+        outer = outer if inner[0] is updates else trace(outer)
+        return [outer(x).tolist() for _ in range(3)] + [state.tolist()]
+
+    expected = run(updates, branches, divides)
+    np.testing.assert_allclose(np.asarray(run(trace(updates), trace(branches), trace(divides))), expected, rtol=1e-6)
+
+
 def test_numpy_functions_trace(trace: Any) -> None:
     f = trace(lambda x: np.sum(np.sqrt(np.abs(x)) * np.float32(2), axis=0))
     same(f(hm.asarray(X)), hm.sum(hm.sqrt(hm.abs(hm.asarray(X))) * 2, axis=0))
