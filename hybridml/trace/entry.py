@@ -73,7 +73,7 @@ class Entry:
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
-        self.tried = False  # whether it has been, for the paths that there are
+        self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
         self.last: Outcome | None = None  # that ran the long way
         self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
         self.by_node: dict[ir.Node, Input] = {}
@@ -251,6 +251,7 @@ class Entry:
         self.watch.free += variables_read(tracer)
         self.draws |= bool(outcome.draws)
         self.draws_alone |= outcome.draws_alone
+        self.grown += 1  # now that all guards are there
         self.root = path.place(outcome)
         return outcome, found
 

@@ -85,6 +85,7 @@ class Fast:
         from hybridml_compiler.runtime.entry import ArraySpec, Constant, FloatCell
 
         self.entry = entry
+        self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
         taken = {i.index for i in entry.inputs if i.kind == "argument"}
         self.specs: tuple[Any, ...] = tuple(
             Constant(leaf) if k not in taken
@@ -103,7 +104,7 @@ class Fast:
             if i.place is not None
         }
         self.left = TIMED_CALLS
-        self.start = None if entry.root is None else self._build(entry.root)
+        self.start = None if root is None else self._build(root)
         self.last: Outcome | None = None  # of the last call
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
@@ -234,7 +235,7 @@ class Fast:
             passed.append(at.ask)
             if value not in at.next:
                 after = at.ask.next.get(value)
-                if after is None:
+                if after is None or self.grown != self.entry.grown:
                     return None
                 at.next[value] = self._build(after)
             found = at.next[value]

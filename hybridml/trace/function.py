@@ -208,8 +208,9 @@ class TracedFunction(Shown):
 
     def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
         """The short way of an entry, made when a path of it is taken for the second time."""
-        if not entry.tried and any(outcome.calls for outcome in entry.outcomes):
-            entry.tried, entry.fast = True, build(entry, leaves)
+        grown = entry.grown
+        if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
+            entry.fast, entry.tried = build(entry, leaves), grown
         fast: Fast | None = entry.fast
         if fast is not None:
             fast.refresh()
@@ -372,8 +373,7 @@ class TracedFunction(Shown):
             entries.insert(0, entry)
         if self._families is not None:
             self._families.traced(key, entry)
-        entry.fast = self._direct = None
-        entry.tried = False
+        self._direct = None
         once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
         if once:
             entry.eager = True

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.trace import function
+from hybridml.trace import fast, function
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -288,3 +288,19 @@ def test_a_loop_without_end_in_sight_is_eager(trace: Any, monkeypatch: pytest.Mo
     with pytest.warns(UserWarning, match="more than 20 values in one call"):
         assert f(hm.tensor([30.0])) == 30
     assert f(hm.tensor([40.0])) == 40 and f(hm.tensor([5.0])) == 5
+
+
+def test_the_short_way_leaves_out_paths_that_came_after_it() -> None:
+    """Another thread may store it just after a path has been added, whose guards and draws it does not know."""
+    f = hm.trace(lambda x: x * hm.rand((2,)) if x.sum() > 0 else x * 1)
+    less, more = hm.full((2,), -1.0), hm.ones(2)
+    for _ in range(3):
+        f(less)
+    (entry,) = next(iter(f._entries.values()))
+    early = entry.fast
+    assert early is not None and early.call(less) is not fast.MISS
+    for _ in range(3):
+        f(more)
+    assert early.call(more) is fast.MISS and early.call(less) is not fast.MISS
+    entry.fast = early
+    assert f(more).tolist() != f(more).tolist() and f.cache_info().compiles == 2
