@@ -22,7 +22,6 @@ except ImportError:  # Windows: parts of killed writers are left there
 PREFIX, SUFFIX = ".hybridml-", ".part"  # of parts: short, since a file's own name may have the 255 bytes that fit
 _FLAGS = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
 
-
 Chunks = Sequence[bytes | memoryview]
 
 

@@ -235,7 +235,7 @@ def jvp(
 
 
 def _value_of(name: str, fn: Callable[..., Any], inner: Iterable[Any], has_aux: bool) -> tuple[Any, Any]:
-    """What fn returns, a container of tensors, and its aux."""
+    """The result of fn, a container of tensors, and its aux."""
     value, aux = _parts(name, fn(*inner), has_aux)
     for leaf in tree.tree_leaves(value):
         if not isinstance(leaf, Tensor):

@@ -175,7 +175,7 @@ class DataLoader:
         return len(self._source())
 
     def _source(self) -> Any:
-        """What decides the order: the stream, or the sampler of batches or of samples."""
+        """The source of the order: the stream, or the sampler of batches or of samples."""
         if self._streams:
             return self.dataset
         return self.sampler if self.batch_sampler is None else self.batch_sampler

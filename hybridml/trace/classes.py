@@ -1,4 +1,4 @@
-"""What guards ask of classes: whose they are, what they were given, what reads the attributes of their objects."""
+"""Questions of guards about classes: whose they are, what was registered with them, what reads their attributes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
-from .libraries import is_library_class, is_ours
+from .libraries import HEAP, is_library_class, is_ours
 
 # What Module and Optimizer change only by announced assignments.
 _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
     ("hybridml.nn.module", "Module"): frozenset(("_kinds", "_hooks")),
     ("hybridml.optim.optimizer", "Optimizer"): frozenset(("defaults", "param_groups", "state", "_steps")),
 }
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 resolution = attrgetter("__mro__")
 
@@ -30,17 +29,17 @@ def class_of(obj: Any) -> type:
 
 def may_change(cls: type) -> bool:
     """Whether objects of a class may be given another one."""
-    return bool(cls.__flags__ & _HEAP)
+    return bool(cls.__flags__ & HEAP)
 
 
 def says(obj: Any) -> type:
-    """What an object says that its class is."""
+    """The class that an object says it has."""
     found: Any = obj.__class__
     return found if isinstance(found, type) else type(obj)
 
 
 def registered(cls: Any) -> frozenset[Any]:
-    """What has been registered with an abstract class and those below it; 0.1 us as long as there is nothing new."""
+    """The classes registered with an abstract class and those below it; 0.1 us as long as there is nothing new."""
     return _registered(cls, abc.get_cache_token())
 
 

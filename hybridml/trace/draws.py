@@ -19,7 +19,7 @@ from ..tensor import Tensor
 
 
 class Draw(NamedTuple):
-    """What a program draws from one generator: the position of its state among the inputs, the state, and what is
+    """The draws of a program from one generator: the position of its state among the inputs, the state, and what is
     added to it, (0, blocks).
     """
 
@@ -49,7 +49,7 @@ _copy, _add = np.copyto, np.add
 
 
 def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:
-    """What a graph adds to the state `start` on the way to `node`; None where it does more than to add constants."""
+    """The sum that a graph adds to the state `start` on the way to `node`; None where it does more than add constants."""
     total = np.zeros(2, np.uint64)
     while node is not start:
         if node.op is None or node.op.name != "add":

@@ -462,7 +462,7 @@ def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
 
 @functools.lru_cache(_MOST_CODES)
 def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
-    """What a code object may look up by name, nested functions included; `strings` may be given to `getattr`."""
+    """The names that a code object may look up, nested functions included; `strings` may be given to `getattr`."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -493,7 +493,7 @@ def holder(entry: Entry) -> Any:
 
 
 def fields(text: str) -> set[str]:
-    """What the fields of a format string name: `v` of "{0.v}"."""
+    """The names in the fields of a format string: `v` of "{0.v}"."""
     return {name for field in _FIELD.findall(text) for name in _NAME.findall(field)}
 
 

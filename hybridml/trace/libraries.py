@@ -15,7 +15,7 @@ from typing import Any
 
 _OURS = ("hybridml", "hybridml_compiler")
 _INSTALLED = ("site-packages", "dist-packages")
-_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_IMMUTABLETYPE
+HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_IMMUTABLETYPE
 _TELLING = (types.ModuleType, types.FunctionType, type)  # what says where it is from, without running code
 
 
@@ -28,15 +28,17 @@ def is_ours(module: str) -> bool:
 def is_fixed(module: str) -> bool:
     """Whether a module is ours, Python's or NumPy's, of which nothing that a program names is looked at."""
     top = module.partition(".")[0]
-    return top in _OURS or top == "numpy" or (top != "__main__" and top in sys.stdlib_module_names)
+    return top in _OURS or top == "numpy" or top in sys.stdlib_module_names
 
 
 @functools.cache
 def is_library(module: str) -> bool:
     """Whether the functions of a module are taken not to depend on changing state."""
     top = module.partition(".")[0]
-    if top == "__main__" or is_fixed(top):
-        return top != "__main__"
+    if top == "__main__":  # whatever file it is
+        return False
+    if is_fixed(top):
+        return True
     file = getattr(sys.modules.get(top), "__file__", None) or ""
     return any(place in file for place in _INSTALLED) and not any(map(is_ours, _sources(top)))
 
@@ -45,7 +47,7 @@ def is_library_class(cls: type) -> bool:
     """Whether a class is a library's. One that its module does not have (made by `exec`, which calls its module
     "builtins", or by a function) is the user's.
     """
-    if not cls.__flags__ & _HEAP or cls.__flags__ & _IMMUTABLE or is_ours(cls.__module__):
+    if not cls.__flags__ & HEAP or cls.__flags__ & _IMMUTABLE or is_ours(cls.__module__):
         return True
     if not is_library(cls.__module__):
         return False

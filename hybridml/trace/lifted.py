@@ -70,7 +70,7 @@ class Place:
 
     @property
     def now(self) -> Callable[[], Any]:
-        """What gives the present value, without a method between: ValueError or IndexError for none."""
+        """A function that gives the present value, without a method between: ValueError or IndexError for none."""
         read, key, _ = self.guard
         return partial(read, key)
 
@@ -93,8 +93,9 @@ class Place:
 
 
 def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
-    """What can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: nothing but
-    floats in variables."""
+    """The numbers that can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: lift
+    nothing but floats in variables.
+    """
     if watch.reflects() or "globals" in watch.names:
         return []
     kinds = (float,) if seen is None else (float, int, tuple)
@@ -303,7 +304,7 @@ def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, typ
 
 
 def lift(tracer: Tracer, found: list[Place]) -> tuple[list[tuple[Place, Any]], Copies]:
-    """What stands for each variable and attribute in this trace: a number, or a copy of a container with numbers."""
+    """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers."""
     make = {float: tracer.lift_float, int: tracer.lift_integer}
     lifted = [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
     copies = Copies([(p, number) for p, number in lifted if p.ways is not None])

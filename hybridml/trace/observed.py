@@ -1,4 +1,4 @@
-"""What the variables of a function hold while it is traced, by their names: the last value that each of them had.
+"""The variables of a function while it is traced, by their names: the last value that each of them had.
 
 Read from the frames themselves, whenever an operation runs and when the function is over, so that it is Python that
 says what a name means: after a tuple is unpacked, a loop has gone on or a tensor has been updated. A frame that is kept
@@ -70,7 +70,7 @@ class Observer:
 
 
 def _node(tracer: Tracer, value: Any) -> ir.Node | None:
-    """What the graph has of a value."""
+    """The node of a value; None where the graph has none."""
     kind = type(value)
     if kind is Number:
         value, kind = value._tensor, type(value._tensor)

@@ -325,8 +325,9 @@ class Backward:
 
 
 def dense(array: np.ndarray | float) -> np.ndarray:
-    """What native code reads: a C-contiguous, aligned array in this machine's byte order; a lifted Python number is a
-    float64 number."""
+    """The array that native code reads: C-contiguous, aligned, in this machine's byte order; a lifted Python number is
+    a float64 number.
+    """
     if isinstance(array, float | int):
         return np.asarray(array, np.float64)
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:

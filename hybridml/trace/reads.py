@@ -1,4 +1,4 @@
-"""What guards read besides attributes and items: the bytes of arrays and buffers, variables, the environment."""
+"""Reads of guards besides attributes and items: the bytes of arrays and buffers, variables, the environment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checksum(buffer: Any) -> bytes:
 
 
 def form(array: np.ndarray) -> tuple[Any, ...]:
-    """What may be changed in an array besides its elements."""
+    """Shape, dtype, strides and writability of an array: all that may be changed besides its elements."""
     return array.shape, array.dtype, array.strides, array.flags.writeable
 
 
@@ -97,7 +97,7 @@ def variable(context: ContextVar[Any]) -> Any:
 
 
 def contents(cell: types.CellType) -> Any:
-    """What a closure cell holds; None where it is empty."""
+    """The value in a closure cell; None where it is empty."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

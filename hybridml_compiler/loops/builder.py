@@ -366,7 +366,7 @@ class LoopBuilder:
         return self._intern(key, "index", args, (size, what), dtypes.int64, 0, size - 1 if size else 0)
 
     def checked(self, value: Scalar, position: Expr) -> Expr:
-        """What is at a checked index. It stays an expression of the index, whatever is known of its range: an element
+        """The value at a checked index. It stays an expression of the index, whatever is known of its range: an element
         that is the same everywhere is looked up, too."""
         found = value if isinstance(value, Expr) else self.const(value, dtypes.int64)
         if not _reads(found, position):

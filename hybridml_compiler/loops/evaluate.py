@@ -85,7 +85,7 @@ class NumpyLowering(NumpyBuilder):
         return value
 
     def checked(self, value: Any, position: Array) -> Any:
-        """What is at an index that has been checked."""
+        """The value at an index that has been checked."""
         return value
 
     def index(self, value: Array, extent: int, what: str = "index") -> Array:

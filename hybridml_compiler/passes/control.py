@@ -82,7 +82,7 @@ class Loop:
 
     @property
     def others(self) -> list[Node]:
-        """What the body computes beside its carries."""
+        """All that the body computes beside its carries."""
         return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 

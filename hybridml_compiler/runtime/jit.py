@@ -62,7 +62,7 @@ def _llvm() -> Any:
 
 
 class _Thread(threading.local):
-    """What a thread owns: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
+    """A thread's own: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
 
     def __init__(self) -> None:
         self.machines: dict[tuple[Host, int], llvm.TargetMachine] = {}

@@ -26,7 +26,7 @@ class Opaque:
 
     @lazy
     def name(self) -> str:
-        """Of the operation."""
+        """The name of the operation."""
         return self.text.partition("graph ")[2].partition("(")[0]
 
     def __str__(self) -> str:

@@ -111,7 +111,7 @@ class Plan:
 
     @lazy
     def symbols(self) -> list[str]:
-        """Of the sizes of its inputs: all that there are."""
+        """The symbols of the sizes of its inputs: all that there are."""
         return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)
 
     @property
