@@ -109,7 +109,7 @@ def _header(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> bytes
     try:
         text = f"{{{','.join(f'{_json(name)} :{_json(part)}' for name, part in parts.items())}}}".encode()
     except UnicodeEncodeError as error:
-        raise ArgumentError(f"save: names and notes must be text that UTF-8 can hold, got {error.object:.60}") from None
+        raise ArgumentError(f"save: names and notes must be text that UTF-8 can hold, got {_near(error)!r}") from None
     if len(text) > HEADER_LIMIT:
         raise ArgumentError(
             f"save: names, numbers and strings take {len(text)} bytes of JSON, safetensors has at most {HEADER_LIMIT}; "
@@ -117,6 +117,11 @@ def _header(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> bytes
         )
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
+
+
+def _near(error: UnicodeEncodeError) -> str:
+    """The text that cannot be encoded, with a little of what stands before it."""
+    return error.object[max(error.start - 20, 0) : error.end]
 
 
 def _json(value: Any) -> str:

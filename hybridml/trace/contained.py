@@ -56,7 +56,7 @@ class Ways:
 
 
 class Containers:
-    """The containers that a watch has reached. `slot`: variable or attribute of an entry, None where it is not lifted."""
+    """The containers that a watch has reached. `slot`: variable or attribute of an entry, None where not lifted."""
 
     def __init__(self, watch: Watch, slot: Callable[[Entry], Place | None]) -> None:
         self._slot, self._loose = slot, watch.loose

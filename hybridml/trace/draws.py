@@ -49,7 +49,7 @@ _copy, _add = np.copyto, np.add
 
 
 def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:
-    """The sum that a graph adds to the state `start` on the way to `node`; None where it does more than add constants."""
+    """The sum that a graph adds to a state `start` on its way to `node`; None where it does more than add constants."""
     total = np.zeros(2, np.uint64)
     while node is not start:
         if node.op is None or node.op.name != "add":

@@ -179,6 +179,9 @@ def test_what_cannot_be_written_is_said_as_open_says_it(tmp_path: Path) -> None:
         hm.save({"w": hm.ones((1,))}, tmp_path)
     with pytest.raises(OSError, match="too long"):
         hm.save({"w": hm.ones((1,))}, tmp_path / ("x" * 256))
+    with pytest.raises(FileNotFoundError) as caught:
+        hm.save({"w": hm.ones((1,))}, tmp_path / "no" / "t.safetensors")
+    assert caught.value.filename == str(tmp_path / "no" / "t.safetensors")
     with pytest.raises(NotADirectoryError):
         (tmp_path / "file").touch()
         hm.save({"w": hm.ones((1,))}, tmp_path / "file" / "t.safetensors")
