@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+from hybridml_compiler.in_force import Changes
 
 LEAST = 1 << 20  # bytes: LLVM compiles the largest kernels with 256 KB, which is no promise
+_changes = Changes()
 
 
-@contextmanager
-def roomy() -> Iterator[None]:
+def roomy() -> AbstractContextManager[None]:
     """Threads that are started inside have stacks of `LEAST` bytes, or of what `threading.stack_size` gives them.
 
     That setting is the process's: a thread that another one starts meanwhile has the larger stack too.
     """
+    return _changes.hold({"stacks": _enlarge})
+
+
+def _enlarge() -> Callable[[], object] | None:
     size = threading.stack_size()
     if not 0 < size < LEAST:
-        yield
-        return
+        return None
     threading.stack_size(LEAST)
-    try:
-        yield
-    finally:
-        threading.stack_size(size)
+    return partial(threading.stack_size, size)

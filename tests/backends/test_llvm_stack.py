@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,29 @@ def test_threads_with_small_stacks(size: int) -> None:
     """In processes: what fails is a segmentation fault. 17 of 108 such did."""
     done = subprocess.run([sys.executable, "-c", SMALL_STACKS, str(size)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_stacks_stay_large_while_another_thread_starts_one() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with stacks.roomy():
+            inside.set()
+            done.wait(20)
+
+    before = threading.stack_size(1 << 18)
+    thread = threading.Thread(target=other)
+    try:
+        with stacks.roomy():
+            thread.start()
+            assert inside.wait(20)
+        assert threading.stack_size() == stacks.LEAST
+        done.set()
+        thread.join(20)
+        assert threading.stack_size() == 1 << 18
+    finally:
+        done.set()
+        threading.stack_size(before)
 
 
 LONG_ROWS = """
