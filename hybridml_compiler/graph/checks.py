@@ -22,6 +22,10 @@ INDEXED = ("gather", "scatter")
 _WHOLE_VIEWS = frozenset(("reshape", "permute_dims", "broadcast_to", "flip", "concat", "one_hot"))
 _COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _EXTREMA = frozenset(("minimum", "maximum", "clip"))
+_PLACES = frozenset(("argmax", "argmin"))  # 0 along an axis of one element
+_OF_FLOATS = frozenset(("isnan", "isinf", "isfinite"))  # known of integers
+_LOGICAL = frozenset(("logical_and", "logical_or", "logical_xor"))  # decided by one operand
+_FOLDED = frozenset(("remainder", "floor_divide", "pow"))  # n % 1 and 1**n are known when code is made
 
 
 def fails(node: Node) -> bool:
@@ -98,7 +102,7 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
     elif kind == "gather":
         yield operand(node)
     elif kind == "reduction":
-        if "axis" in node.params:
+        if "axis" in node.params and name not in _PLACES:
             yield from node.inputs
     elif kind in ("convolution", "control"):  # some become slices; a body may not read what it is given
         yield from node.inputs if final else ()
@@ -109,25 +113,30 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
 def _operands(node: Node, final: bool) -> Iterator[Node]:
     """Operands of elementwise arithmetic that count: floats do, as a nan would show; a choice may be known before."""
     assert node.op is not None
-    if len(node.inputs) == 1 or all(n.dtype.kind in "fVc" for n in node.inputs):
+    name, stored = node.op.name, all(map(_is_stored, node.inputs))
+    inexact = all(n.dtype.kind in "fVc" for n in node.inputs)
+    if len(node.inputs) == 1:
+        blind = name == "imag" and node.inputs[0].dtype.kind != "c" or name in _OF_FLOATS and not inexact
+        yield from () if blind else node.inputs
+    elif inexact and name not in _LOGICAL:
         yield from node.inputs
-    elif all(_is_data(n) for n in node.inputs if n.dtype.kind == "b"):
-        if node.op.name in _COMPARISONS or node.op.name in _EXTREMA:
+    elif all(_is_data(n, final) for n in node.inputs if n.dtype.kind == "b"):
+        if name in _COMPARISONS or name in _EXTREMA:
             yield from filter(_is_stored, node.inputs)
-        elif node.op.name == "where":
+        elif name == "where":
             yield from node.inputs if final else node.inputs[1:]  # where(c, x, x) is x
-        elif final or all(map(_is_stored, node.inputs)):  # x * 0 is 0 for integers
+        elif name not in _LOGICAL and (stored or (final and name not in _FOLDED)):  # x * 0 is 0 for integers
             yield from node.inputs
 
 
-def _is_data(condition: Node) -> bool:
-    """True for a truth value that the ranges of its operands cannot decide."""
+def _is_data(condition: Node, final: bool) -> bool:
+    """True for a truth value that neither the passes nor the ranges of its operands can decide."""
     if condition.op is None:
-        return bool(condition.is_input or condition.shape)
+        return bool(condition.is_input or (final and condition.shape))
     if condition.op.name in _COMPARISONS:
-        return any(n.dtype.kind in "fVc" or _is_stored(n) for n in condition.inputs)
+        return any(_is_stored(n) or (final and n.dtype.kind in "fVc") for n in condition.inputs)
     if condition.kind in ("elementwise", "movement"):
-        return bool(condition.inputs) and all(n.dtype.kind == "b" and _is_data(n) for n in condition.inputs)
+        return bool(condition.inputs) and all(n.dtype.kind == "b" and _is_data(n, final) for n in condition.inputs)
     return condition.kind != "creation"
 
 

@@ -150,6 +150,18 @@ LOOKUPS: dict[str, Callable[[Any], Any]] = {
     "results of a loop that nothing reads": lambda i: hm.scan(lambda c, x: (c + x, X[i] * x), X.sum(), X)[0],
     "the condition of a loop": lambda i: hm.while_loop(lambda c: (X[i], c < 5)[1], lambda c: c + 1, X.sum()),
     "an update of nothing": lambda i: hm.zeros((0,)).at[i].set(hm.ones(2)),
+    "what a choice never takes": lambda i: hm.where(hm.zeros(1) > 1, X[i], 0.0),
+    "a choice by a constant": lambda i: hm.where(hm.tensor([False]), X[i], 0.0),
+    "a choice by a choice that is known": lambda i: hm.where(hm.where(X > 5, 0.0, 0.0)[:1] > 2, X[i], 0.0),
+    "a mask that is known": lambda i: hm.where((hm.zeros(1) > 1) & (X[:1] > 0), X[i], 0.0),
+    "the place of the only one": lambda i: hm.argmax(X[i][:, None], axis=1),
+    "an imaginary part of real numbers": lambda i: hm.imag(X[i]),
+    "integers that are numbers": lambda i: hm.isnan(hm.arange(3)[i]),
+    "a remainder of one": lambda i: hm.arange(3)[i] % 1,
+    "a power of one": lambda i: 1 ** hm.arange(3)[i],
+    "a conjunction with nothing": lambda i: hm.logical_and(
+        hm.asarray(np.ones(3, "c8"))[i], hm.full((1,), 0, dtype=hm.complex64)
+    ),
     "a sum of nothing": lambda i: hm.zeros((3, 0))[i].sum(),
 }
 
