@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import hybridml as hm
@@ -69,7 +70,8 @@ class _Linear(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         input, weight = ctx.saved_tensors
         wants_input, wants_weight = ctx.needs_input_grad
-        rows, sources = g.reshape((-1, g.shape[-1])), input.reshape((-1, input.shape[-1]))
+        count = math.prod(input.shape[:-1])  # -1 is no number where an axis is empty
+        rows, sources = g.reshape((count, g.shape[-1])), input.reshape((count, input.shape[-1]))
         return hm.matmul(g, weight) if wants_input else None, hm.matmul(rows.mT, sources) if wants_weight else None
 
 

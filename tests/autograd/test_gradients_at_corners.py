@@ -88,3 +88,13 @@ def test_products_over_no_elements(left: tuple[int, ...], right: tuple[int, ...]
     x, y = hm.zeros(left), hm.zeros(right)
     for found, like in zip(style(hm.grad(lambda x, y: (x @ y).sum(), (0, 1)))(x, y), (x, y), strict=True):
         assert found.shape == like.shape and not found.numpy().any()
+
+
+@pytest.mark.parametrize("style", [lambda f: f, hm.trace], ids=["eager", "traced"])
+@pytest.mark.parametrize("shape", [(3, 0), (0, 4), (2, 0, 4), (0, 0)])
+def test_linear_maps_of_no_elements(shape: tuple[int, ...], style: Any) -> None:
+    x, weight = hm.zeros(shape), hm.ones((2, shape[-1]))
+    for found, like in zip(
+        style(hm.grad(lambda x, w: F.linear(x, w).sum(), (0, 1)))(x, weight), (x, weight), strict=True
+    ):
+        assert found.shape == like.shape and not (like is weight and found.numpy().any())
