@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*lead, k)] for k in range(x.shape[axis]))
 
 
-def split(x: Tensor, split_size_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Tensor, split_size_or_sections: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch.
 
     Raises ShapeError where listed sizes do not add up.
@@ -156,6 +157,8 @@ def split(x: Tensor, split_size_or_sections: int | Sequence[int], /, *, axis: in
     """
     axis = _axis("split", axis, x.ndim, x)
     n = x.shape[axis]
+    if getattr(split_size_or_sections, "shape", None) == ():  # of a tensor or of NumPy
+        split_size_or_sections = index(split_size_or_sections)
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
         if size <= 0:

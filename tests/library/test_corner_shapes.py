@@ -66,6 +66,8 @@ def test_a_number_of_pieces_as_a_tensor() -> None:
     for sections in (hm.tensor(4), np.array(4), np.int64(4), 4):
         assert [t.tolist() for t in hm.array_split(hm.arange(6), sections)] == [[0, 1], [2, 3], [4], [5]]
     assert [t.tolist() for t in hm.array_split(hm.arange(4), hm.tensor([1, 3]))] == [[0], [1, 2], [3]]
+    for size in (hm.tensor(4), np.array(4), np.int64(4), 4):
+        assert [t.tolist() for t in hm.split(hm.arange(6), size)] == [[0, 1, 2, 3], [4, 5]]
     assert [t.tolist() for t in hm.hsplit(hm.arange(4), hm.tensor(2))] == [[0, 1], [2, 3]]
     with pytest.raises(hm.ShapeError, match="do not make 3 equal pieces"):
         hm.hsplit(hm.arange(4), hm.tensor(3))
