@@ -102,12 +102,17 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
     elif kind == "gather":
         yield operand(node)
     elif kind == "reduction":
-        if "axis" in node.params and name not in _PLACES:
+        if "axis" in node.params and not (name in _PLACES and _long_axes(node) == _long_axes(node.inputs[0])):
             yield from node.inputs
     elif kind in ("convolution", "control"):  # some become slices; a body may not read what it is given
         yield from node.inputs if final else ()
     elif kind != "creation":
         yield from node.inputs
+
+
+def _long_axes(node: Node) -> int:
+    """The number of axes that have not one element."""
+    return sum(type(size) is not int or size != 1 for size in node.shape)
 
 
 def _operands(node: Node, final: bool) -> Iterator[Node]:
@@ -116,7 +121,7 @@ def _operands(node: Node, final: bool) -> Iterator[Node]:
     name, stored = node.op.name, all(map(_is_stored, node.inputs))
     inexact = all(n.dtype.kind in "fVc" for n in node.inputs)
     if len(node.inputs) == 1:
-        blind = name == "imag" and node.inputs[0].dtype.kind != "c" or name in _OF_FLOATS and not inexact
+        blind = (name == "imag" and node.inputs[0].dtype.kind != "c") or (name in _OF_FLOATS and not inexact)
         yield from () if blind else node.inputs
     elif inexact and name not in _LOGICAL:
         yield from node.inputs
