@@ -63,7 +63,12 @@ def repeated(counts: Tensor) -> Tensor:
             raise ArgumentError(f"repeat: counts cannot be negative, got {counts.tolist()!r:.60}")
         return wrap(np.repeat(np.arange(n), counts._array))
     counts = OPS["astype"].fn(interp.lift(counts), dtypes.int64)
-    total = interp.scalar(OPS["sum"].fn(counts), "repeat()")
+    total = OPS["sum"].fn(counts)
+    if n:  # one question for both: how many there are, and whether a count is negative
+        total = OPS["where"].fn(OPS["min"].fn(counts) < 0, -1, total)
+    total = interp.scalar(total, "repeat()")
+    if total < 0:
+        raise ArgumentError("repeat: counts cannot be negative")
     if not total:
         return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
     # Each element but the first raises the running index by one where it starts; an end is a place of its own.

@@ -211,3 +211,14 @@ def test_updates_wait_for_checks() -> None:
     with pytest.raises(hm.OutOfBoundsError):
         step(BAD)
     assert state.tolist() == [2, 2, 2]
+
+
+def test_negative_counts_of_repeat_are_an_error_beside_those_that_are_not() -> None:
+    repeat = hm.trace(lambda x, counts: hm.repeat(x, counts))
+    for counts in ([1, 2, 0], [1, -1, 2], [2, 0, 1], [-1, 0, 0], [0, 0, 0], [1, -1, 0]):
+        given = hm.arange(3), hm.tensor(counts)
+        if min(counts) < 0:
+            with pytest.raises(hm.ArgumentError, match="counts cannot be negative, got"):
+                repeat(*given)
+        else:
+            assert repeat(*given).tolist() == hm.repeat(*given).tolist()
