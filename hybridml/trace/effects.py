@@ -9,7 +9,6 @@ later ones run eagerly, which is said with the line. `strict=True` makes an effe
 
 from __future__ import annotations
 
-import dis
 import random
 import types
 from collections import deque
@@ -26,6 +25,7 @@ from .. import tree
 from ..integer import plain
 from ..number import known
 from ..tensor import Tensor
+from .bytecode import instructions
 from .classes import class_of
 from .guards import Entry, Watch, holder
 from .hidden import Hidden, Undone
@@ -229,8 +229,8 @@ def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
     """Where code of the function names a variable or attribute, and what it does with it."""
     for code in codes:
         line = code.co_firstlineno
-        instructions = list(dis.get_instructions(code))
-        for k, i in enumerate(instructions):
+        found = list(instructions(code))
+        for k, i in enumerate(found):
             if i.positions is not None and i.positions.lineno is not None:
                 line = i.positions.lineno
             if i.argval != name or i.opname in ("LOAD_CONST", "LOAD_CLOSURE", "MAKE_CELL", "KW_NAMES"):
@@ -238,7 +238,7 @@ def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
             if i.opname.startswith(("STORE_", "DELETE_")):
                 yield Use("store", describe_line(code.co_filename, line))
             elif i.opname.startswith("LOAD_"):
-                after = instructions[k + 1] if k + 1 < len(instructions) else None
+                after = found[k + 1] if k + 1 < len(found) else None
                 method = after.argval if after is not None and after.opname in ("LOAD_METHOD", "LOAD_ATTR") else None
                 kind = "append" if method in _APPENDS else "change" if method in _CHANGES else "load"
                 yield Use(kind, describe_line(code.co_filename, line))

@@ -205,8 +205,8 @@ def way_back(obj: Any) -> Callable[[], object] | None:
         ways = [way_back(part) for part in _parts(obj) if not isinstance(part, int)]
         return None if None in ways else lambda: [way() for way in ways if way is not None]
     if isinstance(obj, _INDEXED):
-        made_of = obj.__reduce__()
-        return partial(indexed.__setstate__, made_of[2]) if len(made_of) > 2 else None
+        place = obj.__reduce__()[2:]  # an iterator over a range has one on Python 3.11 alone: later ones only go on
+        return partial(indexed.__setstate__, *place) if place not in ((), (None,)) else None
     return None
 
 

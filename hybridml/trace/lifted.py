@@ -17,7 +17,6 @@ these lifts no attribute. Numbers in dicts, lists and tuples: see contained.py.
 from __future__ import annotations
 
 import abc
-import dis
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from hybridml_compiler.in_force import Changes
 
 from ..context import current_interpreter
 from ..integer import LARGEST
+from .bytecode import instructions
 from .capture import Tracer
 from .classes import class_of
 from .contained import Containers, Copies, ItemOf, OthersOf, Ways
@@ -186,7 +186,7 @@ def _stored(watch: Watch) -> set[str]:
     return {
         i.argval
         for code in watch.codes
-        for i in dis.get_instructions(code)
+        for i in instructions(code)
         if i.opname.startswith(("STORE_", "DELETE_"))
     }
 
@@ -200,7 +200,7 @@ class _Leads:
         modules = {id(vars(m)) for m in watch.reached() if isinstance(m, types.ModuleType)}
         self.assigned = {
             id(f.__globals__) for f in watch.functions for code in _codes(f.__code__)
-            for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+            for i in instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
         } | modules  # fmt: skip
         self.loose = set(watch.loose)
         self.callers: dict[int, list[types.FunctionType]] = {}

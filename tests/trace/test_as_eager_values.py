@@ -290,6 +290,17 @@ def returned_floats(x: Any) -> Any:
     return x * 2, float(x.sum()), {"max": float(x.max()), "all": [float((x > 1).sum())]}, x.shape[0]
 
 
+@program(1, three)
+def floats_behind_local_variables(x: Any) -> Any:
+    a, b = x, x * 2
+    return {"total": float(b.sum())}, float(a.max()), (a, b)
+
+
+@program(3, three)
+def floats_that_are_keys(x: Any) -> Any:
+    return {float(x.sum()): "total"}
+
+
 @program(3, three)
 def floats_that_are_looked_at(x: Any) -> Any:
     return float(x.sum()) + 1, math.sqrt(abs(x).sum()), [float(v) for v in x], max(float(x.sum()), 2.0)

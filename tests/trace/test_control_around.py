@@ -111,11 +111,12 @@ def numbers() -> Iterator[float]:
 
 def reads() -> dict[str, Callable[[], Any]]:
     """What gives another value each time, by name; the pieces that hold it are made anew for each test."""
-    items, pairs = iter(range(90)), zip(range(90), range(90), strict=True)
+    items, listed, pairs = iter(range(90)), iter([*range(90)]), zip(range(90), range(90), strict=True)
     made, counted = numbers(), itertools.count(2)
     drawn, generator = random.Random(0), np.random.default_rng(0)
     return {
         "an iterator": lambda: next(items),
+        "an iterator of a list": lambda: next(listed),
         "a zip": lambda: next(pairs)[1],
         "a generator": lambda: next(made),
         "a count": lambda: next(counted),
@@ -165,7 +166,7 @@ def test_items_that_cannot_be_set_back_are_an_error() -> None:
 
 
 def test_a_body_that_runs_eagerly_is_captured_once() -> None:
-    items, captures = iter(range(90)), np.zeros(1, object)
+    items, captures = iter([*range(90)]), np.zeros(1, object)
 
     def run(x: hm.Tensor, n: int) -> hm.Tensor:
         captures[0] += not isinstance(x._array, np.ndarray)

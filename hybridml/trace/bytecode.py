@@ -1,0 +1,20 @@
+"""Instructions of a code object, one variable each: Python 3.13 and later read and write two local variables at once."""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterator
+from types import CodeType
+
+_LOCAL = re.compile(r"(?:LOAD|STORE)_FAST(?:_BORROW|_CHECK)?")  # LOAD_FAST_BORROW_LOAD_FAST_BORROW holds two
+
+
+def instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    """Instructions as `dis` gives them, a pair of local variables as two instructions at one offset."""
+    for i in dis.get_instructions(code):
+        if not isinstance(i.argval, tuple) or not (names := _LOCAL.findall(i.opname)):
+            yield i
+            continue
+        for opname, name in zip(names, i.argval, strict=True):
+            yield i._replace(opname=opname, opcode=dis.opmap[opname], arg=0, argval=name)
