@@ -22,6 +22,7 @@ settings.load_profile("hybridml")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hybridml")
     group.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    group.addoption("--vectors", type=int, metavar="BITS", help="compile as for a machine without wider vectors")
     group.addoption("--update-golden", action="store_true", help="run the golden tests alone and rewrite their files")
 
 
@@ -32,6 +33,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["HYBRIDML_CACHE_DIR"] = cache.name
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.pop("HYBRIDML_DEBUG", None)
+    if bits := config.getoption("--vectors"):
+        hold_to(bits)
+
+
+def hold_to(bits: int) -> None:
+    """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
+    from hosts import narrowed
+
+    from hybridml_compiler.runtime import host
+
+    held = narrowed(host.host(), bits)
+    host.host = lambda: held
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
