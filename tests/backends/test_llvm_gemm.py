@@ -245,7 +245,7 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
     threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p), 1)
-    np.testing.assert_array_equal(out, case.run(blocked(p, 64, 1)))
+    np.testing.assert_array_equal(out, case.run(blocked(p, usable_widths()[-1], 1)))
 
 
 def test_a_compiled_graph_has_the_same_bits_on_any_number_of_threads() -> None:

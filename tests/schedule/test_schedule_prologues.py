@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +11,12 @@ from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
+from hybridml_compiler.backends.llvm.product import _own_blocking
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.passes import run_passes
-from hybridml_compiler.schedule import prologue
+from hybridml_compiler.schedule import cost, prologue
 from hybridml_compiler.schedule.contract import Product
 from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
@@ -77,12 +78,16 @@ def planned(program: Graph) -> Plan:
 
 
 @pytest.fixture
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever can be computed while it is packed is."""
+def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever can be computed while it is packed is, with vectors of any width."""
     host = pipeline.host()
     target = replace(host, computes_left=lambda product: min(host.computes_left(product), 1))
     monkeypatch.setattr(pipeline, "host", lambda: target)
     monkeypatch.setattr(prologue, "_once", lambda *_: 0.0)
+    monkeypatch.setattr(cost, "OWN_PRODUCT_BYTES", 0)
+    _own_blocking.cache_clear()
+    yield
+    _own_blocking.cache_clear()
 
 
 def products(plan: Plan) -> list[Launch]:
@@ -183,7 +188,7 @@ def test_a_table_that_is_overwritten_is_gathered_before() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_the_text_shows_both_loop_nests() -> None:
+def test_the_text_shows_both_loop_nests(cheap: None) -> None:
     inputs, a = dropout(256, 256)
     w, bias = array(256, 256), array(256)
     text = describe_plan(planned(graph("g", [*inputs, w, bias], [op("maximum", a @ w + bias, ZERO)])))
