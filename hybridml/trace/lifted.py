@@ -183,12 +183,7 @@ def _take(found: Sequence[Place], watch: Watch) -> None:
 
 def _stored(watch: Watch) -> set[str]:
     """Names that reached code assigns."""
-    return {
-        i.argval
-        for code in watch.codes
-        for i in instructions(code)
-        if i.opname.startswith(("STORE_", "DELETE_"))
-    }
+    return {i.argval for code in watch.codes for i in instructions(code) if i.opname.startswith(("STORE_", "DELETE_"))}
 
 
 class _Leads:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_functional import close, inputs_of
+from closeness import assert_close
+from test_functional import close_gradient, close_value, inputs_of, largest
 from torch_cases import CONSTANT, cotangent, recorded, state
 from torch_cases import arrays as arrays_of
 from torch_layers import FUNCTIONS, MODULES, RECORDED
@@ -23,18 +24,12 @@ def torch_record() -> Any:
     return recorded(RECORDED)
 
 
-def close_gradient(tensor: hm.Tensor, expected: np.ndarray, name: str) -> None:
-    got = hm.zeros_like(tensor) if tensor.grad is None else tensor.grad
-    largest = float(np.abs(expected).max(initial=1.0))  # what small sums of large terms are rounded by
-    close(got, expected, f"gradient of {name}", 2e-6 * largest)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
     values, case, key = torch_record[0], FUNCTIONS[name], f"F {name}"
     t = inputs_of(name, case.inputs)
     out = case.run(F, t)
-    close(out.detach(), values[f"{key}|out"], "value")
+    close_value(out, values[f"{key}|out"], name)
     if out.requires_grad:
         (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
     for input_name, tensor in vars(t).items():
@@ -52,7 +47,7 @@ def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_reco
     assert {k: v.shape for k, v in module.state_dict().items()} == expected
     module.load_state_dict(state(name, expected))
     out = case.call(module, t)
-    close(out.detach(), values[f"{key}|out"], "value")
+    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
     if out.requires_grad:
         (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
     for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
@@ -60,7 +55,7 @@ def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_reco
         if gradient is not None:
             close_gradient(tensor, gradient, tensor_name)
     for buffer_name, buffer in module.named_buffers():
-        close(buffer, values[f"{key}|after {buffer_name}"], buffer_name)
+        assert_close(buffer, values[f"{key}|after {buffer_name}"], buffer_name, terms=1.0)
     assert repr(module).startswith(type(module).__name__)
 
 

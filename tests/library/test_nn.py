@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_functional import close, inputs_of
+from closeness import assert_close
+from test_functional import close_gradient, inputs_of, largest
 from torch_cases import MODULES, cotangent, recorded, state
 
 import hybridml as hm
@@ -30,14 +31,14 @@ def test_keys_values_and_gradients_are_pytorchs(name: str, torch_record: Any) ->
     assert list(module.state_dict()) == list(expected)
     module.load_state_dict(state(name, expected))
     out = case.call(module, t)
-    close(out.detach(), values[f"{key}|out"], "value")
+    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
     (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
     for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
         gradient = values.get(f"{key}|grad {tensor_name}")
         if gradient is not None:
-            close(tensor.grad, gradient, f"gradient of {tensor_name}")
+            close_gradient(tensor, gradient, tensor_name)
     for buffer_name, buffer in module.named_buffers():
-        close(buffer, values[f"{key}|after {buffer_name}"], buffer_name)
+        assert_close(buffer, values[f"{key}|after {buffer_name}"], buffer_name, terms=1.0)
 
 
 class Block(nn.Module):
