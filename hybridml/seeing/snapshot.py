@@ -85,6 +85,8 @@ class Snapshot:
             self._restores.append(functools.partial(_put, value, value.copy()))
         elif isinstance(value, np.random.Generator):
             self._restores.append(functools.partial(setattr, value.bit_generator, "state", value.bit_generator.state))
+        elif isinstance(value, python_random.SystemRandom):
+            pass  # it has no state
         elif isinstance(value, python_random.Random):
             self._restores.append(functools.partial(value.setstate, value.getstate()))
         elif isinstance(value, dict):

@@ -49,6 +49,7 @@ _OUTSIDE = frozenset((
     "io", "glob", "threading", "_thread", "queue", "multiprocessing", "concurrent", "sqlite3", "urllib", "http",
     "pprint", "csv", "json", "pickle", "rich", "tqdm", "click",
 ))  # fmt: skip
+_ENTROPY = frozenset(("secrets", "uuid"))  # they draw from the system
 _PURE = frozenset(("fspath", "fsencode", "fsdecode"))
 _SYSTEM = frozenset(("posix", "nt", "_socket", "_posixsubprocess", "_io", "io"))
 
@@ -66,7 +67,8 @@ class Hidden:
         self.found: list[Seen] = []
         self._name_of = name_of
         self._states = [(obj, _state(obj), way_back(obj)) for obj in _stateful(watch)]
-        self._listens = sys.getprofile() is None and (not _NAMES.isdisjoint(watch.names) or _reaches_out(watch))
+        reaches_out = not _NAMES.isdisjoint(watch.names) or _names_a_module(watch, _OUTSIDE) or _draws_entropy(watch)
+        self._listens = sys.getprofile() is None and reaches_out
         self.levels: dict[int, logging.Logger] = {}  # loggers that were silent, by id
 
     def __enter__(self) -> Hidden:
@@ -126,13 +128,18 @@ def level(logger: logging.Logger) -> tuple[int, int, bool]:
     return logger.getEffectiveLevel(), logger.manager.disable, logger.disabled
 
 
-def _reaches_out(watch: Watch) -> bool:
-    """Whether code names what reads or changes files, processes and the like."""
+def _names_a_module(watch: Watch, modules: frozenset[str]) -> bool:
+    """Whether code names one of these modules, or something of one."""
     for _, _, value in watch.free:
         name = getattr(value, "__name__" if type(value) is types.ModuleType else "__module__", None)
-        if type(name) is str and name.partition(".")[0] in _OUTSIDE:
+        if type(name) is str and name.partition(".")[0] in modules:
             return True
     return False
+
+
+def _draws_entropy(watch: Watch) -> bool:
+    """Whether code can reach a generator that asks the system for each number, and has no state to compare."""
+    return any(isinstance(x, random.SystemRandom) for x in watch.reached()) or _names_a_module(watch, _ENTROPY)
 
 
 def _user_behind(frame: types.FrameType) -> types.FrameType | None:
@@ -164,7 +171,7 @@ class Undone:
         names = _NAMES if self._keeps_items else _NAMES | {"next"}
         self._around: Any = sys.getprofile()
         ours = self._around is None or isinstance(getattr(self._around, "__self__", None), Hidden | Undone)
-        self._listens = ours and not names.isdisjoint(watch.names)
+        self._listens = ours and (not names.isdisjoint(watch.names) or _draws_entropy(watch))
 
     def __enter__(self) -> Undone:
         if self._listens:
@@ -182,12 +189,13 @@ class Undone:
             (self.found if _state(obj) == before else self.lost).append((self._name_of(obj), ""))
 
     def _hear(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if event == "c_call" and _is_users(frame):
+        users = frame if _is_users(frame) else _user_behind(frame) if arg is os.urandom else None
+        if event == "c_call" and users is not None:
             what, reads = _meaning(arg)
             if arg is builtins.next and not self._keeps_items:
                 what, reads = "next", True
             if what and reads:
-                raise self._refuse(what, describe_line(frame.f_code.co_filename, frame.f_lineno))
+                raise self._refuse(what, describe_line(users.f_code.co_filename, users.f_lineno))
         if self._around is not None:
             self._around(frame, event, arg)
 
@@ -233,6 +241,8 @@ def _stateful(watch: Watch) -> Iterator[Any]:
     yield random._inst
     yield np.random.mtrand._rand
     for value in watch.reached():
+        if isinstance(value, random.SystemRandom):  # none: its calls are heard
+            continue
         if isinstance(value, random.Random | np.random.Generator | np.random.RandomState):
             yield value
         elif hasattr(type(value), "__next__"):

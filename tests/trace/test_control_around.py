@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import secrets
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -113,7 +114,7 @@ def reads() -> dict[str, Callable[[], Any]]:
     """What gives another value each time, by name; the pieces that hold it are made anew for each test."""
     items, listed, pairs = iter(range(90)), iter([*range(90)]), zip(range(90), range(90), strict=True)
     made, counted = numbers(), itertools.count(2)
-    drawn, generator = random.Random(0), np.random.default_rng(0)
+    drawn, generator, system = random.Random(0), np.random.default_rng(0), random.SystemRandom()
     return {
         "an iterator": lambda: next(items),
         "an iterator of a list": lambda: next(listed),
@@ -122,6 +123,8 @@ def reads() -> dict[str, Callable[[], Any]]:
         "a count": lambda: next(counted),
         "a Random": lambda: drawn.random(),
         "a Generator": lambda: generator.random(),
+        "a SystemRandom": lambda: system.random() * 0 + 1,
+        "secrets": lambda: secrets.randbelow(9) * 0 + 1,
         "random": lambda: random.random(),
         "np.random": lambda: np.random.rand(),
         "a clock": lambda: time.time() * 0 + 1,
