@@ -25,8 +25,8 @@ def assert_close(
     """Raise AssertionError unless shapes and dtypes are equal and each element is within ``rtol`` of its own size, or
     within ``roundings`` units in the last place of its terms.
 
-    ``terms`` is the size of the terms that were added, a number or one per element: see `magnitude`. Without it, that of
-    the largest element: right where all elements are sums over the same axes, as of a product or a gradient. For
+    ``terms`` is the size of the terms that were added, a number or one per element: see `magnitude`. Without it, that
+    of the largest element: right where all elements are sums over the same axes, as of a product or a gradient. For
     elementwise functions give 1.0. ``rtol`` is sqrt(eps) / 16 if not given: 2e-5 for float32, 9e-10 for float64.
     What is not floating point is compared exactly.
     """

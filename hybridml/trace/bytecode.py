@@ -1,4 +1,4 @@
-"""Instructions of a code object, one variable each: Python 3.13 and later read and write two local variables at once."""
+"""Instructions of a code object, one variable each: Python 3.13 and later have instructions for two at once."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ def form(array: np.ndarray) -> tuple[Any, ...]:
 def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
     """Give an array a form that it has had."""
     array.flags.writeable = was[3]
-    array.dtype = was[1]  # type: ignore[misc]
-    array.shape = was[0]
-    if array.strides != was[2]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's for strides since 2.4, for the others since 2.5
+        array.dtype = was[1]  # type: ignore[misc]
+        array.shape = was[0]
+        if array.strides != was[2]:
             array.strides = was[2]
 
 

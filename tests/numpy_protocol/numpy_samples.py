@@ -464,7 +464,7 @@ _UFUNCS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), (INTS, MASK)),
     **dict.fromkeys(("floor_divide", "remainder", "fmod", "divmod", "copysign", "arctan2"), (S, B)),
     "ldexp": (A, INTS), "clip": (S, -0.5, 0.5), "matmul": (A, B.T), "vecdot": (A, B), "matvec": (X3, V[:4]),
-    "vecmat": (V[:3], X3), "conjugate": (Z,), "heaviside": (S, 0.5), "nextafter": (S, B),
+    "vecmat": (V[:3], X3), "conjugate": (Z,), "real": (Z,), "imag": (Z,), "heaviside": (S, 0.5), "nextafter": (S, B),
 }  # fmt: skip
 _NO_GRADIENT = {"spacing", "nextafter", "heaviside", "divmod", "floor_divide", "frexp"}
 
