@@ -19,9 +19,10 @@ same(np, "convolve correlate ediff1d gradient interp trapezoid unwrap")
 # -- np.polynomial: the lowest power first, along the first axes of the coefficients
 
 
-def _horner(c: Tensor, x: Tensor) -> Any:
-    """The polynomials along the first axis of c at x, elementwise after the other axes of c."""
-    c = hm.reshape(c, c.shape + (1,) * x.ndim)
+def _horner(c: Tensor, x: Tensor, each: bool = True) -> Any:
+    """The polynomials along the first axis of c at x: each of them at each x, or only those in the same place."""
+    if each:
+        c = hm.reshape(c, c.shape + (1,) * x.ndim)
     found = c[-1] + hm.zeros_like(x)
     for k in reversed(range(c.shape[0] - 1)):
         found = found * x + c[k]
@@ -38,6 +39,17 @@ def polygrid2d(x: Any, y: Any, c: Any) -> Any:
 @implements(np.polynomial.polynomial.polyval2d)
 def polyval2d(x: Any, y: Any, c: Any) -> Any:
     """At pairs of an x and the y in its place."""
-    c, x, y = _tensor(c), _tensor(x), _tensor(y)
-    powers = hm.stack([y**k for k in range(c.shape[1])], axis=0)
-    return hm.sum(_horner(c, x) * powers, axis=0)
+    return polyvalnd((x, y), c)
+
+
+def polyvalnd(pts: Any, c: Any) -> Any:
+    """At points whose coordinates are in the same places of the arrays of `pts`."""
+    first, *others = (_tensor(x) for x in pts)
+    found = _horner(_tensor(c), first)
+    for x in others:
+        found = _horner(found, x, each=False)
+    return found
+
+
+if hasattr(np.polynomial.polynomial, "polyvalnd"):  # NumPy 2.5
+    implements(np.polynomial.polynomial.polyvalnd)(polyvalnd)

@@ -11,3 +11,4 @@ _RECORDS = "works on records with named fields, which a tensor has not; keep a d
 REFUSED |= {f"numpy.{name}": _DATES for name in ("busday_count", "busday_offset", "datetime_as_string", "is_busday")}
 REFUSED["numpy.lib.recfunctions"] = _RECORDS
 REFUSED |= dict.fromkeys(("numpy.strings", "numpy.char"), WHY)
+REFUSED["numpy.in1d"] = "is deprecated since NumPy 2.0 and not in 2.4; use np.isin"

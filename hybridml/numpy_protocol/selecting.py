@@ -193,15 +193,23 @@ def _no_fields(name: str, order: Any) -> None:
 
 
 @implements(np.sort)
-def sort(a: Any, axis: int | None = -1, order: Any = None, *, stable: Any = None) -> Any:
+def sort(a: Any, axis: int | None = -1, order: Any = None, *, stable: Any = None, descending: bool = False) -> Any:
     _no_fields("sort", order)
-    return hm.sort(a, axis=axis)
+    if not descending:
+        return hm.sort(a, axis=axis)
+    x, axis = _line(_tensor(a), axis)
+    return hm.take_along_axis(x, _descending(x, axis), axis=axis)
 
 
 @implements(np.argsort)
-def argsort(a: Any, axis: int | None = -1, order: Any = None, *, stable: Any = None) -> Any:
+def argsort(a: Any, axis: int | None = -1, order: Any = None, *, stable: Any = None, descending: bool = False) -> Any:
     _no_fields("argsort", order)
-    return hm.argsort(a, axis=axis)
+    return _descending(*_line(_tensor(a), axis)) if descending else hm.argsort(a, axis=axis)
+
+
+def _descending(x: Tensor, axis: int) -> Tensor:
+    """Indices of the elements from the largest to the smallest; NaN is last, as NumPy has it, and not the largest."""
+    return hm.argsort(-x, axis=axis) if x.dtype.kind in "fcV" else hm.argsort(x, axis=axis, descending=True)
 
 
 @implements(np.partition)

@@ -114,8 +114,9 @@ def _arguments(
     By name where it knows NumPy's name, else in order.
     """
     signature = _signature(func)
-    if signature is None:
-        return list(range(count)), [(name, name) for name in keywords if name not in _OF_ARRAYS], None
+    if signature is None:  # NumPy's own names, then
+        takes = inspect.signature(target).parameters
+        return list(range(count)), [(k, k) for k in keywords if k in takes or k not in _OF_ARRAYS], None
     given = signature.bind(*range(count), **{name: name for name in keywords}).arguments
     out = given.pop("out", None)
     places, names, others = _parameters(func, target)
@@ -168,7 +169,7 @@ def _is_plain(p: inspect.Parameter) -> bool:
 def _signature(func: Function) -> inspect.Signature | None:
     try:
         return inspect.signature(func)
-    except ValueError:  # np.fromstring has none
+    except ValueError:  # functions in C have none before NumPy 2.4, np.fromstring before 2.5
         return None
 
 

@@ -4,6 +4,7 @@ many are supported, and writes the page.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import defaultdict
 from pathlib import Path
@@ -26,6 +27,19 @@ strings, the ones that take numbers too run).
 `python tests/numpy_protocol/numpy_page.py` calls each of them ({calls} calls, beside NumPy's result, and where there is
 a derivative NumPy's slope, and the slope of that), as the tests do, counts, and writes this.
 """
+
+
+def written_with() -> str:
+    """The NumPy that the page is of: "2.4"."""
+    found = re.search(r"are what NumPy (\d+\.\d+) lets", PAGE.read_text("utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def listed() -> set[str]:
+    """The functions that the page says to run on tensors, by namespace."""
+    rows = re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE.read_text("utf-8").partition(MARK)[2], re.MULTILINE)
+    return {f"{space}.{name}" for space, found in rows for name in found.split(", ")}
 
 
 def not_called() -> set[str]:

@@ -441,10 +441,23 @@ RECORDS = [
     sample(recfunctions.stack_arrays, (V, W), usemask=False),
 ]
 
+NEWER: list[Sample] = []
+if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
+    NEWER = [
+        *(sample(f, x, descending=True, stable=True) for f in (np.sort, np.argsort) for x in (S, INTS, MASK)),
+        sample(np.sort, N, descending=True, grad=False),
+        sample(np.argsort, N, descending=True, stable=True),
+        sample(np.sort, Z, axis=0, descending=True),
+        sample(np.argsort, U8, axis=None, descending=True, stable=True),
+        sample(np.polynomial.polynomial.polyvalnd, (V, W, V), X3),
+        sample(np.polynomial.polynomial.polyvalnd, [V, W], V),
+        sample(np.polynomial.polynomial.polyvalnd, (V,), A),
+    ]
+
 
 SAMPLES: list[Sample] = [
     *REDUCTIONS, *STATISTICS, *CREATION, *QUESTIONS, *SHAPES, *ASSEMBLING, *SELECTING, *POLYNOMIALS, *LINEAR_ALGEBRA,
-    *FOURIER, *COMPLEX, *RECORDS,
+    *FOURIER, *COMPLEX, *RECORDS, *NEWER,
 ]  # fmt: skip
 
 # Elementwise functions: operands inside of all domains, unless a row says others.
