@@ -21,6 +21,7 @@ def assert_close(
     rtol: float | None = None,
     terms: Any = None,
     roundings: float = ROUNDINGS,
+    dtype: Any = None,
 ) -> None:
     """Raise AssertionError unless shapes and dtypes are equal and each element is within ``rtol`` of its own size, or
     within ``roundings`` units in the last place of its terms.
@@ -28,14 +29,14 @@ def assert_close(
     ``terms`` is the size of the terms that were added, a number or one per element: see `magnitude`. Without it, that
     of the largest element: right where all elements are sums over the same axes, as of a product or a gradient. For
     elementwise functions give 1.0. ``rtol`` is sqrt(eps) / 16 if not given: 2e-5 for float32, 9e-10 for float64.
-    What is not floating point is compared exactly.
+    ``dtype`` is what was added in, where the result has a wider one. What is not floating point is compared exactly.
     """
     __tracebackhide__ = True
     got, expected = np.asarray(got), np.asarray(expected)
     if expected.dtype.kind not in "fc":
         np.testing.assert_array_equal(got, expected, err_msg=what, strict=True)
         return
-    eps = float(np.finfo(expected.dtype).eps)
+    eps = float(np.finfo(dtype or expected.dtype).eps)
     if terms is None:
         terms = np.abs(expected).max(initial=0.0, where=np.isfinite(expected))
     allowed = roundings * eps * np.asarray(terms, np.float64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from closeness import assert_close
 
 import hybridml as hm
 from hybridml_compiler.errors import CompileWarning
@@ -50,7 +51,7 @@ def agree(before: Graph, after: Graph) -> None:
     verify(after)
     given = arrays(before)
     for e, f in zip(interpret(before, given), interpret(after, given), strict=True):
-        np.testing.assert_allclose(f, e, rtol=1e-6)
+        assert_close(f, e, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

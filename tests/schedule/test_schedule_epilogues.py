@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from closeness import assert_close
 from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
@@ -119,7 +120,7 @@ def test_bits_are_those_of_separate_kernels(program: Program, size: tuple[int, i
     interpreted = run_plan(planned(fused), arrays, len(results), {})
     assert interpreted is not None
     for got, want in zip(interpreted, interpret(fused, arrays), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+        assert_close(got, want, rtol=1e-5, terms=np.abs(middle).max(), dtype=middle.dtype)
 
 
 @pytest.mark.parametrize("size", [(300, 530, 40), (530, 300, 40), (7, 9, 5)])

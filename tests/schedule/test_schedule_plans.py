@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from closeness import assert_close
 from run_plan import plan_of, run_plan
 from typical_graphs import GRAPHS, array, gelu_chain, graph, op
 
@@ -70,8 +71,8 @@ def test_plans_mean_what_the_graph_means(name: str) -> None:
     compiled = pipeline.compile(before, donate)(inputs(before))
     assert interpreted is not None
     for e, p, c in zip(expected, interpreted, compiled, strict=True):
-        np.testing.assert_allclose(p, e, rtol=2e-5, atol=1e-6)
-        np.testing.assert_allclose(c, e, rtol=2e-5, atol=1e-6)
+        assert_close(p, e)
+        assert_close(c, e)
 
 
 def test_every_launch_has_a_reason() -> None:

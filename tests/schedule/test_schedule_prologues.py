@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from closeness import assert_close
 from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
@@ -118,10 +119,10 @@ def test_bits_are_those_of_separate_kernels(
     (want,) = pipeline.compile(product)([middle, *arrays[-2:]])
     if program is not transposed:  # else the product alone would read A along its rows, in blocks of k of another size
         np.testing.assert_array_equal(got, want)
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert_close(got, want)
     interpreted = run_plan(plan, arrays, 1, {})
     assert interpreted is not None
-    np.testing.assert_allclose(interpreted[0], interpret(fused, arrays)[0], rtol=1e-4, atol=1e-3)
+    assert_close(interpreted[0], interpret(fused, arrays)[0])
 
 
 def test_bits_of_a_transposed_operand(cheap: None) -> None:
@@ -168,9 +169,7 @@ def test_an_index_out_of_range_is_found() -> None:
         pipeline.compile(program)(arrays)
     assert run_plan(planned(program), arrays, 1, {}) is None
     arrays[1][63] = -50
-    np.testing.assert_allclose(
-        pipeline.compile(program)(arrays)[0], interpret(program, arrays)[0], rtol=1e-4, atol=1e-4
-    )
+    assert_close(pipeline.compile(program)(arrays)[0], interpret(program, arrays)[0])
 
 
 def test_a_table_that_is_overwritten_is_gathered_before() -> None:
@@ -185,7 +184,7 @@ def test_a_table_that_is_overwritten_is_gathered_before() -> None:
     got = run_plan(plan, given, 2, {0: 0})
     assert got is not None
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+        assert_close(a, b, rtol=1e-5)
 
 
 def test_the_text_shows_both_loop_nests(cheap: None) -> None:

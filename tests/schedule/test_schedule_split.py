@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_plan import plan_of, run_plan
@@ -78,7 +79,7 @@ def data(program: Graph) -> list[np.ndarray]:
 def check(program: Graph, got: list[np.ndarray] | None) -> None:
     assert got is not None
     for k, (g, e) in enumerate(zip(got, interpret(program, data(program)), strict=True)):
-        np.testing.assert_allclose(g, e, rtol=3e-6, err_msg=f"{program.name}: output {k}")
+        assert_close(g, e, f"{program.name}: output {k}", rtol=3e-6)
 
 
 @settings(max_examples=150)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from closeness import assert_close
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, CompileError, OutOfBoundsError
@@ -241,7 +242,7 @@ def test_one_program_computes_every_size(name: str) -> None:
         arrays = arrays_for(graph, n, m)
         for got, expected in zip(executable(arrays), interpret(graph, arrays), strict=True):
             assert got.shape == expected.shape and got.dtype == expected.dtype
-            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6, err_msg=f"{name} at {n}, {m}")
+            assert_close(got, expected, f"{name} at {n}, {m}", rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
