@@ -5,17 +5,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
+# Processes that share the tests; 0 runs them in one, as a debugger needs.
+WORKERS ?= auto
+
 # The first interpreter that runs, is recent enough and can make an environment (some systems ship venv without pip).
 USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 ifndef PYTHON
-PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
+.PHONY: help install test test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,7 +36,10 @@ $(VENV)/.%: pyproject.toml | $(RUN)
 install: $(VENV)/.dev  ## the development environment, in .venv
 
 test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x")
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
+
+test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
+	$(RUN) tests/machines.py $(ARGS)
 
 demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
 	$(RUN) -m examples.demo $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,10 @@ def _versions() -> Iterable[Finding]:
 
     where = os.path.dirname(os.path.abspath(__file__))
     yield "hybridml", True, f"{__version__} in {where}"
-    yield "Python", platform.python_implementation() == "CPython", f"{platform.python_version()}, {platform.platform()}"
+    free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    known = platform.python_implementation() == "CPython" and not free
+    said = f"{platform.python_version()}{', free-threaded: not supported' * free}, {platform.platform()}"
+    yield "Python", known, said
     yield "NumPy", True, np.__version__
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sysconfig
+
 import pytest
 
 import hybridml as hm
@@ -18,11 +20,13 @@ def test_it_says_what_there_is() -> None:
 def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas, "find", lambda: None)
     monkeypatch.setattr(layout, "measured", lambda: None)
+    monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
     found = hm.doctor()
     assert not found.ok
     wrong = {what: said for what, fine, said in found.findings if not fine}
     assert "hybridml alone" in wrong["BLAS"]
     assert "portable" in wrong["native entry"]
+    assert "free-threaded: not supported" in wrong["Python"]
 
 
 def test_an_error_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

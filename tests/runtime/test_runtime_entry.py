@@ -6,6 +6,7 @@ import contextvars
 import ctypes
 import gc
 import sys
+import sysconfig
 import threading
 import types
 import weakref
@@ -82,6 +83,11 @@ def test_structs_are_measured() -> None:
     assert ctypes.c_void_p.from_address(id(array) + measured.array_data).value == array.ctypes.data
     slots = layout.slot_offsets(Tensor)
     assert slots is not None and set(slots) == {"_array", "_node", "_version"}
+
+
+def test_structs_of_a_free_threaded_python_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
+    assert layout.measured.__wrapped__() is None
 
 
 def test_classes_that_native_code_cannot_make() -> None:
