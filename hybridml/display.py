@@ -60,8 +60,7 @@ def html(t: Tensor) -> str:
     if type(array) is np.ndarray and array.size and array.dtype.kind not in "bc":
         with np.errstate(all="ignore"):
             wide = array.astype(np.float64)
-            rows += [("min", f"{array.min():.6g}"), ("max", f"{array.max():.6g}"), ("mean", f"{wide.mean():.6g}")]
-            rows += [("std", f"{wide.std():.6g}")]
+            rows += [(name, f"{getattr(wide, name)():.6g}") for name in ("min", "max", "mean", "std")]
             bad = int(array.size - np.count_nonzero(np.isfinite(wide)))
         if bad:
             rows.append(("not finite", str(bad)))

@@ -67,7 +67,10 @@ SQUARE: dict[str, tuple[Call, Call]] = {
         lambda x: x.mT @ np.linalg.inv(np.tril(x, -1) + np.eye(3, dtype=x.dtype)),
     ),
     "cond -2": (lambda x: linalg.cond(x, -2), lambda x: np.linalg.cond(x, -2)),
-    "cond inf": (lambda x: linalg.cond(x, np.inf), lambda x: np.linalg.cond(x, np.inf)),
+    "cond inf": (
+        lambda x: linalg.cond(x, np.inf),
+        lambda x: np.real(np.linalg.cond(x, np.inf)),
+    ),  # complex before NumPy 2.4
     "cond": (linalg.cond, np.linalg.cond),
 }
 # Of matrices 4 x 2 and 2 x 4 too.

@@ -32,8 +32,11 @@ MODES: list[tuple[str, dict[str, Any]]] = [
 SHAPES = [(5,), (1,), (3, 4), (2, 1, 3)]
 
 
-def widths(ndim: int) -> list[Any]:
-    return [2, 7, 0, (1, 3), ((1, 2),) * ndim, ((0, 5),), {0: (1, 2)}, {-1: 3}]
+def widths(ndim: int) -> list[tuple[Any, Any]]:
+    """Widths, and how NumPy has them: it takes dicts since 2.4."""
+    none = ((0, 0),) * (ndim - 1)
+    both = [2, 7, 0, (1, 3), ((1, 2),) * ndim, ((0, 5),)]
+    return [*((w, w) for w in both), ({0: (1, 2)}, ((1, 2), *none)), ({-1: 3}, (*none, (3, 3)))]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
@@ -42,8 +45,8 @@ def test_values_are_numpys(mode: str, options: dict[str, Any], dtype: str) -> No
     rng = np.random.default_rng(0)
     for shape in SHAPES:
         x = (rng.normal(size=shape) * 5).astype(dtype)
-        for width in widths(len(shape)):
-            expected = np.pad(x, width, mode, **options)  # type: ignore[call-overload]
+        for width, numpys in widths(len(shape)):
+            expected = np.pad(x, numpys, mode, **options)  # type: ignore[call-overload]
             got = hm.pad(hm.asarray(x), width, mode, **options).numpy()
             np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6, strict=True)
 
