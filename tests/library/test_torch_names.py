@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.signal
-from test_functional import close, inputs_of
-from test_layers import close_gradient
+from closeness import assert_close
+from test_functional import close_gradient, close_value, inputs_of, largest
 from torch_cases import arrays, cotangent, recorded, state
 from torch_names import COMPLEX, FUNCTIONS, MODULES, RECORDED
 
@@ -40,7 +40,7 @@ def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
     values, case, key = torch_record[0], FUNCTIONS[name], f"F {name}"
     t = inputs_of(name, case.inputs)
     out = case.run(torch, t)
-    close(out.detach(), values[f"{key}|out"], "value")
+    close_value(out, values[f"{key}|out"], name)
     if out.requires_grad:
         (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
     for input_name, tensor in vars(t).items():
@@ -53,10 +53,10 @@ def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
 def test_complex_values_are_pytorchs(name: str, torch_record: Any) -> None:
     t = SimpleNamespace(**{key: hm.asarray(array) for key, array in arrays(name, COMPLEX[name].inputs).items()})
     want = torch_record[0][f"C {name}|out"]
-    close(COMPLEX[name].run(torch, t), want, "value", 4e-6 * float(np.abs(want).max()))
+    assert_close(COMPLEX[name].run(torch, t), want, "value")
     names = list(vars(t))
     traced = hm.trace(lambda *xs: COMPLEX[name].run(torch, SimpleNamespace(**dict(zip(names, xs, strict=True)))))
-    close(traced(*vars(t).values()), want, "traced", 4e-6 * float(np.abs(want).max()))
+    assert_close(traced(*vars(t).values()), want, "traced")
 
 
 @pytest.mark.parametrize("name", sorted({"complex", "polar", "sigmoid", "logaddexp", "logcumsumexp", "conv1d", "sinc"}))
@@ -78,7 +78,7 @@ def test_modules_are_pytorchs(name: str, torch_record: Any) -> None:
     assert {k: v.shape for k, v in module.state_dict().items()} == expected
     module.load_state_dict(state(name, expected))
     out = case.call(module, t)
-    close(out.detach(), values[f"{key}|out"], "value")
+    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
     (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
     for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
         gradient = values.get(f"{key}|grad {tensor_name}")
