@@ -223,7 +223,9 @@ def choice(
     k = 0 if table is None else axis_index("choice", axis, table.shape)
     count = int(a) if table is None else table.shape[k]
     many = math.prod(wanted)
-    if count < 1 or (not replace and many > count):
+    if count < 1:
+        raise ArgumentError(f"choice: a must have at least one element to draw, got {count}")
+    if not replace and many > count:
         raise ArgumentError(f"choice: {many} of {count} without replacement; give replace=True or a smaller shape")
     if p is not None:
         weights = asarray(p)

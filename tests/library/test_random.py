@@ -158,6 +158,7 @@ def test_orders() -> None:
     assert sorted(columns.T.tolist()) == sorted(x.T.tolist()) and x.tolist() == hm.arange(12).reshape((3, 4)).tolist()
     assert sorted(g.permutation(x).tolist()) == x.tolist()
     assert g.choice(x, (2, 5), axis=1).shape == (3, 2, 5)
+    assert g.choice(1, (3,)).tolist() == [0, 0, 0] and g.choice(x[:1], (1,), False).tolist() == x[:1].tolist()
     assert sorted(g.choice(x, (3,), False).tolist()) == x.tolist()
     first = [g.permutation(4)[0].item() for _ in range(400)]
     check(np.array(first), lambda k: np.full(k.shape, 0.25))
@@ -356,6 +357,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "rows": (ShapeError, "probs must be a vector or a matrix", lambda: random.multinomial(hm.ones((1, 1, 1)), 1)),
     "many": (ArgumentError, "5 samples of 3 categories", lambda: random.multinomial(hm.ones(3), 5)),
     "choice": (ArgumentError, "5 of 3 without replacement", lambda: random.choice(3, (5,), False)),
+    "choice of none": (ArgumentError, "at least one element to draw, got 0", lambda: random.choice(0, (2,))),
     "weights": (ShapeError, "one probability for each of 3", lambda: random.choice(3, (5,), p=[0.5, 0.5])),
     "alpha": (ShapeError, "alpha needs an axis", lambda: random.dirichlet(2.0)),
     "factors": (ArgumentError, "takes the covariance, or", lambda: random.multivariate_normal(hm.ones(2))),
