@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,8 @@ def sources(folder: Path, row: str) -> Path:
 
 def bytecode(folder: Path, row: str) -> Path:
     package(folder, row)
-    assert compileall.compile_dir(folder, legacy=True, quiet=1, stripdir=str(folder))
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH  # others hold the time at which the sources were written
+    assert compileall.compile_dir(folder, legacy=True, quiet=1, stripdir=str(folder), invalidation_mode=unchecked)
     for path in folder.rglob("*.py"):
         path.unlink()
     return folder
