@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import sys
 import types
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
@@ -83,21 +84,22 @@ def _print(*args: Any, **kwargs: Any) -> None:
 
 
 _variables: Any = vars(os.environ)["_data"]
-_read_variable: Any = os._Environ.__getitem__
+_encode_key: Any = os.environ.encodekey
+_READING = os._Environ.__getitem__.__code__
 
 
-def _reads(environ: Any, name: Any) -> Any:
-    """`os.environ[name]`, whoever reads it: a library, too."""
+def _reads(name: Any) -> Any:
+    """The key of a variable, as `os.environ[name]` asks for it, whoever reads it: a library, too."""
     interp = current_interpreter()
-    if interp is not None and environ is os.environ and isinstance(name, str) and name[:8] != "HYBRIDML":
-        interp.environment[name] = _variables.get(environ.encodekey(name))
-    return _read_variable(environ, name)
+    if interp is not None and isinstance(name, str) and name[:8] != "HYBRIDML":
+        if sys._getframe(1).f_code is _READING:  # `os.environ[name] = value` asks as well
+            interp.environment[name] = _variables.get(_encode_key(name))
+    return _encode_key(name)
 
 
 def variables_read(tracer: Any) -> list[Entry]:
     """Guards for the environment variables that a trace has read."""
-    environ: Any = os.environ
-    return [(_variables.get, environ.encodekey(name), value) for name, value in tracer.environment.items()]
+    return [(_variables.get, _encode_key(name), value) for name, value in tracer.environment.items()]
 
 
 SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
@@ -115,8 +117,11 @@ def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Abst
 
 
 def _watch_environ() -> Callable[[], object]:
-    os._Environ.__getitem__ = _reads  # type: ignore[method-assign]
-    return partial(setattr, os._Environ, "__getitem__", _read_variable)
+    """Hear what is read, by an attribute of the one object: a class that has been changed 1,000 times does not tell
+    Python 3.13's specialised `[]` of another change."""
+    environ: Any = os.environ
+    environ.encodekey = _reads
+    return partial(setattr, environ, "encodekey", _encode_key)
 
 
 def _shadow(space: dict[str, Any], name: str) -> Callable[[], object] | None:
