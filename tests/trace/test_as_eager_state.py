@@ -24,7 +24,6 @@ import pytest
 from as_eager import Made, observe
 
 import hybridml as hm
-from hybridml.trace.shims import shims
 
 T = hm.tensor
 COMPILED: dict[str, Callable[[], Made]] = {}  # and nothing is said
@@ -398,11 +397,3 @@ def test_one_element_of_a_large_array_that_numpy_reads() -> None:
     for place in (0, 77_777, 199_999, 3):
         weights[place] += 4.0
         assert traced(x).tolist() == program(x).tolist()
-
-
-def test_variables_are_heard_after_a_thousand_traces() -> None:
-    """A class whose methods are exchanged for each trace is one that Python 3.13 no longer looks at."""
-    for _ in range(600):
-        with shims((), ()):
-            posixpath.expandvars("$HOME")
-    test_state_is_left_as_by_eager_code("a_variable_that_a_library_reads")
