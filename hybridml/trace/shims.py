@@ -117,8 +117,8 @@ def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Abst
 
 
 def _watch_environ() -> Callable[[], object]:
-    """Hear what is read, by an attribute of the one object: code that Python 3.13 has specialised does not see the 1001st
-    change of a class."""
+    """Hear what is read, by an attribute of the one object: code that Python 3.13 has specialised does not see the
+    1001st change of a class."""
     environ: Any = os.environ
     environ.encodekey = _reads
     return partial(setattr, environ, "encodekey", _encode_key)
