@@ -10,17 +10,17 @@ The method is that of Chen et al., "Training deep nets with sublinear memory cos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import clock, current_interpreter, enable_grad, grad_is_off
+from .context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from .places import here
-from .random import default_generator
-from .shared import drawing
+from .replay import Recording, Replay, drawing_from
+from .shared import generator_states
 from .tape import KEPT, Node, part, stale
 from .tensor import Tensor
 from .tree import tree_leaves, tree_map
@@ -31,8 +31,8 @@ _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)`, a tensor or a tuple of them, keeping for `backward` what it was given alone.
 
-    What the function computes on the way is computed again when its gradient is needed, with the same random numbers
-    of the default generator: memory for time. Parameters that it reads are found as ever; in traced functions, only
+    What the function computes on the way is computed again when its gradient is needed, with the same random numbers:
+    memory for time. Parameters that it reads are found as ever; in traced functions, only
     what is computed from its arguments is computed again. State that it updates, as statistics of a normalisation, is
     updated twice. Raises DTypeError if the result is neither a tensor nor a tuple of tensors, and GradientError in
     `backward` if an argument has been written to since.
@@ -46,12 +46,18 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """
     if grad_is_off():
         return function(*args, **kwargs)
-    state, (values, version) = default_generator.get_state(), _generator()
-    result = function(*args, **kwargs)
-    now, later = _generator()
-    drawn = now is not values or later != version
+    interpreter = current_interpreter()
+    draws: Recording | list[tuple[Tensor, Tensor]]
+    if interpreter is None:
+        draws = Recording()
+        with drawing_from(draws):
+            result = function(*args, **kwargs)
+    else:
+        before = [(state, interpreter.present(state)) for state in generator_states.values()]
+        result = function(*args, **kwargs)
+        draws = interpreter.changed_since(before)
     outs = _results(function, result)
-    joint: Node = [clock(), _pull, None, function, args, kwargs, state if drawn else None, here()]
+    joint: Node = [clock(), _pull, None, function, args, kwargs, draws, here()]
     kept = []
     for k, out in enumerate(outs):
         t = type(out)()
@@ -69,20 +75,12 @@ def _results(function: Callable[..., Any], result: Any) -> tuple[Tensor, ...]:
     return outs
 
 
-def _generator() -> tuple[Any, Any]:
-    """The values of the default generator, and how often they were written to in place: one of them has changed once
-    numbers were drawn."""
-    interpreter = current_interpreter()
-    state = default_generator.state if interpreter is None else interpreter.lift(default_generator.state)
-    return state._array, state._version[0] if type(state._version) is list else state._version
-
-
 def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    function, args, kwargs, state, place = node[KEPT:]
+    function, args, kwargs, draws, place = node[KEPT:]
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
             stale("checkpoint", f"argument {k}", leaf._version, node[0], place)
-    with enable_grad(), nullcontext() if state is None else _drawn_again(state):
+    with enable_grad(), drawing_from(Replay(draws)) if isinstance(draws, Recording) else _set_back(draws):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
         outs = _results(function, function(*args, **kwargs))
@@ -90,15 +88,16 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
 
 
 @contextmanager
-def _drawn_again(state: Tensor) -> Iterator[None]:
-    """Inside, the default generator gives the numbers that come after a state, to this thread: others wait."""
-    with drawing if current_interpreter() is None else nullcontext():
-        outer = default_generator.get_state()
-        try:
-            default_generator.set_state(state)
-            yield
-        finally:
-            default_generator.set_state(outer)
+def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """Inside, generators go on from other states, in the program that is traced."""
+    outer = [state.clone() for state, _ in states]
+    with no_grad():
+        for state, before in states:
+            state.copy_(before)
+    yield
+    with no_grad():
+        for (state, _), after in zip(states, outer, strict=True):
+            state.copy_(after)
 
 
 def _tied(given: Any, g: Tensor) -> Any:

@@ -53,6 +53,10 @@ class WeakValues(Generic[K, V]):
                 self._drop_dead()
         return found
 
+    def values(self) -> list[V]:
+        """The objects that are alive, in the order in which they came."""
+        return [value for reference in self._references.copy().values() if (value := reference()) is not None]
+
     def _drop_dead(self) -> None:
         for key, reference in self._references.copy().items():
             if reference() is None:

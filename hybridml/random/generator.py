@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from hybridml_compiler.sizes.dims import is_dim
 from .. import aliasing
 from ..arrays.creation import asarray, tensor
 from ..context import current_interpreter, no_grad
-from ..shared import drawing, generator_states
+from ..replay import source
+from ..shared import generator_states
 from ..tensor import Tensor, adopt, wrap
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -58,8 +58,7 @@ class Generator:
         given: Any = seed
         if not isinstance(given, int | np.integer) or isinstance(given, bool):
             raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
-        with no_grad(), _alone():
-            self.state.copy_(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
+        self.set_state(tensor(np.array([int(seed) % 2**64, 0], np.uint64)))
         return self
 
     @classmethod
@@ -86,13 +85,11 @@ class Generator:
         blocks = (math.prod(shape_of(shape)) + 3) // 4
         tracer = current_interpreter()
         if tracer is None:
-            array = self.state._array
-            with drawing:
-                before = wrap(array.copy())
-                np.add(array, np.array([0, blocks], np.uint64), out=array)
+            before = np.empty(2, np.uint64)
+            source().take(self.state, np.array([0, blocks], np.uint64), before)
             if blocks:
                 aliasing.stamp(self.state)
-            return before
+            return wrap(before)
         start = tracer.wrap(tracer.lift(self.state)._array)
         if blocks:
             step = _pair(blocks) if is_dim(blocks) else tracer.constant(adopt(np.array([0, blocks], np.uint64)))
@@ -116,21 +113,17 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """A copy of (key, counter)."""
-        with _alone():
-            return self.state.clone()
+        return wrap(source().get(self.state)) if current_interpreter() is None else self.state.clone()
 
     def set_state(self, state: Tensor) -> None:
         """Continue from what `get_state` gave."""
-        with no_grad(), _alone():
+        if current_interpreter() is None:
+            return source().set(self.state, state)
+        with no_grad():
             self.state.copy_(state)
 
     def __repr__(self) -> str:
         return f"Generator(state={self.state.tolist() if type(self.state._array) is np.ndarray else 'traced'})"
-
-
-def _alone() -> AbstractContextManager[Any]:
-    """Held from reading the state of a generator to storing the next one."""
-    return drawing if current_interpreter() is None else nullcontext()
 
 
 def _pair(blocks: Any) -> Tensor:

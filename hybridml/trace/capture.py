@@ -226,6 +226,17 @@ class Tracer:
         name = (None if self.names is None else self.names.of(real)) or f"captured{len(self.inputs)}"
         return self._add("held" if source is None else "array", -1, real, t, name)
 
+    def present(self, t: Tensor) -> ir.Node | None:
+        """The value of a tensor at this line of the program; None where the program has not come upon it."""
+        shadow = t if issubclass(type(t), self.cls) else self.shadows.get(id(t))
+        return None if shadow is None else shadow._array
+
+    def changed_since(self, before: Sequence[tuple[Tensor, ir.Node | None]]) -> list[tuple[Tensor, Traced]]:
+        """Those tensors whose `present` value is another than before, with that value."""
+        starts = {id(i.real): i.start for i in self.inputs}
+        values = [(t, starts.get(id(t)) if node is None else node) for t, node in before]
+        return [(t, self.wrap(node)) for t, node in values if node is not None and self.present(t) is not node]
+
     def argument(self, index: int, value: Any, t: Tensor, name: str) -> Traced:
         """The shadow of a tensor or array argument."""
         found = self.shadows.get(id(value))

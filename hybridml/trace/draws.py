@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler.graph import ir
 
-from ..shared import drawing
+from ..replay import source
 from ..tensor import Tensor
 
 
@@ -31,21 +31,12 @@ class Draw(NamedTuple):
         """Write the state that the program starts from into `start`; whoever draws next starts after its blocks.
         Returns the counter as it is then.
         """
-        array = self.state._array
-        with drawing:
-            _copy(start, array)
-            _add(array, self.blocks, array)
-            return int(array[1])
+        source().take(self.state, self.blocks, start)
+        return int(start[1]) + int(self.blocks[1])
 
     def give_back(self, after: int) -> None:
         """Undo `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""
-        array = self.state._array
-        with drawing:
-            if int(array[1]) == after:
-                np.subtract(array, self.blocks, out=array)
-
-
-_copy, _add = np.copyto, np.add
+        source().give_back(self.state, self.blocks, after)
 
 
 def added(node: ir.Node, start: ir.Node) -> np.ndarray | None:

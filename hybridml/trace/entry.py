@@ -26,11 +26,11 @@ from hybridml_compiler.errors import (
 from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 
-from .. import tree
+from .. import replay, tree
 from ..given import Array
 from ..integer import Integer
 from ..number import StandIn
-from ..shared import accumulating, drawing
+from ..shared import accumulating
 from ..tensor import Device, Tensor, adopt
 from .branches import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
 from .capture import Input, Tracer
@@ -88,7 +88,8 @@ class Entry:
         self.owners: dict[int, list[np.ndarray]] = {}
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
-        self.draws = self.draws_alone = False  # random numbers; in a way that takes the whole call (see draws.py)
+        self.draws = False  # random numbers
+        self.drawn: list[Tensor] = []  # generators whose states belong to it during the whole call (see draws.py)
 
     # -- paths
 
@@ -250,7 +251,7 @@ class Entry:
         self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)
         self.draws |= bool(outcome.draws)
-        self.draws_alone |= outcome.draws_alone
+        self.drawn += [state for state in outcome.drawn if all(state is not known for known in self.drawn)]
         self.grown += 1  # now that all guards are there
         self.root = path.place(outcome)
         return outcome, found
@@ -317,11 +318,11 @@ class Entry:
 
     def alone(self) -> AbstractContextManager[Any]:
         """Held while guards are compared and a path of this entry runs, where it updates what threads share."""
-        if not (self.grad_guards or self.draws_alone):
+        if not (self.grad_guards or self.drawn):
             return _NOTHING
         stack = ExitStack()
-        if self.draws_alone or (self.grad_guards and self.draws):  # this lock comes first
-            stack.enter_context(drawing)
+        if self.drawn or self.draws:  # this lock comes first
+            stack.enter_context(replay.source().alone(self.drawn))
         if self.grad_guards:
             stack.enter_context(accumulating)
         return stack

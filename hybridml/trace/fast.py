@@ -20,9 +20,9 @@ import numpy as np
 from hybridml_compiler.graph import ir
 from hybridml_compiler.locks import lock
 
+from .. import replay
 from ..context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
 from ..integer import LARGEST
-from ..shared import drawing
 from ..tensor import Tensor, wrap
 from .branches import Ask, Segment, key
 from .capture import Input
@@ -110,8 +110,8 @@ class Fast:
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
         plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
-        if self.numbers or entry.draws or entry.draws_alone:  # native code reads what one call writes
-            self.alone, self.drawing = lock(), drawing if entry.draws_alone else None
+        if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
+            self.alone = lock()
             self.direct = self.call_alone
         elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
             self.direct = self.start.native
@@ -171,9 +171,9 @@ class Fast:
         if not self.alone.acquire(blocking=False):
             return MISS
         try:
-            if self.drawing is None:
+            if not self.entry.drawn:
                 return self.call(*args, **names)
-            with self.drawing:
+            with replay.source().alone(self.entry.drawn):
                 return self.call(*args, **names)
         finally:
             self.alone.release()

@@ -236,7 +236,7 @@ class TracedFunction(Shown):
         entry, outcome, known = self._grown(*new)
         with entry.alone():
             # By now another thread may have drawn the numbers that were looked at, or stored a gradient.
-            now, known = entry.find(new[2])[:2] if entry.draws_alone else (outcome, known)
+            now, known = entry.find(new[2])[:2] if entry.drawn else (outcome, known)
             if now is not None and entry.grads_hold(new[2]):
                 return entry.run(now, new[2], known)
         return self._run(args, kwargs)

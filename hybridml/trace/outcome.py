@@ -139,8 +139,9 @@ class Outcome:
         self.cut = [k for k, i in self.writes if i.leaf is not None and i.shadow._node is None]
         states = [(k, i) for k, i in self.writes if is_generator_state(i.real)]
         found = [(position[id(i)], i.real, added(outputs[k]._array, i.node)) for k, i in states]
-        self.draws_alone = bool(states) and (bool(given) or any(blocks is None for *_, blocks in found))
-        self.draws = [Draw(k, t, n) for k, t, n in found if n is not None and not self.draws_alone]
+        alone = bool(given) or any(blocks is None for *_, blocks in found)
+        self.drawn: list[Tensor] = [i.real for _, i in states] if alone else []
+        self.draws = [Draw(k, t, n) for k, t, n in found if n is not None and not alone]
         written = {position[id(i)] for _, i in self.writes}
         recorded = [k for k in self.program.differentiable() if k < self.n_own]
         # Values that a later backward reads and this call overwrites are copied first (the state of a generator).

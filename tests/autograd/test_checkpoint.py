@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -87,6 +88,82 @@ def test_random_numbers_are_drawn_again(style: str) -> None:
         results.append([t.numpy() for t in run(x, checkpointed)])
     for got, want in zip(*results, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("style", ["eager", "traced", "traced inside", "traced loop inside"])
+def test_numbers_are_drawn_again_from_any_generator_whoever_else_draws(style: str) -> None:
+    """Other threads draw from the same generators in the first run, before the second one and in it."""
+    mine = hm.random.Generator(5)
+
+    def noise(x: hm.Tensor) -> hm.Tensor:
+        y = x * hm.random.uniform(x.shape)
+        others()
+        return y * mine.normal(x.shape) + hm.random.gamma(2.0, shape=x.shape) * x
+
+    def others() -> None:
+        if style == "traced":
+            return
+        thread = Thread(target=lambda: (hm.random.uniform((8,)), mine.uniform((3,))))
+        thread.start()
+        thread.join()
+
+    inner = {"traced inside": hm.trace(lambda x: x * hm.random.uniform(x.shape) + hm.random.normal(x.shape) * x)}
+    inner["traced loop inside"] = hm.trace(lambda x: x * hm.random.gamma(0.7, shape=x.shape))  # it rejects: a loop
+    body = inner.get(style, noise)
+
+    def twice(x: hm.Tensor) -> hm.Tensor:
+        y = body(x)
+        others()
+        return y * body(x)
+
+    def step(x: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor | None]:
+        y = hm.checkpoint(twice, x)
+        others()
+        return y.detach(), hm.autograd.grad(y.sum(), x)[0]
+
+    x = hm.tensor(np.linspace(1, 2, 6), requires_grad=True)
+    y, g = (hm.trace(step) if style == "traced" else step)(x)
+    assert g is not None
+    np.testing.assert_allclose(
+        g.numpy(), 2 * y.numpy() / x.detach().numpy(), rtol=1e-12
+    )  # y is a multiple of x squared
+
+
+def test_the_second_run_moves_no_generator_and_sees_the_states_of_the_first() -> None:
+    generator = hm.random.Generator(1)
+
+    def seeded(x: hm.Tensor) -> hm.Tensor:
+        again = hm.random.Generator.at(generator.get_state())
+        a = generator.uniform(x.shape) * again.uniform(x.shape)  # the same number squared
+        generator.manual_seed(9)
+        return x * a * generator.uniform(x.shape)
+
+    x = hm.tensor(np.ones(3), requires_grad=True)
+    y = hm.checkpoint(seeded, x)
+    generator.uniform((5,))
+    after = generator.get_state()
+    y.sum().backward()
+    assert generator.get_state().tolist() == after.tolist()
+    assert x.grad is not None and x.grad.tolist() == y.tolist()
+
+
+def test_checkpoints_within_checkpoints_draw_the_same_again() -> None:
+    def inner(x: hm.Tensor) -> hm.Tensor:
+        return x * hm.random.uniform(x.shape)
+
+    x = hm.tensor(np.ones(4), requires_grad=True)
+    y = hm.checkpoint(lambda x: inner(hm.checkpoint(inner, inner(x))), x)
+    hm.random.uniform((64,))
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == y.tolist()
+
+
+def test_a_second_run_that_draws_more_is_an_error() -> None:
+    counts = iter([4, 400])
+    x = hm.tensor(np.ones(4), requires_grad=True)
+    y = hm.checkpoint(lambda x: x * hm.random.uniform((next(counts),)).sum(), x)
+    with pytest.raises(GradientError, match="drew other random numbers when it was computed again"):
+        y.sum().backward()
 
 
 def test_several_results_and_arguments_without_gradient() -> None:

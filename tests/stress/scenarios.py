@@ -151,6 +151,26 @@ def random_numbers(round: int) -> None:
     assert len(set(everything)) == len(everything), "numbers were drawn twice"
 
 
+def checkpoints(round: int) -> None:
+    """Functions that draw are computed again with the numbers of their first run, while others draw."""
+    hm.manual_seed(round)
+    loop, program = hm.trace(lambda x: x * hm.random.gamma(0.7, shape=(6,))), hm.trace(lambda x: dropout(x, 0.4))
+
+    def part(x: hm.Tensor) -> hm.Tensor:
+        return dropout(x, 0.5) * hm.rand((6,)) + program(x) + loop(x)
+
+    def work(k: int) -> None:
+        for _ in range(10):
+            x = hm.ones((6,), requires_grad=True)
+            y = hm.checkpoint(part, x)
+            hm.rand((3,))
+            (g,) = hm.autograd.grad(y.sum(), x)
+            assert g is not None
+            same(g.numpy(), y.detach().numpy())
+
+    at_once(work)
+
+
 def _trained(seed: int, traced: bool) -> list[Any]:
     rng = np.random.default_rng(seed)
     weight = nn.Parameter(hm.asarray(rng.standard_normal((6, 3), np.float32)))
@@ -273,8 +293,8 @@ def _child(shared: Callable[..., Any], new: Callable[..., Any]) -> None:
 SCENARIOS: dict[str, Callable[[int], None]] = {
     scenario.__name__: scenario
     for scenario in (
-        first_calls, retraces, eager_operations, gradients, random_numbers, optimizers, saves_and_loads, settings,
-        forks,
+        first_calls, retraces, eager_operations, gradients, random_numbers, checkpoints, optimizers, saves_and_loads,
+        settings, forks,
     )
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 # In processes of their own: a crash must be seen, and first calls are first in a fresh process only.
 GROUPS = (
     ("first_calls",),
-    ("retraces", "gradients", "random_numbers", "optimizers"),
+    ("retraces", "gradients", "random_numbers", "checkpoints", "optimizers"),
     ("eager_operations", "saves_and_loads", "settings"),
     ("forks",),
 )
