@@ -15,6 +15,7 @@ import abc
 import builtins
 import dis
 import functools
+import gc
 import os
 import re
 import sys
@@ -265,6 +266,8 @@ class Watch:
             self._reach(value.func, value.args, value.keywords)
         elif issubclass(kind, dict | list | tuple | deque | set | frozenset):
             self._container(value, quiet)
+        elif kind is types.MappingProxyType:
+            self._reach(*gc.get_referents(value))  # the mapping that it shows, which nothing else tells
         elif issubclass(kind, types.ModuleType):
             self._module(value)
         elif issubclass(kind, type):

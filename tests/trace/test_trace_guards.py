@@ -140,6 +140,12 @@ def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], l
         same = [_put(table, "c", 0.0), _put(table, "a", float("2.5")), _put(table["b"], 0, float("200.25"))]
         return lambda x: x * table["a"] + table["b"][0] + len(table), same
 
+    def read_only_view() -> Any:
+        table = {"a": 1.5, "b": [100.5]}
+        view = types.MappingProxyType(table)
+        changes = [_put(table, "a", 2.5), _put(table["b"], 0, 200.25), _put(table, "c", 0.0)]
+        return lambda x: x * view["a"] + view["b"][0] + len(view), changes
+
     def absent_keys() -> Any:
         table: dict[str, float] = {}
         return lambda x: x * table.get("a", 2.0), [_put(table, "a", 3.0), table.clear, _put(table, "a", 5.0)]
