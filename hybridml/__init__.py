@@ -24,7 +24,9 @@ from hybridml_compiler.errors import (
 )
 
 from . import (
+    arrays,
     autograd,
+    compiled,  # noqa: F401  (it gives dispatch a kernel)
     context,
     control_flow,
     dispatch,
@@ -34,35 +36,8 @@ from . import (
     number,
     numpy_methods,
     numpy_protocol,
-    ops,
     random,
     transforms,
-)
-from .arrays import (
-    assembly,
-    assigning,
-    creation,
-    cumulative,
-    einstein,
-    elementwise,
-    grid,
-    inspection,
-    manipulation,
-    missing,
-    namespace,
-    numerical,
-    padding,
-    polynomials,
-    products,
-    quantiles,
-    reducing,
-    scattering,
-    segments,
-    selecting,
-    sets,
-    sorting,
-    statistics,
-    uniques,
 )
 from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .control_flow import cond, fori_loop, map, scan, while_loop
@@ -155,17 +130,5 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "__version__"})
 
 
-def _public() -> dict[str, Any]:
-    """Rows first, then the functions that give some of them their public signature."""
-    names: dict[str, Any] = dict(ops.names)
-    for module in (creation, inspection, manipulation, namespace, padding, selecting):
-        names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (assembly, assigning, elementwise, missing, numerical, polynomials, quantiles, sets, statistics):
-        names.update({name: getattr(module, name) for name in module.__all__})
-    for module in (cumulative, einstein, grid, products, reducing, scattering, segments, sorting, uniques):
-        names.update({name: getattr(module, name) for name in module.__all__})
-    return names
-
-
-globals().update(_public())
-__all__ += list(_public())
+globals().update(arrays.names)
+__all__ += list(arrays.names)

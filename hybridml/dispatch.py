@@ -213,14 +213,15 @@ def _is_bfloat16_tensor(value: Any) -> bool:
     return type(value) is Tensor and bool(value.dtype.kind == "V")
 
 
+matmul_bfloat16: Callable[..., Any]  # set by compiled.py, which stands above the tracer
+
+
 def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: Callable[..., Any]) -> Any:
     """A row on bfloat16 or float16: `run` in float32, the results rounded, unless another operand or `dtype` makes them
     wider."""
     given = _flat(op, args)
     narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
     if op.kind == "contraction" and current_interpreter() is None and all(_is_bfloat16_tensor(v) for v in given):
-        from .functional.basics import matmul_bfloat16
-
         return matmul_bfloat16(*given)
     wide = [_astype.fn(v, dtypes.float32) if _is_narrow(v) else v for v in given]
     strong = [v for v in given if isinstance(v, Tensor | _ndarray)]

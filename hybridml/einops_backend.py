@@ -6,7 +6,8 @@ from typing import Any
 
 from einops._backends import AbstractBackend
 
-import hybridml as hm
+from . import arrays as xp
+from .tensor import Tensor
 
 
 class HybridmlBackend(AbstractBackend):
@@ -15,37 +16,37 @@ class HybridmlBackend(AbstractBackend):
     framework_name = "hybridml"
 
     def is_appropriate_type(self, tensor: Any) -> bool:
-        return isinstance(tensor, hm.Tensor)
+        return isinstance(tensor, Tensor)
 
     def from_numpy(self, x: Any) -> Any:
-        return hm.asarray(x)
+        return xp.asarray(x)
 
     def to_numpy(self, x: Any) -> Any:
         return x.detach().numpy()
 
     def arange(self, start: Any, stop: Any) -> Any:
-        return hm.arange(start, stop)
+        return xp.arange(start, stop)
 
     def reduce(self, x: Any, operation: str, axes: Any) -> Any:
-        return getattr(hm, operation)(x, axis=tuple(axes))
+        return getattr(xp, operation)(x, axis=tuple(axes))
 
     def transpose(self, x: Any, axes: Any) -> Any:
-        return hm.permute_dims(x, tuple(axes))
+        return xp.permute_dims(x, tuple(axes))
 
     def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Any:
-        return hm.stack(tensors)
+        return xp.stack(tensors)
 
     def add_axis(self, x: Any, new_position: int) -> Any:
-        return hm.expand_dims(x, axis=new_position)
+        return xp.expand_dims(x, axis=new_position)
 
     def tile(self, x: Any, repeats: Any) -> Any:
-        return hm.tile(x, tuple(repeats))
+        return xp.tile(x, tuple(repeats))
 
     def concat(self, tensors: list[Any], axis: int) -> Any:
-        return hm.concat(tensors, axis=axis)
+        return xp.concat(tensors, axis=axis)
 
     def is_float_type(self, x: Any) -> bool:
         return x.dtype.kind in "fcV"
 
     def einsum(self, pattern: str, *x: Any) -> Any:
-        return hm.einsum(pattern, *x)
+        return xp.einsum(pattern, *x)

@@ -12,17 +12,14 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
 from . import aliasing
 from .context import clock, current_interpreter, grad_is_off, interpreter
-from .dispatch import constant
 from .keys import Plan, gathered, is_basic, plan, sliced
-from .number import tensor_of
 from .tape import KEPT
 from .tensor import Tensor, method, wrap
-from .updates import put_back, updated
+from .updates import as_value, put_back, updated
 
 _ndarray = np.ndarray
 _PLAIN = (int, slice, np.integer, np.ndarray, type(None), type(Ellipsis))
@@ -164,25 +161,6 @@ def without_lead(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if extra > 0 and all(n == 1 for n in value.shape[:extra]):
         return OPS["reshape"].fn(value, value.shape[extra:])
     return value
-
-
-def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
-    """What an update writes, as a tensor; a number takes the dtype."""
-    from .arrays.creation import asarray
-
-    value = tensor_of(value)
-    if isinstance(value, Tensor):
-        return value if interp is None else interp.lift(value)
-    real = not isinstance(value, complex | np.complexfloating)
-    if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
-        number: Any = value.item() if isinstance(value, np.generic) else value
-        if dtype.kind in "iu" and isinstance(number, float) and not number.is_integer():
-            raise ArgumentError(
-                f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first"
-            )
-        t = constant(int(number) if dtype.kind in "iu" else number, dtype)
-        return t if interp is None else interp.constant(t)
-    return asarray(value)
 
 
 def _same_memory(part: Tensor, value: Tensor) -> bool:

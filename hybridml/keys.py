@@ -21,6 +21,7 @@ from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
+from .arrays.manipulation import broadcast_shapes
 from .arrays.selecting import lifted, true_positions
 from .number import tensor_of
 from .tensor import Tensor
@@ -234,8 +235,6 @@ def _joined(p: Plan) -> Tensor:
 
 
 def _broadcasts(arrays: Sequence[Tensor]) -> None:
-    from .arrays.manipulation import broadcast_shapes
-
     shapes = [t.shape for t in arrays]
     try:
         broadcast_shapes(*shapes)

@@ -14,6 +14,8 @@ from hybridml_compiler.ops.table import OPS
 
 from . import aliasing, ops
 from .arrays import manipulation
+from .arrays.creation import asarray
+from .arrays.repeating import repeat
 from .context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
 from .number import tensor_of
 from .places import write_stamp
@@ -202,11 +204,12 @@ def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool 
     return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
 
-for _name in ("expand_dims", "moveaxis", "swapaxes", "repeat", "tile", "roll", "unflatten", "unfold", "unstack"):
+for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten", "unfold", "unstack"):
     setattr(Tensor, _name, getattr(manipulation, _name))
 
 _MORE: dict[str, Any] = {
     "view": reshape,  # a traced program has no strides: both share memory where they can
+    "repeat": repeat,
     "clip": manipulation.clip,
     "clamp": manipulation.clip,
     "T": property(lambda self: _permute.fn(self, None), doc="All axes in reversed order."),
@@ -259,8 +262,6 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 @method
 def copy_(self: Tensor, source: Any) -> Tensor:
     """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
-    from .arrays.creation import asarray
-
     interp = current_interpreter()
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
     value = source if isinstance(source, Tensor) else asarray(source, dtype=mine)

@@ -19,7 +19,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .arrays.creation import asarray
 from .arrays.manipulation import _tensor
-from .functional.compiled import compiled
+from .compiled import compiled
 from .ops import names
 from .tensor import Tensor
 

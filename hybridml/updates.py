@@ -15,14 +15,17 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from .aliasing import is_python_float
+from .arrays.creation import asarray
 from .arrays.selecting import lifted
 from .context import current_interpreter
+from .dispatch import constant
 from .keys import Plan, gathered, plan, sliced
+from .number import tensor_of
 from .tensor import Tensor
 
 # How -> (elementwise row, scatter row, the value that changes nothing; None where the row must not see x elsewhere).
@@ -122,6 +125,23 @@ def _masked(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor | None:
     return OPS["where"].fn(mask, _combined(x, how, value), x)
 
 
+def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
+    """What an update writes, as a tensor; a number takes the dtype."""
+    value = tensor_of(value)
+    if isinstance(value, Tensor):
+        return value if interp is None else interp.lift(value)
+    real = not isinstance(value, complex | np.complexfloating)
+    if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
+        number: Any = value.item() if isinstance(value, np.generic) else value
+        if dtype.kind in "iu" and isinstance(number, float) and not number.is_integer():
+            raise ArgumentError(
+                f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first"
+            )
+        t = constant(int(number) if dtype.kind in "iu" else number, dtype)
+        return t if interp is None else interp.constant(t)
+    return asarray(value)
+
+
 class _At:
     """What `x.at` is: `x.at[key]` says where."""
 
@@ -201,8 +221,6 @@ class Place:
         return f"{self._x!r}.at[{self._key!r}]"
 
     def _update(self, how: str, value: Any) -> Tensor:
-        from .indexing import as_value
-
         interp = current_interpreter()
         x = self._x if interp is None else interp.lift(self._x)
         return updated(x, self._key, how, as_value(value, x.dtype, interp))

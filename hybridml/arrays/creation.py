@@ -102,9 +102,13 @@ def _is_typed(obj: Any) -> bool:
 
 
 def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:
-    from .manipulation import stack
-
-    return stack([asarray(x, dtype=dtype) for x in obj])
+    parts = [asarray(x, dtype=dtype) for x in obj]
+    shape = parts[0].shape
+    for k, part in enumerate(parts):
+        if part.shape != shape:
+            raise ShapeError(f"asarray: all shapes must be equal; item 0 has {shape}, item {k} has {part.shape}")
+    stacked: Tensor = OPS["concat"].fn([OPS["reshape"].fn(part, (1, *shape)) for part in parts], 0)
+    return stacked
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

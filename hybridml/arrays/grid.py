@@ -16,7 +16,7 @@ from hybridml_compiler.ops.table import OPS
 from ..tensor import Tensor
 from .creation import asarray, meshgrid
 from .manipulation import broadcast_arrays, stack
-from .selecting import lifted
+from .selecting import from_zero, lifted
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
@@ -82,8 +82,6 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     for axis, (given, size) in enumerate(zip(multi_index, dims, strict=True)):
         index = lifted(given)
         if mode == "raise":
-            from ..functional.basics import from_zero
-
             index = OPS["index"].fn(from_zero(index, size), size, axis)
         else:
             index = index % size if mode == "wrap" else OPS["clip"].fn(index, 0, size - 1)

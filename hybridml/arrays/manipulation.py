@@ -17,6 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
 from ..tensor import Device, Tensor
+from .creation import asarray
 
 _reshape, _permute, _concat, _broadcast, _slice = (
     OPS[name] for name in ("reshape", "permute_dims", "concat", "broadcast_to", "slice")
@@ -26,8 +27,6 @@ _reshape, _permute, _concat, _broadcast, _slice = (
 def _tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
-    from .creation import asarray
-
     return asarray(x)
 
 
@@ -319,36 +318,6 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     )
 
 
-def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element of an axis `repeats` times in a row (of the flattened x without an axis).
-
-    `repeats` is one number for all, or integers, one for each element of the axis. Traced, the sum of the latter is
-    asked for as a value. Raises ArgumentError for negative ones, ShapeError where their number does not fit.
-
-    >>> import hybridml as hm
-    >>> hm.repeat(hm.asarray([1, 2, 3]), 2).tolist()
-    [1, 1, 2, 2, 3, 3]
-    >>> hm.repeat(hm.asarray([1, 2, 3]), hm.asarray([2, 0, 1])).tolist()
-    [1, 1, 3]
-    """
-    x = _tensor(x)
-    if axis is None:
-        return repeat(_reshape.fn(x, (x.size,)), repeats, axis=0)
-    k = _axis("repeat", axis, x.ndim, x)
-    if isinstance(repeats, Tensor | np.ndarray | list | tuple):
-        from .selecting import repeated
-
-        n = x.shape[k]
-        counts = _tensor(repeats)
-        if counts.size != 1 and counts.shape != (n,):
-            raise ShapeError(f"repeat: {n} elements along axis {axis} need as many counts, got shape {counts.shape}")
-        return OPS["take"].fn(x, repeated(_broadcast.fn(_reshape.fn(counts, (counts.size,)), (n,))), k)
-    if repeats < 0:
-        raise ArgumentError(f"repeat: counts cannot be negative, got {repeats}")
-    wide = _broadcast.fn(expand_dims(x, k + 1), (*x.shape[: k + 1], repeats, *x.shape[k + 1 :]))
-    return _reshape.fn(wide, (*x.shape[:k], x.shape[k] * repeats, *x.shape[k + 1 :]))
-
-
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """The tensors stretched to their common shape.
 
@@ -438,6 +407,6 @@ cat = concatenate = concat
 
 __all__ = [
     "astype", "broadcast_arrays", "broadcast_shapes", "cat", "chunk", "clip", "concat", "concatenate", "expand_dims",
-    "matrix_transpose", "moveaxis", "repeat", "reshape", "roll", "split", "squeeze", "stack", "std", "swapaxes",
+    "matrix_transpose", "moveaxis", "reshape", "roll", "split", "squeeze", "stack", "std", "swapaxes",
     "tile", "unflatten", "unfold", "unstack",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from hybridml_compiler.ops.table import OPS
 from .. import ops
 from ..precision import in_float32
 from ..tensor import Tensor
+from .inspection import finfo
 from .manipulation import _tensor, root
 
 _where, _isnan, _sum, _full = (OPS[name] for name in ("where", "isnan", "sum", "full"))
@@ -169,8 +170,6 @@ def nan_to_num(x: Tensor, /, *, nan: float = 0.0, posinf: float | None = None, n
     >>> hm.nan_to_num(hm.tensor([1.0, hm.nan, hm.inf]), posinf=9.0).tolist()
     [1.0, 0.0, 9.0]
     """
-    from .inspection import finfo
-
     x = _tensor(x)
     if x.dtype.kind not in "fV":
         return x.clone()

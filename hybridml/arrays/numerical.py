@@ -13,6 +13,7 @@ from .. import ops
 from ..tensor import Tensor
 from .elementwise import _floating
 from .manipulation import _axis, _tensor, expand_dims, moveaxis
+from .sorting import argsort, searchsorted
 
 _where, _sum, _reshape, _concat = (OPS[name] for name in ("where", "sum", "reshape", "concat"))
 
@@ -131,8 +132,6 @@ def interp(
     >>> hm.interp(hm.tensor([0.5, 9.0]), hm.tensor([0.0, 1.0]), hm.tensor([2.0, 4.0])).tolist()
     [3.0, 4.0]
     """
-    from .sorting import argsort, searchsorted
-
     x, xp, fp = _floating(x), _floating(xp), _floating(fp)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ShapeError(f"interp: xp and fp must be vectors of one length, got {xp.shape} and {fp.shape}")

@@ -16,6 +16,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
+from .manipulation import _tensor
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _FIGURES = ("maximum", "minimum", "mean", "median")
@@ -40,8 +41,6 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", **options: Any) -> Te
     >>> hm.pad(hm.asarray([1, 2, 3]), (2, 1), mode="reflect").tolist()
     [3, 2, 1, 2, 3, 2]
     """
-    from .manipulation import _tensor
-
     x = _tensor(x)
     if mode not in _OPTIONS:
         raise ArgumentError(f"pad: mode must be one of {sorted(_OPTIONS)}, got {mode!r}")

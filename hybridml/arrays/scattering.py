@@ -261,8 +261,6 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     >>> hm.masked_select(hm.tensor([[1, 2], [3, 4]]), hm.tensor([True, False])).tolist()
     [1, 3]
     """
-    from .manipulation import broadcast_arrays
-
     wide, chosen = broadcast_arrays(lifted(x), lifted(mask))
     return wide[chosen]
 

@@ -15,7 +15,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..tensor import Tensor
-from .selecting import lifted
+from .selecting import from_zero, lifted
 
 _full, _where = OPS["full"], OPS["where"]
 
@@ -148,8 +148,6 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, le
     >>> hm.bincount(hm.tensor([0, 2, 2])).tolist()
     [1, 0, 2]
     """
-    from ..functional.basics import from_zero
-
     x = lifted(x)
     x = OPS["reshape"].fn(x, (x.size,))
     if x.dtype.kind not in "iu":

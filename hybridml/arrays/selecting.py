@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..context import current_interpreter
 from ..tensor import Tensor, wrap
+from .creation import asarray
+from .manipulation import stack
 
 _MISSING: Any = object()
 
 
 def lifted(x: Any) -> Tensor:
     """A tensor from what may be an index array or a mask; an empty list is one of integers."""
-    from .creation import asarray
-
     if isinstance(x, list | tuple | range):
         x = list(x)
         t = asarray(np.zeros(np.shape(x), np.int64) if _is_empty(x) else x)
@@ -54,30 +54,6 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
     return OPS["slice"].fn(OPS["scatter_set"].fn(zeros, place, every, axis=0), (0,), (n,), (1,))
 
 
-def repeated(counts: Tensor) -> Tensor:
-    """0, 1, ..., n - 1 as int64, k as often as `counts[k]` says."""
-    interp = current_interpreter()
-    n = counts.size
-    if interp is None:
-        if n and counts._array.min() < 0:
-            raise ArgumentError(f"repeat: counts cannot be negative, got {counts.tolist()!r:.60}")
-        return wrap(np.repeat(np.arange(n), counts._array))
-    counts = OPS["astype"].fn(interp.lift(counts), dtypes.int64)
-    total = OPS["sum"].fn(counts)
-    if n:  # one question for both: how many there are, and whether a count is negative
-        total = OPS["where"].fn(OPS["min"].fn(counts) < 0, -1, total)
-    total = interp.scalar(total, "repeat()")
-    if total < 0:
-        raise ArgumentError("repeat: counts cannot be negative")
-    if not total:
-        return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
-    # Each element but the first raises the running index by one where it starts; an end is a place of its own.
-    starts = OPS["cumulative_sum"].fn(counts, axis=0)[: n - 1]
-    zeros, ones = (OPS["full"].fn(shape=s, value=v, dtype=dtypes.int64) for s, v in (((total + 1,), 0), ((n - 1,), 1)))
-    steps = OPS["scatter_add"].fn(zeros, starts, ones, axis=0)
-    return OPS["cumulative_sum"].fn(steps, axis=0)[:total]
-
-
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order.
 
@@ -97,8 +73,6 @@ def argwhere(x: Any, /) -> Tensor:
     >>> hm.argwhere(hm.tensor([[0, 3], [4, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    from .manipulation import stack
-
     x = _tensor(x)
     found = stack(_coordinates("argwhere", x if x.ndim else OPS["reshape"].fn(x, (1,))), axis=1)
     return found if x.ndim else found[:, :0]
@@ -151,13 +125,21 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Tensor:
     return found
 
 
+def from_zero(index: Tensor, size: int) -> Tensor:
+    """Indices of which a negative one does not exist, as in PyTorch: it is moved out of the range of -size..size - 1.
+
+    A class of -1 is "no label" in many data sets; counted from the end it would be the last class.
+    """
+    wide = index if index.dtype == dtypes.int64 else OPS["astype"].fn(index, dtypes.int64)  # int8 cannot hold -size
+    found: Tensor = OPS["where"].fn(OPS["less"].fn(wide, 0), wide - size, wide)
+    return found
+
+
 def _stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.shape == shape else OPS["broadcast_to"].fn(x, shape)
 
 
 def _tensor(x: Any) -> Tensor:
-    from .creation import asarray
-
     return x if isinstance(x, Tensor) else asarray(x)
 
 

@@ -18,6 +18,8 @@ from ..precision import in_float32
 from ..tensor import Tensor
 from .elementwise import _floating
 from .manipulation import _axis, _tensor, expand_dims, squeeze, stack
+from .segments import bincount
+from .sorting import searchsorted
 
 _where, _sum, _reshape, _isnan, _floor = (OPS[name] for name in ("where", "sum", "reshape", "isnan", "floor"))
 
@@ -225,9 +227,6 @@ def histogramdd(
     >>> hm.histogramdd(hm.tensor([[0.0, 0.0], [1.0, 1.0]]), 2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    from .segments import bincount
-    from .sorting import searchsorted
-
     if not isinstance(sample, Tensor | np.ndarray):
         sample = stack([_flat(x) for x in sample], axis=1)
     x = _tensor(sample)

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from ..tensor import Tensor
 from .sampler import Seed, random_bits
 
@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __init__(self, *tensors: Tensor) -> None:
         if not tensors:
             raise ArgumentError("TensorDataset: needs at least one tensor")
-        self.tensors = tuple(map(hm.asarray, tensors))
+        self.tensors = tuple(map(xp.asarray, tensors))
         lengths = [tensor.shape[:1] for tensor in self.tensors]
         if any(length != lengths[0] or not length for length in lengths):
             raise ArgumentError(
@@ -65,7 +65,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def batch(self, indices: np.ndarray) -> tuple[Tensor, ...]:
-        return tuple(hm.take(tensor, hm.asarray(indices), axis=0) for tensor in self.tensors)
+        return tuple(xp.take(tensor, xp.asarray(indices), axis=0) for tensor in self.tensors)
 
 
 class Subset(Dataset[T]):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from ..states import check_entries
 from ..tensor import Tensor
 from .dataset import IterableDataset
@@ -36,11 +36,11 @@ def default_collate(batch: Sequence[Any]) -> Any:
             "give them one shape (pad or crop), or pass a collate_fn"
         )
     if isinstance(first, Tensor):
-        return hm.stack(list(batch))
+        return xp.stack(list(batch))
     if isinstance(first, np.ndarray | np.generic):
-        return hm.asarray(np.stack(batch))
+        return xp.asarray(np.stack(batch))
     if isinstance(first, bool | int | float):
-        return hm.asarray(list(batch))
+        return xp.asarray(list(batch))
     if isinstance(first, str | bytes):
         return list(batch)
     if isinstance(first, Mapping):

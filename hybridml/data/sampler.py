@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import random
 from ..random import Generator, default_generator
 from ..states import check_entries
 
@@ -19,7 +19,7 @@ Seed = int | Generator | None  # a seed of its own, or a generator (None: the de
 def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
     """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch) has its own stream."""
     if seed is None or isinstance(seed, Generator):
-        high, low = hm.random.bits((2,), generator=seed).tolist()
+        high, low = random.bits((2,), generator=seed).tolist()
         # No epoch: the generator has moved on, which is what tells one epoch from the next.
         return np.random.Generator(np.random.Philox(key=high << 32 | low))
     if seed < 0:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
-
-from .. import random
+from .. import arrays as xp
+from .. import random, special
 from ..random.generator import Generator
 from ..random.sampling import anything, positive
 from ..tensor import Tensor
@@ -34,19 +33,19 @@ class Normal(Distribution):
         return random.normal(shape, self.loc, self.scale, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        z = (hm.asarray(value) - self.loc) / self.scale
-        return z * z * -0.5 - hm.log(self.scale) - _LOG_ROOT_2PI
+        z = (xp.asarray(value) - self.loc) / self.scale
+        return z * z * -0.5 - xp.log(self.scale) - _LOG_ROOT_2PI
 
     def cdf(self, value: Any) -> Tensor:
         """The probability below `value`."""
-        return hm.ndtr((hm.asarray(value) - self.loc) / self.scale)
+        return xp.ndtr((xp.asarray(value) - self.loc) / self.scale)
 
     def icdf(self, share: Any) -> Tensor:
         """The number below which `share` of the probability is."""
-        return hm.ndtri(hm.asarray(share)) * self.scale + self.loc
+        return xp.ndtri(xp.asarray(share)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
-        return hm.log(self.scale) + (0.5 + _LOG_ROOT_2PI)
+        return xp.log(self.scale) + (0.5 + _LOG_ROOT_2PI)
 
     @property
     def mean(self) -> Tensor:
@@ -54,7 +53,7 @@ class Normal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return hm.square(self.scale)
+        return xp.square(self.scale)
 
 
 class Uniform(Distribution):
@@ -74,11 +73,11 @@ class Uniform(Distribution):
         return random.uniform(shape, self.low, self.high, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        x = hm.asarray(value)
-        return hm.where((x >= self.low) & (x < self.high), -hm.log(self.high - self.low), -math.inf)
+        x = xp.asarray(value)
+        return xp.where((x >= self.low) & (x < self.high), -xp.log(self.high - self.low), -math.inf)
 
     def entropy(self) -> Tensor:
-        return hm.log(self.high - self.low)
+        return xp.log(self.high - self.low)
 
     @property
     def mean(self) -> Tensor:
@@ -86,7 +85,7 @@ class Uniform(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return hm.square(self.high - self.low) / 12
+        return xp.square(self.high - self.low) / 12
 
 
 class Exponential(Distribution):
@@ -106,11 +105,11 @@ class Exponential(Distribution):
         return random.exponential(1 / self.rate, shape, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        x = hm.asarray(value)
-        return hm.where(x >= 0, hm.log(self.rate) - self.rate * x, -math.inf)
+        x = xp.asarray(value)
+        return xp.where(x >= 0, xp.log(self.rate) - self.rate * x, -math.inf)
 
     def entropy(self) -> Tensor:
-        return 1 - hm.log(self.rate)
+        return 1 - xp.log(self.rate)
 
     @property
     def mean(self) -> Tensor:
@@ -118,7 +117,7 @@ class Exponential(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return 1 / hm.square(self.rate)
+        return 1 / xp.square(self.rate)
 
 
 class Laplace(Distribution):
@@ -138,10 +137,10 @@ class Laplace(Distribution):
         return random.laplace(self.loc, self.scale, shape, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        return -hm.log(self.scale * 2) - hm.abs(hm.asarray(value) - self.loc) / self.scale
+        return -xp.log(self.scale * 2) - xp.abs(xp.asarray(value) - self.loc) / self.scale
 
     def entropy(self) -> Tensor:
-        return hm.log(self.scale * 2) + 1
+        return xp.log(self.scale * 2) + 1
 
     @property
     def mean(self) -> Tensor:
@@ -149,7 +148,7 @@ class Laplace(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return hm.square(self.scale) * 2
+        return xp.square(self.scale) * 2
 
 
 class Gamma(Distribution):
@@ -169,13 +168,13 @@ class Gamma(Distribution):
         return random.gamma(self.concentration, 1 / self.rate, shape, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        x, a = hm.asarray(value), self.concentration
-        inside = hm.special.xlogy(a - 1, hm.maximum(x, 0.0)) - self.rate * x
-        return hm.where(x >= 0, a * hm.log(self.rate) - hm.lgamma(a) + inside, -math.inf)
+        x, a = xp.asarray(value), self.concentration
+        inside = special.xlogy(a - 1, xp.maximum(x, 0.0)) - self.rate * x
+        return xp.where(x >= 0, a * xp.log(self.rate) - xp.lgamma(a) + inside, -math.inf)
 
     def entropy(self) -> Tensor:
         a = self.concentration
-        return a - hm.log(self.rate) + hm.lgamma(a) + (1 - a) * hm.digamma(a)
+        return a - xp.log(self.rate) + xp.lgamma(a) + (1 - a) * xp.digamma(a)
 
     @property
     def mean(self) -> Tensor:
@@ -183,7 +182,7 @@ class Gamma(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.concentration / hm.square(self.rate)
+        return self.concentration / xp.square(self.rate)
 
 
 class Beta(Distribution):
@@ -205,15 +204,15 @@ class Beta(Distribution):
         return random.beta(self.concentration1, self.concentration0, shape, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        given = hm.asarray(value)
-        x, a, b = hm.clip(given, 0.0, 1.0), self.concentration1, self.concentration0
-        inside = hm.special.xlogy(a - 1, x) + hm.special.xlog1py(b - 1, -x) - hm.special.betaln(a, b)
-        return hm.where(given == x, inside, -math.inf)
+        given = xp.asarray(value)
+        x, a, b = xp.clip(given, 0.0, 1.0), self.concentration1, self.concentration0
+        inside = special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
+        return xp.where(given == x, inside, -math.inf)
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        spread = (a - 1) * hm.digamma(a) + (b - 1) * hm.digamma(b) - (a + b - 2) * hm.digamma(a + b)
-        return hm.special.betaln(a, b) - spread
+        spread = (a - 1) * xp.digamma(a) + (b - 1) * xp.digamma(b) - (a + b - 2) * xp.digamma(a + b)
+        return special.betaln(a, b) - spread
 
     @property
     def mean(self) -> Tensor:
@@ -222,4 +221,4 @@ class Beta(Distribution):
     @property
     def variance(self) -> Tensor:
         total = self.concentration1 + self.concentration0
-        return self.concentration1 * self.concentration0 / (hm.square(total) * (total + 1))
+        return self.concentration1 * self.concentration0 / (xp.square(total) * (total + 1))

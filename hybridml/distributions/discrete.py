@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from .. import random
+from .. import arrays as xp
+from .. import functional, random, special
 from ..random.generator import Generator
 from ..random.sampling import anything, not_negative, probability
 from ..tensor import Tensor
@@ -32,20 +32,20 @@ class Bernoulli(Distribution):
         _one_of("Bernoulli", probs, logits)
         if logits is None:
             (self.probs,) = self._given(probs=(probs, probability))
-            self.logits = hm.log(self.probs) - hm.log1p(-self.probs)
+            self.logits = xp.log(self.probs) - xp.log1p(-self.probs)
         else:
             (self.logits,) = self._given(logits=(logits, anything))
-            self.probs = hm.sigmoid(self.logits)
+            self.probs = xp.sigmoid(self.logits)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.bernoulli(self.probs, shape, dtype=self.probs.dtype, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        away = hm.where(hm.asarray(value) != 0, -self.logits, self.logits)
-        return -hm.logaddexp(away, hm.zeros_like(away))
+        away = xp.where(xp.asarray(value) != 0, -self.logits, self.logits)
+        return -xp.logaddexp(away, xp.zeros_like(away))
 
     def entropy(self) -> Tensor:
-        return hm.special.entr(self.probs) + hm.special.entr(1 - self.probs)
+        return special.entr(self.probs) + special.entr(1 - self.probs)
 
     @property
     def mean(self) -> Tensor:
@@ -71,23 +71,23 @@ class Categorical(Distribution):
             raise ShapeError("Categorical: needs an axis of categories, got a number; use Bernoulli")
         if logits is None:
             self.probs = given / given.sum(axis=-1, keepdims=True)
-            self.logits = hm.log(self.probs)
+            self.logits = xp.log(self.probs)
         else:
-            self.logits = hm.functional.log_softmax(given, -1)
-            self.probs = hm.exp(self.logits)
+            self.logits = functional.log_softmax(given, -1)
+            self.probs = xp.exp(self.logits)
         self.batch_shape = given.shape[:-1]
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.categorical(self.logits, shape, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        places = hm.asarray(value)
-        shape = hm.broadcast_shapes(places.shape, self.batch_shape)
-        rows = hm.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
-        return hm.take_along_axis(rows, hm.broadcast_to(places, shape)[..., None], axis=-1)[..., 0]
+        places = xp.asarray(value)
+        shape = xp.broadcast_shapes(places.shape, self.batch_shape)
+        rows = xp.broadcast_to(self.logits, (*shape, self.logits.shape[-1]))
+        return xp.take_along_axis(rows, xp.broadcast_to(places, shape)[..., None], axis=-1)[..., 0]
 
     def entropy(self) -> Tensor:
-        return hm.special.entr(self.probs).sum(axis=-1)
+        return special.entr(self.probs).sum(axis=-1)
 
 
 class Poisson(Distribution):
@@ -105,9 +105,9 @@ class Poisson(Distribution):
         return random.poisson(self.rate, shape, dtype=self.rate.dtype, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        k = hm.asarray(value)
-        inside = hm.special.xlogy(k, self.rate) - self.rate - hm.lgamma(hm.maximum(k, 0) + 1.0)
-        return hm.where(k >= 0, inside, -math.inf)
+        k = xp.asarray(value)
+        inside = special.xlogy(k, self.rate) - self.rate - xp.lgamma(xp.maximum(k, 0) + 1.0)
+        return xp.where(k >= 0, inside, -math.inf)
 
     @property
     def mean(self) -> Tensor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, GradientError
 
+from .. import arrays as xp
 from ..context import no_grad
 from ..random.generator import Generator, shape_of
 from ..random.sampling import Domain, Draw
@@ -27,7 +27,7 @@ class Distribution:
             domain.check(name, key, value)
         given = Draw(name, None, None, None, *(value for value, _ in parameters.values()))
         self.batch_shape = given.shape
-        return [hm.broadcast_to(t, given.shape) for t in given.tensors()]
+        return [xp.broadcast_to(t, given.shape) for t in given.tensors()]
 
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         """Numbers of shape `sample_shape` + batch_shape + event_shape, without history."""
@@ -67,7 +67,7 @@ class Distribution:
     @property
     def stddev(self) -> Tensor:
         """The root of the variance."""
-        return hm.sqrt(self.variance)
+        return xp.sqrt(self.variance)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={self.batch_shape}, event_shape={self.event_shape})"

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError
 
+from .. import arrays as xp
+from .. import special
 from ..tensor import Tensor
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Poisson
@@ -52,33 +53,33 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 @register_kl(Normal, Normal)
 def _normal(p: Normal, q: Normal) -> Tensor:
-    ratio, away = hm.square(p.scale / q.scale), hm.square((p.loc - q.loc) / q.scale)
-    return (ratio + away - 1 - hm.log(ratio)) * 0.5
+    ratio, away = xp.square(p.scale / q.scale), xp.square((p.loc - q.loc) / q.scale)
+    return (ratio + away - 1 - xp.log(ratio)) * 0.5
 
 
 @register_kl(Uniform, Uniform)
 def _uniform(p: Uniform, q: Uniform) -> Tensor:
     inside = (q.low <= p.low) & (p.high <= q.high)
-    return hm.where(inside, hm.log((q.high - q.low) / (p.high - p.low)), math.inf)
+    return xp.where(inside, xp.log((q.high - q.low) / (p.high - p.low)), math.inf)
 
 
 @register_kl(Exponential, Exponential)
 def _exponential(p: Exponential, q: Exponential) -> Tensor:
     ratio = q.rate / p.rate
-    return ratio - 1 - hm.log(ratio)
+    return ratio - 1 - xp.log(ratio)
 
 
 @register_kl(Laplace, Laplace)
 def _laplace(p: Laplace, q: Laplace) -> Tensor:
-    away = hm.abs(p.loc - q.loc)
-    return hm.log(q.scale / p.scale) + (p.scale * hm.exp(-away / p.scale) + away) / q.scale - 1
+    away = xp.abs(p.loc - q.loc)
+    return xp.log(q.scale / p.scale) + (p.scale * xp.exp(-away / p.scale) + away) / q.scale - 1
 
 
 @register_kl(Gamma, Gamma)
 def _gamma(p: Gamma, q: Gamma) -> Tensor:
     a, b = p.concentration, q.concentration
-    shapes = (a - b) * hm.digamma(a) - hm.lgamma(a) + hm.lgamma(b)
-    return shapes + b * hm.log(p.rate / q.rate) + a * (q.rate / p.rate - 1)
+    shapes = (a - b) * xp.digamma(a) - xp.lgamma(a) + xp.lgamma(b)
+    return shapes + b * xp.log(p.rate / q.rate) + a * (q.rate / p.rate - 1)
 
 
 @register_kl(Exponential, Gamma)
@@ -90,8 +91,8 @@ def _exponential_gamma(p: Exponential, q: Gamma) -> Tensor:
 def _beta(p: Beta, q: Beta) -> Tensor:
     a, b = p.concentration1, p.concentration0
     more, less = a - q.concentration1, b - q.concentration0
-    spread = more * hm.digamma(a) + less * hm.digamma(b) - (more + less) * hm.digamma(a + b)
-    return hm.special.betaln(q.concentration1, q.concentration0) - hm.special.betaln(a, b) + spread
+    spread = more * xp.digamma(a) + less * xp.digamma(b) - (more + less) * xp.digamma(a + b)
+    return special.betaln(q.concentration1, q.concentration0) - special.betaln(a, b) + spread
 
 
 @register_kl(Bernoulli, Bernoulli)
@@ -103,7 +104,7 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 def _of_probabilities(p: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:
     """p (log_p - log_q), 0 for what is impossible."""
-    return hm.where(p > 0, p * (hm.where(p > 0, log_p, 0.0) - log_q), 0.0)
+    return xp.where(p > 0, p * (xp.where(p > 0, log_p, 0.0) - log_q), 0.0)
 
 
 @register_kl(Categorical, Categorical)
@@ -113,18 +114,18 @@ def _categorical(p: Categorical, q: Categorical) -> Tensor:
 
 @register_kl(Poisson, Poisson)
 def _poisson(p: Poisson, q: Poisson) -> Tensor:
-    return hm.special.rel_entr(p.rate, q.rate) - (p.rate - q.rate)
+    return special.rel_entr(p.rate, q.rate) - (p.rate - q.rate)
 
 
 @register_kl(Dirichlet, Dirichlet)
 def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
     a, b = p.concentration, q.concentration
-    means = hm.digamma(a) - hm.digamma(a.sum(axis=-1, keepdims=True))  # of log(x)
+    means = xp.digamma(a) - xp.digamma(a.sum(axis=-1, keepdims=True))  # of log(x)
     return q.log_normalizer() - p.log_normalizer() + ((a - b) * means).sum(axis=-1)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
 def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
-    spread = hm.square(q._whitened(p.scale_tril)).sum(axis=(-2, -1))
-    away = hm.square(q._whitened((p.loc - q.loc)[..., None])).sum(axis=(-2, -1))
+    spread = xp.square(q._whitened(p.scale_tril)).sum(axis=(-2, -1))
+    away = xp.square(q._whitened((p.loc - q.loc)[..., None])).sum(axis=(-2, -1))
     return q.half_log_det() - p.half_log_det() + (spread + away - p.event_shape[0]) * 0.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from .. import random
+from .. import arrays as xp
+from .. import linalg, random, special
 from ..random.generator import Generator
 from ..random.sampling import Draw, anything
 from ..tensor import Tensor
@@ -37,17 +37,17 @@ class Dirichlet(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         a = self.concentration
-        return hm.special.xlogy(a - 1, hm.asarray(value)).sum(axis=-1) - self.log_normalizer()
+        return special.xlogy(a - 1, xp.asarray(value)).sum(axis=-1) - self.log_normalizer()
 
     def log_normalizer(self) -> Tensor:
         """The logarithm of the integral that the density is divided by."""
         a = self.concentration
-        return hm.lgamma(a).sum(axis=-1) - hm.lgamma(a.sum(axis=-1))
+        return xp.lgamma(a).sum(axis=-1) - xp.lgamma(a.sum(axis=-1))
 
     def entropy(self) -> Tensor:
         a = self.concentration
         total = a.sum(axis=-1)
-        spread = (total - a.shape[-1]) * hm.digamma(total) - ((a - 1) * hm.digamma(a)).sum(axis=-1)
+        spread = (total - a.shape[-1]) * xp.digamma(total) - ((a - 1) * xp.digamma(a)).sum(axis=-1)
         return self.log_normalizer() + spread
 
     @property
@@ -75,7 +75,7 @@ class MultivariateNormal(Distribution):
         if (covariance_matrix is None) == (scale_tril is None):
             raise ArgumentError("MultivariateNormal: takes covariance_matrix or scale_tril, one of them")
         matrix = scale_tril if covariance_matrix is None else covariance_matrix
-        given = Draw("MultivariateNormal", None, None, None, hm.asarray(loc)[..., None], matrix)
+        given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
         loc, matrix = given.params
         if len(given.shape) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
             raise ShapeError(
@@ -83,32 +83,32 @@ class MultivariateNormal(Distribution):
                 f"and {matrix.shape}"
             )
         self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
-        self.loc = hm.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
-        self.scale_tril = hm.broadcast_to(hm.linalg.cholesky(matrix) if scale_tril is None else matrix, given.shape)
+        self.loc = xp.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
+        self.scale_tril = xp.broadcast_to(linalg.cholesky(matrix) if scale_tril is None else matrix, given.shape)
 
     @property
     def covariance_matrix(self) -> Tensor:
         """(..., k, k)."""
-        return hm.matmul(self.scale_tril, hm.matrix_transpose(self.scale_tril))
+        return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         lead = shape[: len(shape) - len(self.batch_shape)]
         return random.multivariate_normal(self.loc, scale_tril=self.scale_tril, shape=lead, generator=generator)
 
     def log_prob(self, value: Any) -> Tensor:
-        away = hm.asarray(value) - self.loc
-        squares = hm.square(self._whitened(away[..., None])).sum(axis=(-2, -1))
+        away = xp.asarray(value) - self.loc
+        squares = xp.square(self._whitened(away[..., None])).sum(axis=(-2, -1))
         return (squares + self.event_shape[0] * math.log(2 * math.pi)) * -0.5 - self.half_log_det()
 
     def _whitened(self, x: Tensor) -> Tensor:
         """The columns of x (..., k, n), solved for by the factor."""
-        shape = hm.broadcast_shapes(x.shape[:-2], self.batch_shape)
-        factor = hm.broadcast_to(self.scale_tril, (*shape, *self.scale_tril.shape[-2:]))
-        return hm.linalg.solve_triangular(factor, hm.broadcast_to(x, (*shape, *x.shape[-2:])), upper=False)
+        shape = xp.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        factor = xp.broadcast_to(self.scale_tril, (*shape, *self.scale_tril.shape[-2:]))
+        return linalg.solve_triangular(factor, xp.broadcast_to(x, (*shape, *x.shape[-2:])), upper=False)
 
     def half_log_det(self) -> Tensor:
         """Half the logarithm of the covariance's determinant."""
-        return hm.log(hm.linalg.diagonal(self.scale_tril)).sum(axis=-1)
+        return xp.log(linalg.diagonal(self.scale_tril)).sum(axis=-1)
 
     def entropy(self) -> Tensor:
         return self.half_log_det() + 0.5 * self.event_shape[0] * (1 + math.log(2 * math.pi))
@@ -119,4 +119,4 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return hm.square(self.scale_tril).sum(axis=-1)
+        return xp.square(self.scale_tril).sum(axis=-1)

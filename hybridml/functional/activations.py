@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..tensor import Tensor
-from .compiled import compiled
 
 
 @compiled
@@ -19,7 +19,7 @@ def relu(input: Tensor) -> Tensor:
     >>> relu(hm.asarray([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    return hm.where(input <= 0, 0, input)
+    return xp.where(input <= 0, 0, input)
 
 
 @compiled
@@ -29,7 +29,7 @@ def relu6(input: Tensor) -> Tensor:
     >>> relu6(hm.asarray([-1.0, 3.0, 8.0])).tolist()
     [0.0, 3.0, 6.0]
     """
-    return hm.where(input >= 6, 6, relu(input))
+    return xp.where(input >= 6, 6, relu(input))
 
 
 @compiled
@@ -39,7 +39,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     >>> leaky_relu(hm.asarray([-1.0, 2.0]), 0.5).tolist()
     [-0.5, 2.0]
     """
-    return hm.where(input > 0, input, input * negative_slope)
+    return xp.where(input > 0, input, input * negative_slope)
 
 
 @compiled
@@ -51,7 +51,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """
     positive = input > 0
     # exp sees no positive number: an overflow there would become 0 * inf = NaN in the gradient.
-    return hm.where(positive, input, hm.expm1(hm.where(positive, 0, input)) * alpha)
+    return xp.where(positive, input, xp.expm1(xp.where(positive, 0, input)) * alpha)
 
 
 @compiled
@@ -64,11 +64,11 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
     [0.0, 10.0]
     """
     if approximate == "none":
-        return input * 0.5 * (hm.erf(input * math.sqrt(0.5)) + 1)
+        return input * 0.5 * (xp.erf(input * math.sqrt(0.5)) + 1)
     if approximate == "tanh":
         # (1 + tanh(z)) / 2 is sigmoid(2 z), which does not cancel for negative numbers and takes fewer operations
         scale = 2 * math.sqrt(2 / math.pi)
-        return input * hm.sigmoid(input * (input * input * (0.044715 * scale) + scale))
+        return input * xp.sigmoid(input * (input * input * (0.044715 * scale) + scale))
     raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
@@ -91,7 +91,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     """
     scaled = input * beta
     linear = scaled > threshold
-    return hm.where(linear, input, hm.log1p(hm.exp(hm.where(linear, 0, scaled))) / beta)
+    return xp.where(linear, input, xp.log1p(xp.exp(xp.where(linear, 0, scaled))) / beta)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> sigmoid(hm.asarray([0.0])).tolist()
     [0.5]
     """
-    return hm.sigmoid(input)
+    return xp.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def tanh(input: Tensor) -> Tensor:
     >>> tanh(hm.asarray([0.0])).tolist()
     [0.0]
     """
-    return hm.tanh(input)
+    return xp.tanh(input)
 
 
 @compiled
@@ -120,8 +120,8 @@ def logsigmoid(input: Tensor) -> Tensor:
     [-200.0, 0.0]
     """
     negative = input < 0
-    small = hm.exp(hm.where(negative, input, -input))
-    return hm.where(negative, input, 0) - hm.log1p(small)
+    small = xp.exp(xp.where(negative, input, -input))
+    return xp.where(negative, input, 0) - xp.log1p(small)
 
 
 @compiled
@@ -133,8 +133,8 @@ def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
     >>> softmax(hm.asarray([[0.0, 0.0]])).tolist()
     [[0.5, 0.5]]
     """
-    input = input if dtype is None else hm.astype(input, dtype)
-    shifted = hm.exp(input - _maximum(input, dim))
+    input = input if dtype is None else xp.astype(input, dtype)
+    shifted = xp.exp(input - _maximum(input, dim))
     return shifted / shifted.sum(axis=dim, keepdims=True)
 
 
@@ -145,9 +145,9 @@ def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
     >>> log_softmax(hm.asarray([0.0, -200.0])).tolist()
     [0.0, -200.0]
     """
-    input = input if dtype is None else hm.astype(input, dtype)
+    input = input if dtype is None else xp.astype(input, dtype)
     shifted = input - _maximum(input, dim)
-    return shifted - hm.log(hm.exp(shifted).sum(axis=dim, keepdims=True))
+    return shifted - xp.log(xp.exp(shifted).sum(axis=dim, keepdims=True))
 
 
 def _maximum(input: Tensor, dim: int) -> Tensor:

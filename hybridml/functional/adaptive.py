@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..precision import in_float32
 from ..tensor import Tensor
 from .arguments import batched
-from .compiled import compiled
 
 Sizes = int | Sequence[int | None] | None
 
@@ -107,7 +107,7 @@ def _split(n: int, m: int) -> _Split:
 
 def _windows(x: Tensor, axis: int, split: _Split) -> Tensor:
     if split.table is not None:
-        x = hm.take(x, hm.asarray(split.table.ravel()), axis=axis)
+        x = xp.take(x, xp.asarray(split.table.ravel()), axis=axis)
     return x.reshape((*x.shape[:axis], *split.shape, *x.shape[axis + 1 :]))
 
 
@@ -122,9 +122,9 @@ def _averaged(what: str, dims: int, input: Tensor, output_size: Sizes) -> Tensor
             x = x.mean(axis=axis + 1)
         else:
             counts = np.arange(split.shape[1]) < np.asarray(split.lengths)[:, None]
-            inside = hm.asarray(counts.reshape(*split.shape, *rest))
-            number = hm.asarray(split.lengths, dtype=x.dtype).reshape((-1, *rest))
-            x = hm.where(inside, x, 0).sum(axis=axis + 1) / number
+            inside = xp.asarray(counts.reshape(*split.shape, *rest))
+            number = xp.asarray(split.lengths, dtype=x.dtype).reshape((-1, *rest))
+            x = xp.where(inside, x, 0).sum(axis=axis + 1) / number
     return x[0] if single else x
 
 
@@ -136,13 +136,13 @@ def _largest(what: str, dims: int, input: Tensor, output_size: Sizes, return_ind
     for axis in reversed(range(2, x.ndim)):
         split = _split(int(x.shape[axis]), sizes[axis - 2])
         x = _windows(x, axis, split)
-        place = hm.expand_dims(hm.argmax(x, axis=axis + 1), axis=axis + 1)
-        x = hm.take_along_axis(x, place, axis=axis + 1).squeeze(axis + 1)
+        place = xp.expand_dims(xp.argmax(x, axis=axis + 1), axis=axis + 1)
+        x = xp.take_along_axis(x, place, axis=axis + 1).squeeze(axis + 1)
         if return_indices:
-            starts = hm.asarray(split.starts).reshape((-1, *(1,) * (x.ndim - axis - 1)))
+            starts = xp.asarray(split.starts).reshape((-1, *(1,) * (x.ndim - axis - 1)))
             at = place.squeeze(axis + 1) + starts
             if indices is not None:
-                inner = hm.take_along_axis(_windows(indices, axis, split), place, axis=axis + 1).squeeze(axis + 1)
+                inner = xp.take_along_axis(_windows(indices, axis, split), place, axis=axis + 1).squeeze(axis + 1)
                 at = at * int(np.prod([int(n) for n in shape[axis + 1 :]])) + inner
             indices = at
     if indices is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Literal
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
 from ..tensor import Tensor
 
 Pair = int | Sequence[int]  # a number for each spatial axis, or one for all
@@ -61,7 +61,7 @@ def padded(x: Tensor, around: Sequence[tuple[int, int]], value: float = 0) -> Te
     """x with `around` elements of `value` at its spatial axes."""
     if all(low == high == 0 for low, high in around):
         return x
-    return hm.pad(x, ((0, 0), (0, 0), *around), constant_values=value)
+    return xp.pad(x, ((0, 0), (0, 0), *around), constant_values=value)
 
 
 def real_numbers(what: str, *tensors: Tensor | None) -> None:

@@ -14,16 +14,16 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import hybridml as hm
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.sizes.dims import is_symbolic
 
+from .. import arrays as xp
 from ..autograd import Function
+from ..compiled import compiled
 from ..random import Generator, bernoulli, default_generator
 from ..tensor import Tensor
 from .activations import softmax
-from .compiled import compiled
 
 # Scores of one head up to which the gradients of queries, keys and values share them: they fit into the last level of
 # cache. From more on the gradients of keys and values compute them once more (7 products instead of 5).
@@ -69,7 +69,7 @@ def scaled_dot_product_attention(
         query, key, value = _grouped(query, key, value)
     scores = (query.shape[-2], key.shape[-2])
     masks = [] if attn_mask is None else [attn_mask.shape[:-2]]
-    batch = hm.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
+    batch = xp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
     query, key, value = (_stretched(t, (*batch, *t.shape[-2:])) for t in (query, key, value))
     if attn_mask is not None and attn_mask.requires_grad:
         attn_mask = _stretched(attn_mask, (*batch, *scores))
@@ -83,7 +83,7 @@ def scaled_dot_product_attention(
 
 def bool_or_float(what: str, name: str, mask: Tensor | None, true: str) -> None:
     """DTypeError for a mask of integers: it is not told whether its ones select or are added."""
-    if mask is not None and mask.dtype != hm.bool and not dtypes.is_float(mask.dtype):
+    if mask is not None and mask.dtype != xp.bool and not dtypes.is_float(mask.dtype):
         raise DTypeError(
             f"{what}: {name} must be bool (True {true}) or float (added to the scores), got {mask.dtype.name}; "
             "cast it with astype"
@@ -121,14 +121,14 @@ class _Attention(Function):
         early, late = ctx.scales = (1.0, how.scale) if _scales_late(mask, how) else (how.scale, 1.0)
         results = []
         for block in _blocks(how, query.shape[-2], key.shape[-2]):
-            scores = hm.matmul(_rows(query * early, block.queries), _rows(key, block.keys).mT)
+            scores = xp.matmul(_rows(query * early, block.queries), _rows(key, block.keys).mT)
             scores = _masked(scores, mask, block.first)
             highest = scores.max(axis=-1, keepdims=True)
-            weights = hm.exp((scores - highest) * late)
+            weights = xp.exp((scores - highest) * late)
             total = weights.sum(axis=-1, keepdims=True)
             weights = _dropped(weights, keep, block, 1.0)
-            out = hm.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
-            results.append((out, highest * late + hm.log(total)))
+            out = xp.matmul(weights, _rows(value, block.keys)) / (total * (1 - how.dropout))
+            results.append((out, highest * late + xp.log(total)))
         out, logsum = (_joined(parts) for parts in zip(*results, strict=True))
         ctx.how = how
         ctx.set_materialize_grads(False)
@@ -142,7 +142,7 @@ class _Attention(Function):
         # The other way round: the expression of the forward would be its array, kept in memory until now.
         late, early = ctx.scales
         query = query * early
-        g = hm.zeros_like(out) if g is None else g
+        g = xp.zeros_like(out) if g is None else g
         mean = (g * out).sum(axis=-1, keepdims=True)  # of the gradients of a row's weights, weighted by them
         mean = mean if g_logsum is None else mean - g_logsum
         keep = _keep(state, (*out.shape[:-1], lengths[1]), how)
@@ -152,12 +152,12 @@ class _Attention(Function):
         for block in _blocks(how, *lengths):
             q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
             down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-            weights = hm.exp(_masked(hm.matmul(q, k.mT) * late, mask, block.first) - row_sum)
-            back = weights * (_dropped(hm.matmul(down, v.mT), keep, block, factor) - row_mean)
-            g_queries.append(hm.matmul(back, k) * how.scale)
+            weights = xp.exp(_masked(xp.matmul(q, k.mT) * late, mask, block.first) - row_sum)
+            back = weights * (_dropped(xp.matmul(down, v.mT), keep, block, factor) - row_mean)
+            g_queries.append(xp.matmul(back, k) * how.scale)
             if shared:
-                g_keys.append(hm.matmul(back.mT, q))
-                g_values.append(hm.matmul(_dropped(weights, keep, block, factor).mT, down))
+                g_keys.append(xp.matmul(back.mT, q))
+                g_values.append(xp.matmul(_dropped(weights, keep, block, factor).mT, down))
         g_mask = back if ctx.needs_input_grad[3] else None
         if shared:
             g_key, g_value = _added(g_keys), _added(g_values)
@@ -166,17 +166,17 @@ class _Attention(Function):
             for block in _blocks(how, *lengths, by_keys=True):  # all of it transposed: rows are keys
                 q, k, v = _rows(query, block.queries), _rows(key, block.keys), _rows(value, block.keys)
                 down, row_mean, row_sum = (_rows(t, block.queries) for t in (g, mean, logsum))
-                weights = hm.exp(_masked(hm.matmul(k, q.mT) * late, mask, block.first, flip=True) - row_sum.mT)
+                weights = xp.exp(_masked(xp.matmul(k, q.mT) * late, mask, block.first, flip=True) - row_sum.mT)
                 turned = _Block(block.keys, block.queries, None)
-                back = weights * (_dropped(hm.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)
-                g_keys.append(hm.matmul(back, q))
-                g_values.append(hm.matmul(_dropped(weights, keep, turned, factor), down))
+                back = weights * (_dropped(xp.matmul(v, down.mT), keep, turned, factor) - row_mean.mT)
+                g_keys.append(xp.matmul(back, q))
+                g_values.append(xp.matmul(_dropped(weights, keep, turned, factor), down))
             g_key, g_value = _joined(g_keys), _joined(g_values)
         return _joined(g_queries), g_key * late, g_value, g_mask, None, None
 
 
 def _scales_late(mask: Tensor | None, how: _How) -> bool:
-    return how.scale > 0 and (mask is None or mask.dtype == hm.bool)
+    return how.scale > 0 and (mask is None or mask.dtype == xp.bool)
 
 
 def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> list[_Block]:
@@ -198,11 +198,11 @@ def _masked(scores: Tensor, mask: Tensor | None, first: int | None, *, flip: boo
     with `flip` columns are queries, and rows what they see."""
     if first is not None:
         queries, keys = scores.shape[-2:][:: -1 if flip else 1]
-        seen = first + hm.arange(queries)[:, None] >= hm.arange(keys)
+        seen = first + xp.arange(queries)[:, None] >= xp.arange(keys)
         mask = seen.mT if flip else seen
     if mask is None:
         return scores
-    return hm.where(mask, scores, -math.inf) if mask.dtype == hm.bool else scores + mask
+    return xp.where(mask, scores, -math.inf) if mask.dtype == xp.bool else scores + mask
 
 
 def _rows(x: Tensor, part: slice) -> Tensor:
@@ -210,7 +210,7 @@ def _rows(x: Tensor, part: slice) -> Tensor:
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else hm.concat(parts, axis=-2)
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-2)
 
 
 def _added(parts: Sequence[Tensor]) -> Tensor:
@@ -227,7 +227,7 @@ def _keep(state: Tensor | None, shape: tuple[int, ...], how: _How) -> Tensor | N
 
 
 def _dropped(x: Tensor, keep: Tensor | None, block: _Block, factor: float) -> Tensor:
-    return x if keep is None else hm.where(keep[..., block.queries, block.keys], x * factor, 0)
+    return x if keep is None else xp.where(keep[..., block.queries, block.keys], x * factor, 0)
 
 
 def _transposed(x: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ def _transposed(x: Tensor) -> Tensor:
 
 
 def _stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return x if x.shape == shape else hm.broadcast_to(x, shape)
+    return x if x.shape == shape else xp.broadcast_to(x, shape)
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
+from ..arrays.selecting import from_zero
 from ..autograd import Function
+from ..compiled import compiled
 from ..tensor import Tensor
-from .compiled import compiled
 
 
 @compiled
@@ -23,14 +24,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.ndim == 2 and input.ndim >= 2:
         product = _Linear.apply(input, weight)
     else:
-        product = hm.matmul(input, weight.mT if weight.ndim > 1 else weight)
+        product = xp.matmul(input, weight.mT if weight.ndim > 1 else weight)
     return product if bias is None else product + bias
-
-
-@compiled
-def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
-    """What a product of bfloat16 stands for. Compiled, it reads them as they lie (see the compiler's narrow.py)."""
-    return hm.matmul(x.astype(hm.float32), y.astype(hm.float32)).astype(hm.bfloat16)
 
 
 @compiled
@@ -49,7 +44,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must be equal but for the last axis")
     out, first, second = weight.shape
-    rows = hm.matmul(input1, hm.permute_dims(weight, (1, 0, 2)).reshape((first, out * second)))
+    rows = xp.matmul(input1, xp.permute_dims(weight, (1, 0, 2)).reshape((first, out * second)))
     product = (rows.reshape((*input1.shape[:-1], out, second)) * input2[..., None, :]).sum(axis=-1)
     return product if bias is None else product + bias
 
@@ -64,7 +59,7 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(input, weight)
-        return hm.matmul(input, weight.mT)
+        return xp.matmul(input, weight.mT)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -72,7 +67,7 @@ class _Linear(Function):
         wants_input, wants_weight = ctx.needs_input_grad
         count = math.prod(input.shape[:-1])  # -1 is no number where an axis is empty
         rows, sources = g.reshape((count, g.shape[-1])), input.reshape((count, input.shape[-1]))
-        return hm.matmul(g, weight) if wants_input else None, hm.matmul(rows.mT, sources) if wants_weight else None
+        return xp.matmul(g, weight) if wants_input else None, xp.matmul(rows.mT, sources) if wants_weight else None
 
 
 @compiled
@@ -86,20 +81,11 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if input.dtype.kind not in "iu":
         raise DTypeError(f"embedding: input must be integers, got {input.dtype.name}; cast it with .astype(hm.int64)")
-    rows = hm.take(weight, from_zero(input, weight.shape[0]), axis=0)
+    rows = xp.take(weight, from_zero(input, weight.shape[0]), axis=0)
     if padding_idx is None:
         return rows
     index = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]
-    return hm.where(hm.equal(input, index)[..., None], rows.detach(), rows)
-
-
-def from_zero(index: Tensor, size: int) -> Tensor:
-    """Indices of which a negative one does not exist, as in PyTorch: it is moved out of the range of -size..size - 1.
-
-    A class of -1 is "no label" in many data sets; counted from the end it would be the last class.
-    """
-    wide = index if index.dtype == hm.int64 else hm.astype(index, hm.int64)  # int8 cannot hold -size
-    return hm.where(hm.less(wide, 0), wide - size, wide)
+    return xp.where(xp.equal(input, index)[..., None], rows.detach(), rows)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -110,7 +96,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     if num_classes == -1:
         num_classes = int(tensor.max()) + 1
-    return hm.astype(tensor[..., None] == hm.arange(num_classes, dtype=tensor.dtype), hm.int64)
+    return xp.astype(tensor[..., None] == xp.arange(num_classes, dtype=tensor.dtype), xp.int64)
 
 
 @compiled
@@ -144,26 +130,26 @@ def embedding_bag(
     rows = embedding(input, weight)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[..., None]
-    counts = hm.ones(input.shape, dtype=hm.bool)
+    counts = xp.ones(input.shape, dtype=xp.bool)
     if padding_idx is not None:
-        counts = hm.not_equal(input, padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])
+        counts = xp.not_equal(input, padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])
     if offsets is not None:
         bags = int(offsets.shape[0]) - include_last_offset
         # Bag 1 starts where the first offset stands: what comes before it, or counts in none, goes to bag 0.
-        marks = hm.scatter_add(hm.zeros((input.shape[0] + 1,), dtype=hm.int64), offsets, hm.ones_like(offsets), axis=0)
-        bag = hm.where(counts, hm.cumulative_sum(marks, axis=0)[:-1], 0)
+        marks = xp.scatter_add(xp.zeros((input.shape[0] + 1,), dtype=xp.int64), offsets, xp.ones_like(offsets), axis=0)
+        bag = xp.where(counts, xp.cumulative_sum(marks, axis=0)[:-1], 0)
         shape = (offsets.shape[0] + 1, weight.shape[1])
-        number = hm.scatter_add(hm.zeros(shape[:1], dtype=weight.dtype), bag, hm.astype(counts, weight.dtype), axis=0)
+        number = xp.scatter_add(xp.zeros(shape[:1], dtype=weight.dtype), bag, xp.astype(counts, weight.dtype), axis=0)
         if mode == "max":
-            found = hm.scatter_max(hm.full(shape, -hm.inf, dtype=weight.dtype), bag, rows, axis=0)
+            found = xp.scatter_max(xp.full(shape, -xp.inf, dtype=weight.dtype), bag, rows, axis=0)
         else:
-            found = hm.scatter_add(hm.zeros(shape, dtype=weight.dtype), bag, rows, axis=0)
+            found = xp.scatter_add(xp.zeros(shape, dtype=weight.dtype), bag, rows, axis=0)
         found, number = found[1 : bags + 1], number[1 : bags + 1, None]
     else:
-        number = hm.astype(counts, weight.dtype).sum(axis=1)[:, None]
-        empty = -hm.inf if mode == "max" else 0
-        rows = hm.where(counts[..., None], rows, empty)
+        number = xp.astype(counts, weight.dtype).sum(axis=1)[:, None]
+        empty = -xp.inf if mode == "max" else 0
+        rows = xp.where(counts[..., None], rows, empty)
         found = rows.max(axis=1) if mode == "max" else rows.sum(axis=1)
     if mode == "max":
-        return hm.where(number > 0, found, 0)
-    return found if mode == "sum" else found / hm.maximum(number, 1)
+        return xp.where(number > 0, found, 0)
+    return found if mode == "sum" else found / xp.maximum(number, 1)

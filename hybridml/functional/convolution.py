@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.convolution import transposed
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..tensor import Tensor
 from .arguments import Padding, Pair, batched, fits, numbers, padded, positive
-from .compiled import compiled
 
 T = TypeVar("T")
 _KERNELS = {1: "k", 2: "kh, kw", 3: "kd, kh, kw"}
@@ -159,9 +159,9 @@ def unfold(input: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair =
     x, single = batched("unfold", input, 2)
     size, dilations, around, steps = _window("unfold", kernel_size, dilation, padding, stride)
     fits("unfold", x, size, around, dilations)
-    columns = hm.windows(padded(x, around), size=size, stride=steps, dilation=dilations)
+    columns = xp.windows(padded(x, around), size=size, stride=steps, dilation=dilations)
     n, channels, rows, per_row, *_ = columns.shape
-    result = hm.permute_dims(columns, (0, 1, 4, 5, 2, 3)).reshape((n, channels * size[0] * size[1], rows * per_row))
+    result = xp.permute_dims(columns, (0, 1, 4, 5, 2, 3)).reshape((n, channels * size[0] * size[1], rows * per_row))
     return result[0] if single else result
 
 
@@ -191,8 +191,8 @@ def fold(
             f"{area} rows and {max(counts[0], 0)} x {max(counts[1], 0)} columns"
         )
     stacked = x.reshape((x.shape[0], x.shape[1] // area, *size, *counts))
-    whole = hm.fold_windows(
-        hm.permute_dims(stacked, (0, 1, 4, 5, 2, 3)), shape=whole_size, stride=steps, dilation=dilations
+    whole = xp.fold_windows(
+        xp.permute_dims(stacked, (0, 1, 4, 5, 2, 3)), shape=whole_size, stride=steps, dilation=dilations
     )
     (top, _), (left, _) = around
     result = whole[:, :, top : top + out[0], left : left + out[1]]
@@ -232,15 +232,15 @@ def _convolved(
     kernels = weight.reshape((groups, out // groups, per_group, *size))
     plane = {"stride": _two(steps, 1), "padding": _two(around, (0, 0)), "dilation": _two(dilations, 1)}
     if dims < 3:
-        flat = hm.convolution(_last(x, groups), _plane(kernels, dims), **plane)
+        flat = xp.convolution(_last(x, groups), _plane(kernels, dims), **plane)
         return _finished(_first(flat, dims, 1), bias, single)
     images = _last(padded(x, (around[0], (0, 0), (0, 0))), groups)
     depth = (images.shape[1] - dilations[0] * (size[0] - 1) - 1) // steps[0] + 1
     if steps[0] == 1:
-        images = hm.windows(images, size=size[:1], dilation=dilations[:1], axes=(1,))
-        images = hm.permute_dims(images, (0, 1, 2, 3, 4, 6, 5))  # taps before channels: runs of channels are copied
+        images = xp.windows(images, size=size[:1], dilation=dilations[:1], axes=(1,))
+        images = xp.permute_dims(images, (0, 1, 2, 3, 4, 6, 5))  # taps before channels: runs of channels are copied
         images = images.reshape((-1, *images.shape[2:5], size[0] * per_group))
-        flat = hm.convolution(images, _plane(kernels, dims), **plane)
+        flat = xp.convolution(images, _plane(kernels, dims), **plane)
     else:
         # Few windows share a plane: a convolution for each tap reads what it needs where it lies. At stride 2 a step of
         # 16 to 32 channels took a third of the time, at stride 1 a fifth more.
@@ -248,7 +248,7 @@ def _convolved(
         for k in range(size[0]):
             first = k * dilations[0]
             planes = images[:, first : first + (depth - 1) * steps[0] + 1 : steps[0]]
-            part = hm.convolution(planes.reshape((-1, *planes.shape[2:])), _plane(kernels[:, :, :, k], 2), **plane)
+            part = xp.convolution(planes.reshape((-1, *planes.shape[2:])), _plane(kernels[:, :, :, k], 2), **plane)
             flat = part if flat is None else flat + part
     return _finished(_first(flat, dims, depth), bias, single)
 
@@ -257,8 +257,8 @@ def _complex(
     convolve: Callable[[Tensor, Tensor], Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, dims: int
 ) -> Tensor:
     """A convolution of complex numbers by four of their parts."""
-    (a, b), (c, d) = ((hm.real(t), hm.imag(t)) for t in (input, weight))
-    found = hm.complex(convolve(a, c) - convolve(b, d), convolve(a, d) + convolve(b, c))
+    (a, b), (c, d) = ((xp.real(t), xp.imag(t)) for t in (input, weight))
+    found = xp.complex(convolve(a, c) - convolve(b, d), convolve(a, d) + convolve(b, c))
     return found if bias is None else found + bias.reshape((-1, *(1,) * dims))
 
 
@@ -325,11 +325,11 @@ def transposed_size(
 def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, padding: int, size: int) -> Tensor:
     """(n * count, h, w, groups, taps * c) -> (n * size, h, w, groups, c): the taps along the depth at their places."""
     *plane, wide = x.shape[1:]
-    stacked = hm.permute_dims(x.reshape((-1, count, *plane, taps, wide // taps)), (0, 1, 2, 3, 4, 6, 5))
+    stacked = xp.permute_dims(x.reshape((-1, count, *plane, taps, wide // taps)), (0, 1, 2, 3, 4, 6, 5))
     span = (count - 1) * stride + dilation * (taps - 1) + 1
-    whole = hm.fold_windows(stacked, shape=(span,), stride=(stride,), dilation=(dilation,), axes=(1,))
+    whole = xp.fold_windows(stacked, shape=(span,), stride=(stride,), dilation=(dilation,), axes=(1,))
     if padding + size > span:
-        whole = hm.pad(whole, ((0, 0), (0, padding + size - span), *((0, 0),) * 4))
+        whole = xp.pad(whole, ((0, 0), (0, padding + size - span), *((0, 0),) * 4))
     return whole[:, padding : padding + size].reshape((-1, *plane, wide // taps))
 
 
@@ -339,8 +339,8 @@ def _plane(kernels: Tensor, dims: int) -> Tensor:
         kernels = kernels[:, :, :, None]
     if dims == 3:
         groups, out, channels, depth, *size = kernels.shape
-        kernels = hm.permute_dims(kernels, (0, 1, 3, 2, 4, 5)).reshape((groups, out, depth * channels, *size))
-    return hm.permute_dims(kernels, (3, 4, 0, 2, 1))
+        kernels = xp.permute_dims(kernels, (0, 1, 3, 2, 4, 5)).reshape((groups, out, depth * channels, *size))
+    return xp.permute_dims(kernels, (3, 4, 0, 2, 1))
 
 
 def _two(values: Sequence[T], missing: T) -> tuple[T, ...]:
@@ -352,7 +352,7 @@ def _last(x: Tensor, groups: int) -> Tensor:
     """(n, c, ..., w) -> (n, ..., w, groups, c / groups), with a row for a sequence."""
     n, channels, *size = x.shape
     rows = (1, *size) if len(size) == 1 else size
-    return hm.permute_dims(x, (0, *range(2, x.ndim), 1)).reshape((n, *rows, groups, channels // groups))
+    return xp.permute_dims(x, (0, *range(2, x.ndim), 1)).reshape((n, *rows, groups, channels // groups))
 
 
 def _first(x: Tensor, dims: int, depth: int) -> Tensor:
@@ -362,7 +362,7 @@ def _first(x: Tensor, dims: int, depth: int) -> Tensor:
         size = [size[0], size[2]]
     elif dims == 3:
         size = [size[0] // depth, depth, *size[1:]]
-    return hm.permute_dims(x.reshape((*size, groups * channels)), (0, dims + 1, *range(1, dims + 1)))
+    return xp.permute_dims(x.reshape((*size, groups * channels)), (0, dims + 1, *range(1, dims + 1)))
 
 
 def _finished(result: Tensor, bias: Tensor | None, single: bool) -> Tensor:

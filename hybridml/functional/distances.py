@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from .. import linalg
+from ..compiled import compiled, compiled_for_pairs
 from ..precision import in_float32
 from ..tensor import Tensor
 from .arguments import real_numbers
-from .compiled import compiled, compiled_for_pairs
 
 
 @compiled
@@ -21,7 +22,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
     >>> normalize(hm.asarray([[3.0, 4.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929]]
     """
-    return input / hm.maximum(length(input, p, dim, keepdims=True), eps)
+    return input / xp.maximum(length(input, p, dim, keepdims=True), eps)
 
 
 @compiled
@@ -33,8 +34,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     [1.0]
     """
     real_numbers("cosine_similarity", x1, x2)
-    x1, x2 = hm.broadcast_arrays(x1, x2)
-    one, other = (hm.maximum(length(x, 2.0, dim, keepdims=True), eps) for x in (x1, x2))
+    x1, x2 = xp.broadcast_arrays(x1, x2)
+    one, other = (xp.maximum(length(x, 2.0, dim, keepdims=True), eps) for x in (x1, x2))
     return ((x1 / one) * (x2 / other)).sum(axis=dim)
 
 
@@ -74,12 +75,12 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """
     if input.ndim != 2:
         raise ShapeError(f"pdist: input must be (n, k), got shape {input.shape}")
-    first, second = (hm.asarray(k) for k in np.triu_indices(int(input.shape[0]), 1))
-    return length(hm.take(input, first, axis=0) - hm.take(input, second, axis=0), p, -1)
+    first, second = (xp.asarray(k) for k in np.triu_indices(int(input.shape[0]), 1))
+    return length(xp.take(input, first, axis=0) - xp.take(input, second, axis=0), p, -1)
 
 
 def length(x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = False) -> Tensor:
     """The norm of order `p` along `axis`, which must not be negative here; see `linalg.vector_norm`."""
     if p < 0:
         raise ArgumentError(f"the order of a norm must not be negative, got p={p}")
-    return hm.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=p)
+    return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=p)

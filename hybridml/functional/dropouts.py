@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from .. import random
 from ..tensor import Tensor
 from .arguments import LAYOUTS
 
@@ -80,7 +81,7 @@ def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[in
         return input
     if p == 1:
         return input * 0
-    return hm.where(hm.random.bernoulli(1 - p, shape), input * (1 / (1 - p)), 0)
+    return xp.where(random.bernoulli(1 - p, shape), input * (1 / (1 - p)), 0)
 
 
 def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
@@ -90,7 +91,7 @@ def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[
     if p == 1:
         return input * 0
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5
-    kept = hm.where(hm.random.bernoulli(1 - p, shape), input, _SATURATED)
+    kept = xp.where(random.bernoulli(1 - p, shape), input, _SATURATED)
     return kept * scale - scale * p * _SATURATED
 
 

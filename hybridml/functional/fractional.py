@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from .. import random
 from ..tensor import Tensor
 from .arguments import Pair, batched, positive
 
@@ -73,22 +74,22 @@ def _pooled(
         if not 0 < m <= n - k + 1:
             raise ShapeError(f"{what}: {m} windows of {k} elements do not fit an axis of {n}; use at most {n - k + 1}")
     if samples is None:
-        samples = hm.rand(*x.shape[:2], dims, dtype=x.dtype)
+        samples = random.rand(*x.shape[:2], dims, dtype=x.dtype)
     elif samples.shape != (*x.shape[:2], dims):
         raise ShapeError(f"{what}: _random_samples must be {(*x.shape[:2], dims)}, got shape {samples.shape}")
     places: Any = 0  # of each element of each window in its image
     for axis, (n, k, m) in enumerate(zip(x.shape[2:], size, counts, strict=True)):
-        drawn = samples[..., _SAMPLE_OF_AXIS[dims][axis], None].astype(hm.float32)  # PyTorch's rounding
-        at = hm.expand_dims(_starts(drawn, n, k, m), -1) + hm.arange(k)
+        drawn = samples[..., _SAMPLE_OF_AXIS[dims][axis], None].astype(xp.float32)  # PyTorch's rounding
+        at = xp.expand_dims(_starts(drawn, n, k, m), -1) + xp.arange(k)
         shape = [1] * (2 * dims)
         shape[axis], shape[dims + axis] = m, k
         places = places * n + at.reshape((*at.shape[:2], *shape))
     windows = places.reshape((*x.shape[:2], math.prod(counts), math.prod(size)))
     flat = x.reshape((*x.shape[:2], 1, -1))
-    values = hm.take_along_axis(hm.broadcast_to(flat.detach(), (*windows.shape[:-1], flat.shape[-1])), windows, axis=-1)
-    best = hm.argmax(values, axis=-1, keepdims=True)
-    indices = hm.take_along_axis(windows, best, axis=-1)[..., 0]
-    result = hm.take_along_axis(x.reshape((*x.shape[:2], -1)), indices, axis=-1).reshape((*x.shape[:2], *counts))
+    values = xp.take_along_axis(xp.broadcast_to(flat.detach(), (*windows.shape[:-1], flat.shape[-1])), windows, axis=-1)
+    best = xp.argmax(values, axis=-1, keepdims=True)
+    indices = xp.take_along_axis(windows, best, axis=-1)[..., 0]
+    result = xp.take_along_axis(x.reshape((*x.shape[:2], -1)), indices, axis=-1).reshape((*x.shape[:2], *counts))
     indices = indices.reshape(result.shape)
     result, indices = (result[0], indices[0]) if single else (result, indices)
     return (result, indices) if return_indices else result
@@ -101,11 +102,11 @@ _SAMPLE_OF_AXIS = {2: (1, 0), 3: (0, 1, 2)}
 def _starts(drawn: Tensor, n: int, k: int, m: int) -> Tensor:
     """Where the m windows of k elements begin along an axis of n, (..., m) for a phase (..., 1) in 0..1."""
     if m == 1:
-        return hm.zeros_like(drawn).astype(hm.int64) + (n - k)
+        return xp.zeros_like(drawn).astype(xp.int64) + (n - k)
     alpha = (n - k) / (m - 1)
-    steps = hm.arange(m).astype(drawn.dtype)
-    starts = ((steps + drawn) * alpha).astype(hm.int64) - (drawn * alpha).astype(hm.int64)
-    return hm.where(hm.arange(m) == m - 1, n - k, starts)
+    steps = xp.arange(m).astype(drawn.dtype)
+    starts = ((steps + drawn) * alpha).astype(xp.int64) - (drawn * alpha).astype(xp.int64)
+    return xp.where(xp.arange(m) == m - 1, n - k, starts)
 
 
 def _counts(what: str, sizes: Sequence[int], output_size: Pair | None, ratio: Ratio | None) -> tuple[int, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from .. import random
+from ..compiled import compiled
 from ..tensor import Tensor
 from .activations import relu6, softmax, softplus
-from .compiled import compiled
 
 
 @compiled
@@ -21,7 +22,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     """
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val must not be above max_val, got {min_val} and {max_val}")
-    return hm.where(input <= min_val, min_val, hm.where(input >= max_val, max_val, input))
+    return xp.where(input <= min_val, min_val, xp.where(input >= max_val, max_val, input))
 
 
 @compiled
@@ -42,7 +43,7 @@ def hardswish(input: Tensor) -> Tensor:
     [0.0, 0.0, 3.0]
     """
     straight = input * (input + 3) / 6
-    return hm.where(input <= -3, 0, hm.where(input >= 3, input, straight))
+    return xp.where(input <= -3, 0, xp.where(input >= 3, input, straight))
 
 
 @compiled
@@ -52,7 +53,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     >>> hardshrink(hm.asarray([-1.0, 0.2, 0.5])).tolist()
     [-1.0, 0.0, 0.0]
     """
-    return hm.where(hm.abs(input) <= lambd, 0, input)
+    return xp.where(xp.abs(input) <= lambd, 0, input)
 
 
 @compiled
@@ -64,8 +65,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if lambd < 0:
         raise ArgumentError(f"softshrink: lambd must not be negative, got {lambd}")
-    moved = hm.where(input > lambd, input - lambd, input + lambd)
-    return hm.where(hm.abs(input) <= lambd, 0, moved)
+    moved = xp.where(input > lambd, input - lambd, input + lambd)
+    return xp.where(xp.abs(input) <= lambd, 0, moved)
 
 
 @compiled
@@ -75,7 +76,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     >>> tanhshrink(hm.asarray([0.0])).tolist()
     [0.0]
     """
-    return input - hm.tanh(input)
+    return input - xp.tanh(input)
 
 
 @compiled
@@ -85,7 +86,7 @@ def softsign(input: Tensor) -> Tensor:
     >>> softsign(hm.asarray([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    return input / (hm.abs(input) + 1)
+    return input / (xp.abs(input) + 1)
 
 
 @compiled
@@ -95,7 +96,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     >>> threshold(hm.asarray([-1.0, 2.0]), 0.5, 9.0).tolist()
     [9.0, 2.0]
     """
-    return hm.where(input <= threshold, value, input)
+    return xp.where(input <= threshold, value, input)
 
 
 @compiled
@@ -105,7 +106,7 @@ def mish(input: Tensor) -> Tensor:
     >>> mish(hm.asarray([0.0])).tolist()
     [0.0]
     """
-    return input * hm.tanh(softplus(input))
+    return input * xp.tanh(softplus(input))
 
 
 @compiled
@@ -118,7 +119,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0")
     positive = input > 0
-    return hm.where(positive, input, hm.expm1(hm.where(positive, 0, input) / alpha) * alpha)
+    return xp.where(positive, input, xp.expm1(xp.where(positive, 0, input) / alpha) * alpha)
 
 
 @compiled
@@ -130,8 +131,8 @@ def selu(input: Tensor) -> Tensor:
     """
     scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
     positive = input > 0
-    negative = hm.expm1(hm.where(positive, 0, input)) * (scale * alpha)
-    return hm.where(positive, input * scale, negative)
+    negative = xp.expm1(xp.where(positive, 0, input)) * (scale * alpha)
+    return xp.where(positive, input * scale, negative)
 
 
 @compiled
@@ -145,7 +146,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         raise ShapeError(f"prelu: weight must be one number or one a channel of {input.shape}, got {weight.shape}")
     behind = (1,) * (input.ndim - 2) if weight.size != 1 else ()
     slope = weight.reshape((-1, *behind)) if weight.size != 1 else weight.reshape(())
-    return hm.where(input > 0, input, input * slope)
+    return xp.where(input > 0, input, input * slope)
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
@@ -159,9 +160,9 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     if lower > upper:
         raise ArgumentError(f"rrelu: lower must not be above upper, got {lower} and {upper}")
     if not training:
-        return hm.where(input > 0, input, input * ((lower + upper) / 2))
-    slopes = hm.random.uniform(input.shape, lower, upper, dtype=input.dtype)
-    return hm.where(input > 0, input, input * slopes)
+        return xp.where(input > 0, input, input * ((lower + upper) / 2))
+    slopes = random.uniform(input.shape, lower, upper, dtype=input.dtype)
+    return xp.where(input > 0, input, input * slopes)
 
 
 @compiled
@@ -173,8 +174,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """
     if input.ndim == 0 or input.shape[dim] % 2:
         raise ShapeError(f"glu: axis {dim} must have an even number of elements, got shape {input.shape}")
-    value, gate = hm.split(input, input.shape[dim] // 2, axis=dim)
-    return value * hm.sigmoid(gate)
+    value, gate = xp.split(input, input.shape[dim] // 2, axis=dim)
+    return value * xp.sigmoid(gate)
 
 
 @compiled
@@ -196,13 +197,13 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim:
     """
     if tau <= 0:
         raise ArgumentError(f"gumbel_softmax: tau must be positive, got {tau}")
-    uniform = 1 - hm.random.uniform(logits.shape, dtype=logits.dtype)  # (0, 1]
-    gumbel = -hm.log(hm.maximum(-hm.log(uniform), float(hm.finfo(logits.dtype).smallest_normal)))
+    uniform = 1 - random.uniform(logits.shape, dtype=logits.dtype)  # (0, 1]
+    gumbel = -xp.log(xp.maximum(-xp.log(uniform), float(xp.finfo(logits.dtype).smallest_normal)))
     soft = softmax((logits + gumbel) / tau, dim)
     if not hard:
         return soft
     values = soft.detach()
     axis = dim % soft.ndim
-    places = hm.arange(soft.shape[axis]).reshape((-1, *(1,) * (soft.ndim - axis - 1)))
-    chosen = hm.expand_dims(hm.argmax(values, axis=axis), axis=axis) == places
-    return hm.astype(chosen, soft.dtype) - values + soft
+    places = xp.arange(soft.shape[axis]).reshape((-1, *(1,) * (soft.ndim - axis - 1)))
+    chosen = xp.expand_dims(xp.argmax(values, axis=axis), axis=axis) == places
+    return xp.astype(chosen, soft.dtype) - values + soft

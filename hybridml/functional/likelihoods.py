@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
+from ..compiled import compiled_for_all_sizes
+from ..control_flow import scan
 from ..tensor import Tensor
-from .compiled import compiled_for_all_sizes
 from .losses import reduce, same_shape
 
 _NEVER = -1e30  # the logarithm of 0, of which sums and differences are finite
@@ -34,12 +35,12 @@ def poisson_nll_loss(
     1.0
     """
     same_shape("poisson_nll_loss", input, target)
-    loss = hm.exp(input) - target * input if log_input else input - target * hm.log(input + eps)
+    loss = xp.exp(input) - target * input if log_input else input - target * xp.log(input + eps)
     if full:
         many = target > 1
-        safe = hm.where(many, target, 1)
-        stirling = safe * hm.log(safe) - safe + 0.5 * hm.log(2 * math.pi * safe)
-        loss = loss + hm.where(many, stirling, 0)
+        safe = xp.where(many, target, 1)
+        stirling = safe * xp.log(safe) - safe + 0.5 * xp.log(2 * math.pi * safe)
+        loss = loss + xp.where(many, stirling, 0)
     return reduce(loss, reduction)
 
 
@@ -57,7 +58,7 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         if var < 0:
             raise ArgumentError(f"gaussian_nll_loss: var must not be negative, got {var}")
-        given = hm.full(input.shape, var, dtype=input.dtype)
+        given = xp.full(input.shape, var, dtype=input.dtype)
     else:
         given = var[..., None] if var.shape == input.shape[:-1] != input.shape else var
     if given.shape not in (input.shape, (*input.shape[:-1], 1)):
@@ -65,9 +66,9 @@ def gaussian_nll_loss(
             f"gaussian_nll_loss: var must be shaped as input {input.shape}, with a last axis of 1 or without it, got "
             f"{given.shape}"
         )
-    held = given + (hm.maximum(given, eps) - given).detach()
+    held = given + (xp.maximum(given, eps) - given).detach()
     difference = input - target
-    loss = (hm.log(held) + difference * difference / held) * 0.5
+    loss = (xp.log(held) + difference * difference / held) * 0.5
     return reduce(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
@@ -97,24 +98,24 @@ def ctc_loss(
             f"ctc_loss: log_probs must be (t, n, c) or (t, c), targets (n, s) or (sum of lengths,), got "
             f"{log_probs.shape} and {targets.shape}"
         )
-    if not hm.isdtype(targets.dtype, "integral"):
+    if not xp.isdtype(targets.dtype, "integral"):
         raise DTypeError(f"ctc_loss: targets must be integers, got {targets.dtype.name}; use .astype(hm.int64)")
     if not 0 <= blank < log_probs.shape[-1]:
         raise ArgumentError(f"ctc_loss: blank={blank} is not one of {log_probs.shape[-1]} classes")
-    steps = hm.asarray(input_lengths, dtype=hm.int64).reshape((-1,))
-    lengths = hm.asarray(target_lengths, dtype=hm.int64).reshape((-1,))
+    steps = xp.asarray(input_lengths, dtype=xp.int64).reshape((-1,))
+    lengths = xp.asarray(target_lengths, dtype=xp.int64).reshape((-1,))
     log_p = log_probs[:, None] if single else log_probs
     if log_p.dtype.itemsize < 4:  # whose range does not hold the logarithm of "never"
-        log_p = log_p.astype(hm.float32)
+        log_p = log_p.astype(xp.float32)
     n = log_p.shape[1]
     if steps.shape != (n,) or lengths.shape != (n,):
         raise ShapeError(f"ctc_loss: {n} sequences have {steps.shape} input lengths and {lengths.shape} target lengths")
     labels = targets[None] if single and targets.ndim == 1 else _rows(targets, lengths)
-    loss = -_log_likelihood(log_p, hm.astype(labels, hm.int64), steps, lengths, blank)
-    loss = hm.where(loss > -_NEVER / 2, 0 if zero_infinity else hm.inf, loss)
+    loss = -_log_likelihood(log_p, xp.astype(labels, xp.int64), steps, lengths, blank)
+    loss = xp.where(loss > -_NEVER / 2, 0 if zero_infinity else xp.inf, loss)
     if reduction == "mean":
-        loss = loss / hm.astype(hm.maximum(lengths, 1), loss.dtype)
-    return hm.astype(reduce(loss[0] if single else loss, reduction), log_probs.dtype, copy=False)
+        loss = loss / xp.astype(xp.maximum(lengths, 1), loss.dtype)
+    return xp.astype(reduce(loss[0] if single else loss, reduction), log_probs.dtype, copy=False)
 
 
 def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
@@ -122,10 +123,10 @@ def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
     if targets.ndim == 2:
         return targets
     longest = int(lengths.max()) if lengths.size else 0
-    starts = hm.cumulative_sum(lengths, axis=0) - lengths
-    place = hm.arange(longest)
-    index = hm.where(place < lengths[:, None], starts[:, None] + place, 0)
-    return hm.take(targets, index, axis=0) if longest else hm.zeros((lengths.shape[0], 0), dtype=hm.int64)
+    starts = xp.cumulative_sum(lengths, axis=0) - lengths
+    place = xp.arange(longest)
+    index = xp.where(place < lengths[:, None], starts[:, None] + place, 0)
+    return xp.take(targets, index, axis=0) if longest else xp.zeros((lengths.shape[0], 0), dtype=xp.int64)
 
 
 def _log_likelihood(log_p: Tensor, labels: Tensor, steps: Tensor, lengths: Tensor, blank: int) -> Tensor:
@@ -133,32 +134,32 @@ def _log_likelihood(log_p: Tensor, labels: Tensor, steps: Tensor, lengths: Tenso
     two over a blank between different labels."""
     n, s = labels.shape
     count, places = log_p.shape[0], 2 * s + 1
-    inside = hm.arange(s) < lengths[:, None]
-    labels = hm.where(inside, labels, blank)
-    blanks = hm.full((n, s), blank, dtype=hm.int64)
-    path = hm.concat([hm.stack([blanks, labels], axis=2).reshape((n, 2 * s)), blanks[:, :1]], axis=1)
+    inside = xp.arange(s) < lengths[:, None]
+    labels = xp.where(inside, labels, blank)
+    blanks = xp.full((n, s), blank, dtype=xp.int64)
+    path = xp.concat([xp.stack([blanks, labels], axis=2).reshape((n, 2 * s)), blanks[:, :1]], axis=1)
     if s == 0:
-        path = hm.full((n, 1), blank, dtype=hm.int64)
-    emitted = hm.take_along_axis(log_p, hm.broadcast_to(path, (count, n, places)), axis=2)
-    emitted = hm.maximum(emitted, _NEVER)
-    never = hm.full((n, 2), _NEVER, dtype=log_p.dtype)
-    place = hm.arange(places)
-    two_back = hm.concat([hm.full((n, 2), blank, dtype=hm.int64), path[:, : places - 2]], axis=1)[:, :places]
+        path = xp.full((n, 1), blank, dtype=xp.int64)
+    emitted = xp.take_along_axis(log_p, xp.broadcast_to(path, (count, n, places)), axis=2)
+    emitted = xp.maximum(emitted, _NEVER)
+    never = xp.full((n, 2), _NEVER, dtype=log_p.dtype)
+    place = xp.arange(places)
+    two_back = xp.concat([xp.full((n, 2), blank, dtype=xp.int64), path[:, : places - 2]], axis=1)[:, :places]
     skips = (place % 2 == 1) & (path != two_back)
-    start = hm.where(place < 2, emitted[0], _NEVER)
+    start = xp.where(place < 2, emitted[0], _NEVER)
 
     def step(before: Tensor, at: Any) -> Any:
         emission, time = at
-        one = hm.concat([never[:, :1], before], axis=1)[:, :places]
-        two = hm.where(skips, hm.concat([never, before], axis=1)[:, :places], _NEVER)
-        highest = hm.maximum(hm.maximum(before, one), two).detach()
-        total = hm.exp(before - highest) + hm.exp(one - highest) + hm.exp(two - highest)
-        after = hm.maximum(highest + hm.log(total) + emission, _NEVER)
-        return hm.where((time < steps)[:, None], after, before), None
+        one = xp.concat([never[:, :1], before], axis=1)[:, :places]
+        two = xp.where(skips, xp.concat([never, before], axis=1)[:, :places], _NEVER)
+        highest = xp.maximum(xp.maximum(before, one), two).detach()
+        total = xp.exp(before - highest) + xp.exp(one - highest) + xp.exp(two - highest)
+        after = xp.maximum(highest + xp.log(total) + emission, _NEVER)
+        return xp.where((time < steps)[:, None], after, before), None
 
-    last, _ = hm.scan(step, start, (emitted[1:], hm.arange(1, count)))
-    end = hm.take_along_axis(last, (2 * lengths)[:, None], axis=1)[:, 0]
-    label = hm.take_along_axis(last, hm.maximum(2 * lengths - 1, 0)[:, None], axis=1)[:, 0]
-    label = hm.where(lengths > 0, label, _NEVER)
-    highest = hm.maximum(end, label).detach()
-    return highest + hm.log(hm.exp(end - highest) + hm.exp(label - highest))
+    last, _ = scan(step, start, (emitted[1:], xp.arange(1, count)))
+    end = xp.take_along_axis(last, (2 * lengths)[:, None], axis=1)[:, 0]
+    label = xp.take_along_axis(last, xp.maximum(2 * lengths - 1, 0)[:, None], axis=1)[:, 0]
+    label = xp.where(lengths > 0, label, _NEVER)
+    highest = xp.maximum(end, label).detach()
+    return highest + xp.log(xp.exp(end - highest) + xp.exp(label - highest))

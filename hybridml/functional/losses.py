@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 
-import hybridml as hm
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
+from ..arrays.selecting import from_zero
+from ..compiled import compiled
 from ..precision import in_float32
 from ..tensor import Tensor
 from .activations import log_softmax
 from .arguments import real_numbers
-from .basics import from_zero, linear
-from .compiled import compiled
+from .basics import linear
 
 
 @compiled
@@ -43,15 +44,15 @@ def cross_entropy(
     axis = _class_axis("cross_entropy", input)
     classes = input.shape[axis]
     log_p = log_softmax(input, axis)
-    if target.shape == input.shape and hm.isdtype(target.dtype, "real floating"):
+    if target.shape == input.shape and xp.isdtype(target.dtype, "real floating"):
         smooth = target * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else target
         loss = -(_weighted(log_p, weight, axis) * smooth).sum(axis=axis)
         return reduce(loss, reduction, input.size // classes)
     loss = nll_loss(log_p, target, weight, ignore_index=ignore_index, reduction=reduction)
     if not label_smoothing:
         return loss
-    counts = hm.not_equal(target, ignore_index)
-    uniform = hm.where(counts, -_weighted(log_p, weight, axis).sum(axis=axis), 0)
+    counts = xp.not_equal(target, ignore_index)
+    uniform = xp.where(counts, -_weighted(log_p, weight, axis).sum(axis=axis), 0)
     spread = reduce(uniform, reduction, _total_weight(target, counts, weight, input.dtype))
     return loss * (1 - label_smoothing) + spread * (label_smoothing / classes)
 
@@ -78,7 +79,7 @@ def linear_cross_entropy(
     *classes, width = linear_weight.shape
     bias = None if linear_bias is None else linear_bias.reshape((-1,))
     if bias is not None and len(classes) > 1 and bias.size == classes[0]:
-        bias = hm.repeat(bias, math.prod(classes[1:]))
+        bias = xp.repeat(bias, math.prod(classes[1:]))
     logits = linear(input, linear_weight.reshape((-1, width)), bias).reshape((*input.shape[:-1], *classes))
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(
@@ -98,19 +99,19 @@ def nll_loss(
     axis = _class_axis("nll_loss", input)
     real_numbers("nll_loss", input)
     expected = input.shape[:axis] + input.shape[axis + 1 :]
-    if not hm.isdtype(target.dtype, "integral"):
+    if not xp.isdtype(target.dtype, "integral"):
         got = Aval(target.shape, target.dtype)
         raise DTypeError(f"nll_loss: class indices must be integers, got {got}; cast them with .astype(hm.int64)")
     if target.shape != expected:
         raise ShapeError(
             f"nll_loss: target must be class indices of shape {expected} for input {input.shape}, got {target.shape}"
         )
-    counts = hm.not_equal(target, ignore_index)
-    index = from_zero(hm.where(counts, target, 0), input.shape[axis])
-    picked = -hm.take_along_axis(input, hm.expand_dims(index, axis=axis), axis=axis).squeeze(axis)
+    counts = xp.not_equal(target, ignore_index)
+    index = from_zero(xp.where(counts, target, 0), input.shape[axis])
+    picked = -xp.take_along_axis(input, xp.expand_dims(index, axis=axis), axis=axis).squeeze(axis)
     if weight is not None:
-        picked = picked * hm.take(weight, index, axis=0)
-    loss = hm.where(counts, picked, 0)
+        picked = picked * xp.take(weight, index, axis=0)
+    loss = xp.where(counts, picked, 0)
     return reduce(loss, reduction, _total_weight(target, counts, weight, input.dtype))
 
 
@@ -132,7 +133,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     >>> l1_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
     1.0
     """
-    return _weighed("l1_loss", hm.abs(_difference("l1_loss", input, target)), weight, reduction)
+    return _weighed("l1_loss", xp.abs(_difference("l1_loss", input, target)), weight, reduction)
 
 
 @in_float32
@@ -195,7 +196,7 @@ def binary_cross_entropy_with_logits(
     """
     same_shape("binary_cross_entropy_with_logits", input, target)
     negative = input < 0
-    softplus_minus = hm.log1p(hm.exp(hm.where(negative, input, -input))) - hm.where(negative, input, 0)
+    softplus_minus = xp.log1p(xp.exp(xp.where(negative, input, -input))) - xp.where(negative, input, 0)
     if pos_weight is not None:
         softplus_minus = softplus_minus * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * input + softplus_minus
@@ -213,11 +214,11 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     """
     same_shape("kl_div", input, target)
     if log_target:
-        loss = hm.exp(target) * (target - input)
+        loss = xp.exp(target) * (target - input)
     else:
         positive = target > 0
-        safe = hm.where(positive, target, 1)
-        loss = hm.where(positive, safe * hm.log(safe), 0) - target * input
+        safe = xp.where(positive, target, 1)
+        loss = xp.where(positive, safe * xp.log(safe), 0) - target * input
     if reduction == "batchmean":
         return loss.sum() / (input.shape[0] if input.ndim else 1)
     return reduce(loss, reduction)
@@ -251,8 +252,8 @@ def _class_axis(what: str, input: Tensor) -> int:
 
 def _total_weight(target: Tensor, counts: Tensor, weight: Tensor | None, dtype: object) -> Tensor:
     if weight is None:
-        return hm.astype(counts, dtype).sum()
-    return hm.where(counts, hm.take(weight, hm.where(counts, target, 0), axis=0), 0).sum()
+        return xp.astype(counts, dtype).sum()
+    return xp.where(counts, xp.take(weight, xp.where(counts, target, 0), axis=0), 0).sum()
 
 
 def _weighted(log_p: Tensor, weight: Tensor | None, axis: int) -> Tensor:
@@ -260,14 +261,14 @@ def _weighted(log_p: Tensor, weight: Tensor | None, axis: int) -> Tensor:
 
 
 def _huber(difference: Tensor, delta: float) -> Tensor:
-    size = hm.abs(difference)
-    return hm.where(size < delta, difference * difference * 0.5, (size - delta / 2) * delta)
+    size = xp.abs(difference)
+    return xp.where(size < delta, difference * difference * 0.5, (size - delta / 2) * delta)
 
 
 def _clamped_log(p: Tensor) -> Tensor:
     # Where the logarithm is held, the argument is 1: no infinite slope reaches the gradient.
     held = p < 3.720076e-44  # exp(-100)
-    return hm.where(held, -100, hm.log(hm.where(held, 1, p)))
+    return xp.where(held, -100, xp.log(xp.where(held, 1, p)))
 
 
 def _difference(what: str, input: Tensor, target: Tensor) -> Tensor:

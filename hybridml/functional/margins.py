@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
+from ..arrays.selecting import from_zero
 from ..tensor import Tensor
 from .activations import logsigmoid, relu, softplus
-from .basics import from_zero
 from .distances import pairwise_distance
 from .losses import reduce, same_shape
 
@@ -31,8 +31,8 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
     >>> hinge_embedding_loss(hm.asarray([0.25, 0.25]), hm.asarray([1, -1]), reduction="none").tolist()
     [0.25, 0.75]
     """
-    apart = hm.where(hm.equal(target, -1), relu(margin - input), 0)
-    return reduce(hm.where(hm.equal(target, 1), input, 0) + apart, reduction)
+    apart = xp.where(xp.equal(target, -1), relu(margin - input), 0)
+    return reduce(xp.where(xp.equal(target, 1), input, 0) + apart, reduction)
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -62,9 +62,9 @@ def cosine_embedding_loss(
     product = (input1 * input2).sum(axis=-1)
     # PyTorch adds to the squares here, where `cosine_similarity` holds the lengths
     squares = ((input1 * input1).sum(axis=-1) + 1e-12) * ((input2 * input2).sum(axis=-1) + 1e-12)
-    cosine = product * hm.rsqrt(squares)
-    apart = hm.where(hm.equal(target, -1), relu(cosine - margin), 0)
-    return reduce(hm.where(hm.equal(target, 1), 1 - cosine, 0) + apart, reduction)
+    cosine = product * xp.rsqrt(squares)
+    apart = xp.where(xp.equal(target, -1), relu(cosine - margin), 0)
+    return reduce(xp.where(xp.equal(target, 1), 1 - cosine, 0) + apart, reduction)
 
 
 def triplet_margin_loss(
@@ -121,7 +121,7 @@ def triplet_margin_with_distance_loss(
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = hm.minimum(far, distance(positive, negative))
+        far = xp.minimum(far, distance(positive, negative))
     return reduce(relu(near - far + margin), reduction)
 
 
@@ -148,12 +148,12 @@ def multi_margin_loss(
         )
     classes = input.shape[-1]
     index = from_zero(_classes("multi_margin_loss", target), classes)[..., None]
-    apart = relu(margin - hm.take_along_axis(input, index, axis=-1) + input)
+    apart = relu(margin - xp.take_along_axis(input, index, axis=-1) + input)
     apart = apart if p == 1 else apart * apart
     if weight is not None:
-        apart = apart * hm.take(weight, index, axis=0)
-    others = hm.arange(classes) != index
-    return reduce(hm.where(others, apart, 0).sum(axis=-1) / classes, reduction)
+        apart = apart * xp.take(weight, index, axis=0)
+    others = xp.arange(classes) != index
+    return reduce(xp.where(others, apart, 0).sum(axis=-1) / classes, reduction)
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -168,12 +168,12 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     if input.ndim not in (1, 2):
         raise ShapeError(f"multilabel_margin_loss: input must be (n, c) or (c,), got shape {input.shape}")
     classes = input.shape[-1]
-    listed = hm.cumulative_sum(hm.astype(_classes("multilabel_margin_loss", target) < 0, hm.int64), axis=-1) == 0
-    index = from_zero(hm.where(listed, target, 0), classes)
-    named = (listed[..., None] & (hm.arange(classes) == index[..., None])).any(axis=-2)
-    apart = relu(1 - hm.take_along_axis(input, index, axis=-1)[..., None] + input[..., None, :])
+    listed = xp.cumulative_sum(xp.astype(_classes("multilabel_margin_loss", target) < 0, xp.int64), axis=-1) == 0
+    index = from_zero(xp.where(listed, target, 0), classes)
+    named = (listed[..., None] & (xp.arange(classes) == index[..., None])).any(axis=-2)
+    apart = relu(1 - xp.take_along_axis(input, index, axis=-1)[..., None] + input[..., None, :])
     counted = listed[..., None] & ~named[..., None, :]
-    return reduce(hm.where(counted, apart, 0).sum(axis=(-2, -1)) / classes, reduction)
+    return reduce(xp.where(counted, apart, 0).sum(axis=(-2, -1)) / classes, reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -190,6 +190,6 @@ def multilabel_soft_margin_loss(
 
 
 def _classes(what: str, target: Tensor) -> Tensor:
-    if not hm.isdtype(target.dtype, "integral"):
+    if not xp.isdtype(target.dtype, "integral"):
         raise DTypeError(f"{what}: class indices must be integers, got {target.dtype.name}; use .astype(hm.int64)")
     return target

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from ..tensor import Tensor
 from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
@@ -116,7 +116,7 @@ def multi_head_attention(
     if single:
         q, k, v = q[None], k[None], v[None]
     elif not batch_first:
-        q, k, v = (hm.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
+        q, k, v = (xp.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))  # (n, heads, l, e / heads)
     k, v = (t if given is None else given.reshape((q.shape[0], num_heads, *given.shape[1:]))
             for t, given in zip((k, v), static, strict=True))  # fmt: skip
@@ -125,7 +125,7 @@ def multi_head_attention(
     if weights.bias_k is not None or add_zero_attn:
         length = k.shape[2]
         if is_causal and attn_mask is None:
-            attn_mask = hm.triu(hm.ones((q.shape[2], length), dtype=hm.bool), k=1)
+            attn_mask = xp.triu(xp.ones((q.shape[2], length), dtype=xp.bool), k=1)
         k, v = (_longer(t, bias, add_zero_attn) for t, bias in ((k, weights.bias_k), (v, weights.bias_v)))
         masks = (attn_mask, key_padding_mask)  # which what is added passes by
         attn_mask, key_padding_mask = (None if mask is None else pad(mask, (0, k.shape[2] - length)) for mask in masks)
@@ -136,18 +136,18 @@ def multi_head_attention(
         raise ArgumentError(f"{what}: with a key_padding_mask give the causal mask as attn_mask")
     shares: Tensor | None = None
     if need_weights:
-        scores = hm.matmul(q * (1 / math.sqrt(q.shape[-1])), k.mT)
+        scores = xp.matmul(q * (1 / math.sqrt(q.shape[-1])), k.mT)
         shares = dropout(attention_weights(scores, mask, is_causal), dropout_p, dropout_p > 0)
-        heads = hm.matmul(shares, v)
+        heads = xp.matmul(shares, v)
         shares = shares.mean(axis=1) if average_attn_weights else shares
     else:
         heads = scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
     batch, _, length, _ = heads.shape
-    joined = hm.permute_dims(heads, (0, 2, 1, 3)).reshape((batch, length, -1))
+    joined = xp.permute_dims(heads, (0, 2, 1, 3)).reshape((batch, length, -1))
     output = linear(joined, weights.out_weight, weights.out_bias)
     if single:
         return output[0], None if shares is None else shares[0]
-    return (output if batch_first else hm.permute_dims(output, (1, 0, 2))), shares
+    return (output if batch_first else xp.permute_dims(output, (1, 0, 2))), shares
 
 
 def _check(what: str, query: Tensor, key: Tensor, value: Tensor, weights: Projections, batch_first: bool) -> None:
@@ -198,16 +198,16 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weights: Projections) 
 
 def _heads(x: Tensor, num_heads: int) -> Tensor:
     batch, length, _ = x.shape
-    return hm.permute_dims(x.reshape((batch, length, num_heads, -1)), (0, 2, 1, 3))
+    return xp.permute_dims(x.reshape((batch, length, num_heads, -1)), (0, 2, 1, 3))
 
 
 def _longer(x: Tensor, bias: Tensor | None, add_zero_attn: bool) -> Tensor:
     """(n, heads, s, e / heads) with what is added behind the sequence."""
     shape = (x.shape[0], x.shape[1], 1, x.shape[3])
-    more = [] if bias is None else [hm.broadcast_to(_heads(bias.reshape((1, 1, -1)), x.shape[1]), shape)]
+    more = [] if bias is None else [xp.broadcast_to(_heads(bias.reshape((1, 1, -1)), x.shape[1]), shape)]
     if add_zero_attn:
-        more.append(hm.zeros(shape, dtype=x.dtype))
-    return hm.concat([x, *more], axis=2)
+        more.append(xp.zeros(shape, dtype=x.dtype))
+    return xp.concat([x, *more], axis=2)
 
 
 def _mask(attn_mask: Tensor | None, padding: Tensor | None, num_heads: int, dtype: object) -> Tensor | None:
@@ -223,4 +223,4 @@ def _mask(attn_mask: Tensor | None, padding: Tensor | None, num_heads: int, dtyp
 
 
 def _added(mask: Tensor, dtype: object) -> Tensor:
-    return hm.where(mask, -math.inf, hm.zeros((), dtype=dtype)) if mask.dtype == hm.bool else mask
+    return xp.where(mask, -math.inf, xp.zeros((), dtype=dtype)) if mask.dtype == xp.bool else mask

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from ..compiled import compiled
+from ..context import no_grad
 from ..precision import in_float32
 from ..tensor import Tensor
 from .arguments import real_numbers
-from .compiled import compiled
 
 
 @compiled
@@ -46,7 +47,7 @@ def batch_norm(
         mean = input.mean(axis=axes, keepdims=True)
         centred = input - mean
         variance = (centred * centred).mean(axis=axes, keepdims=True)
-        with hm.no_grad():
+        with no_grad():
             if running_mean is not None:
                 _move(running_mean, mean.reshape((-1,)), momentum)
             if running_var is not None:
@@ -56,7 +57,7 @@ def batch_norm(
             raise ArgumentError("batch_norm: running_mean and running_var are needed unless training=True")
         centred = input - running_mean.reshape(per_channel)
         variance = running_var.reshape(per_channel)
-    scale = hm.rsqrt(variance + eps)
+    scale = xp.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight.reshape(per_channel)
     result = centred * scale
@@ -64,7 +65,7 @@ def batch_norm(
 
 
 def _move(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
-    running.copy_(running * (1 - momentum) + hm.astype(batch, running.dtype) * momentum)
+    running.copy_(running * (1 - momentum) + xp.astype(batch, running.dtype) * momentum)
 
 
 @compiled
@@ -85,7 +86,7 @@ def layer_norm(
     axes = _trailing("layer_norm", input, normalized_shape)
     centred = input - input.mean(axis=axes, keepdims=True)
     variance = (centred * centred).mean(axis=axes, keepdims=True)
-    return _affine(centred * hm.rsqrt(variance + eps), weight, bias)
+    return _affine(centred * xp.rsqrt(variance + eps), weight, bias)
 
 
 @compiled
@@ -103,9 +104,9 @@ def rms_norm(
     real_numbers("rms_norm", input)
     axes = _trailing("rms_norm", input, normalized_shape)
     if eps is None:
-        eps = float(hm.finfo(input.dtype).eps)
+        eps = float(xp.finfo(input.dtype).eps)
     square = (input * input).mean(axis=axes, keepdims=True)
-    return _affine(input * hm.rsqrt(square + eps), weight, None)
+    return _affine(input * xp.rsqrt(square + eps), weight, None)
 
 
 @compiled
@@ -126,7 +127,7 @@ def group_norm(
     grouped = input.reshape((input.shape[0], num_groups, input.size // max(input.shape[0] * num_groups, 1)))
     centred = grouped - grouped.mean(axis=-1, keepdims=True)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
-    result = (centred * hm.rsqrt(variance + eps)).reshape(input.shape)
+    result = (centred * xp.rsqrt(variance + eps)).reshape(input.shape)
     return _affine(result, *_per_channel(input, weight, bias))
 
 
@@ -164,12 +165,12 @@ def instance_norm(
     mean = input.mean(axis=axes, keepdims=True)
     centred = input - mean
     variance = (centred * centred).mean(axis=axes, keepdims=True)
-    with hm.no_grad():
+    with no_grad():
         if running_mean is not None:
             _move(running_mean, mean.mean(axis=0).reshape((-1,)), momentum)
         if running_var is not None:
             _move(running_var, variance.mean(axis=0).reshape((-1,)) * (count / (count - 1)), momentum)
-    return _affine(centred * hm.rsqrt(variance + eps), *_per_channel(input, weight, bias))
+    return _affine(centred * xp.rsqrt(variance + eps), *_per_channel(input, weight, bias))
 
 
 @compiled
@@ -188,7 +189,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         )
     real_numbers("local_response_norm", input)
     around = ((0, 0), (size // 2, (size - 1) // 2), *((0, 0),) * (input.ndim - 2))
-    squares = hm.windows(hm.pad(input * input, around), size=(size,), axes=(1,)).mean(axis=-1)
+    squares = xp.windows(xp.pad(input * input, around), size=(size,), axes=(1,)).mean(axis=-1)
     return input / (squares * alpha + k) ** beta
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from ..arrays.padding import padded_axis
+from ..compiled import compiled
 from ..tensor import Tensor
-from .compiled import compiled
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
@@ -41,7 +41,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     x = input[cropped] if any(low < 0 or high < 0 for low, high in widths) else input
     around = [(max(low, 0), max(high, 0)) for low, high in widths]
     if mode == "constant":
-        return hm.pad(x, around, constant_values=0 if value is None else value)
+        return xp.pad(x, around, constant_values=0 if value is None else value)
     for axis, width in enumerate(around):
         most = {"reflect": max(x.shape[axis] - 1, 0), "circular": x.shape[axis]}.get(mode)
         if most is not None and max(width) > most:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..precision import in_float32
 from ..tensor import Tensor
 from .arguments import Pair, batched, fits, numbers, padded, positive, real_numbers
-from .compiled import compiled
 
 
 @compiled
@@ -241,18 +241,18 @@ def _max_pooled(
     dilations = positive(what, "dilation", dilation, dims)
     around = _around(what, x, size, steps, padding, dilations, ceil_mode)
     fits(what, x, size, around, dilations)
-    result = hm.max_pool(x, size=size, stride=steps, padding=around, dilation=dilations)
+    result = xp.max_pool(x, size=size, stride=steps, padding=around, dilation=dilations)
     if not return_indices:
         return result[0] if single else result
-    places = hm.astype(hm.argmax_pool(x, size=size, stride=steps, padding=around, dilation=dilations), hm.int64)
+    places = xp.astype(xp.argmax_pool(x, size=size, stride=steps, padding=around, dilation=dilations), xp.int64)
     indices: Any = 0
     for axis in range(dims):
         inner = math.prod(size[axis + 1 :])
-        corner = hm.arange(result.shape[axis + 2]) * steps[axis] - around[axis][0]
+        corner = xp.arange(result.shape[axis + 2]) * steps[axis] - around[axis][0]
         at = (places // inner) % size[axis] * dilations[axis]
         at = at + corner.reshape((-1, *(1,) * (dims - axis - 1)))
         # Where all elements are minus infinity the first of them is in the padding: take the first behind it.
-        indices = indices * x.shape[axis + 2] + hm.where(at < 0, at % dilations[axis], at)
+        indices = indices * x.shape[axis + 2] + xp.where(at < 0, at % dilations[axis], at)
     return (result[0], indices[0]) if single else (result, indices)
 
 
@@ -285,7 +285,7 @@ def _mean_pooled(
         # Elements that count: the input's own, and with `count_include_pad` the padding that was asked for (the
         # further padding of `ceil_mode` never counts).
         inner = asked if count_include_pad else (0,) * dims
-        ones = hm.ones((1, 1, *(n + 2 * k for n, k in zip(x.shape[2:], inner, strict=True))), dtype=x.dtype)
+        ones = xp.ones((1, 1, *(n + 2 * k for n, k in zip(x.shape[2:], inner, strict=True))), dtype=x.dtype)
         outer = [(low - k, high - k) for (low, high), k in zip(around, inner, strict=True)]
         result = result / _window_sums(what, padded(ones, outer), size, steps)
     return result[0] if single else result
@@ -301,8 +301,8 @@ def _power_pooled(
     real_numbers(what, input)
     area = math.prod(positive(what, "kernel_size", kernel_size, dims))
     mean = _mean_pooled(what, dims, input**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
-    zero = hm.equal(mean, 0)  # there the root would have an infinite slope
-    return hm.where(zero, 0, (hm.where(zero, 1, mean) * area) ** (1 / norm_type))
+    zero = xp.equal(mean, 0)  # there the root would have an infinite slope
+    return xp.where(zero, 0, (xp.where(zero, 1, mean) * area) ** (1 / norm_type))
 
 
 def _unpooled(
@@ -331,11 +331,11 @@ def _unpooled(
     n, channels = x.shape[:2]
     plane = math.prod(wanted)
     at = indices.reshape((n * channels, -1))
-    first = hm.arange(n * channels)[:, None] * plane
+    first = xp.arange(n * channels)[:, None] * plane
     # An index outside of its image is outside of all.
-    places = hm.where((at < 0) | (at >= plane), n * channels * plane, at + first).reshape((-1,))
-    empty = hm.zeros((n * channels * plane,), dtype=x.dtype)
-    result = hm.scatter_set(empty, places, x.reshape((-1,)), axis=0).reshape((n, channels, *wanted))
+    places = xp.where((at < 0) | (at >= plane), n * channels * plane, at + first).reshape((-1,))
+    empty = xp.zeros((n * channels * plane,), dtype=x.dtype)
+    result = xp.scatter_set(empty, places, x.reshape((-1,)), axis=0).reshape((n, channels, *wanted))
     return result[0] if single else result
 
 
@@ -365,5 +365,5 @@ def _window_sums(what: str, x: Tensor, size: Sequence[int], stride: Sequence[int
     """(n, c, ...) -> the sum of each window."""
     dims = len(size)
     fits(what, x, size, ((0, 0),) * dims, (1,) * dims)
-    windows = hm.windows(x, size=tuple(size), stride=tuple(stride))
+    windows = xp.windows(x, size=tuple(size), stride=tuple(stride))
     return windows.sum(axis=tuple(range(-dims, 0)))

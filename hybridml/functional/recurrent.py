@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..autograd import Function
+from ..compiled import compiled_for_all_sizes
+from ..control_flow import scan
 from ..tensor import Tensor
-from .compiled import compiled_for_all_sizes
 
 
 def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple
     >>> h.shape, c.shape
     ((5, 2, 3), (5, 2, 3))
     """
-    dtype = hm.result_type(inputs, h, c, weight)
+    dtype = xp.result_type(inputs, h, c, weight)
     hidden, cells, _ = _LSTM.apply(inputs, _cast(h, dtype), _cast(c, dtype), weight)
     return hidden, cells
 
@@ -48,8 +48,8 @@ def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
     (5, 2, 3)
     """
     if bias is None:
-        bias = hm.zeros((weight.shape[0],), dtype=weight.dtype)
-    hidden, _ = _GRU.apply(inputs, _cast(h, hm.result_type(inputs, h, weight, bias)), weight, bias)
+        bias = xp.zeros((weight.shape[0],), dtype=weight.dtype)
+    hidden, _ = _GRU.apply(inputs, _cast(h, xp.result_type(inputs, h, weight, bias)), weight, bias)
     return hidden
 
 
@@ -62,17 +62,17 @@ def rnn_sequence(inputs: Tensor, h: Tensor, weight: Tensor, nonlinearity: str) -
     >>> rnn_sequence(hm.ones((5, 2, 3)), hm.zeros((2, 3)), hm.ones((3, 3)), "relu").shape
     (5, 2, 3)
     """
-    return _RNN.apply(inputs, _cast(h, hm.result_type(inputs, h, weight)), weight, nonlinearity == "relu")
+    return _RNN.apply(inputs, _cast(h, xp.result_type(inputs, h, weight)), weight, nonlinearity == "relu")
 
 
 def _cast(state: Tensor, dtype: Any) -> Tensor:
     """A first state in the dtype of the states after it."""
-    return hm.astype(state, dtype, copy=False)
+    return xp.astype(state, dtype, copy=False)
 
 
 def _earlier(first: Tensor, states: Tensor) -> Tensor:
     """The states before each step."""
-    return hm.concat([first[None], states[:-1]], axis=0)
+    return xp.concat([first[None], states[:-1]], axis=0)
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def _flat(x: Tensor) -> Tensor:
 def _over_steps(x: Tensor, y: Tensor) -> Tensor:
     """The gradient of the recurrent weight. By itself, for the sizes of the call: in a program for all lengths it would
     be BLAS's, of other bits than in one for these sizes."""
-    return hm.matmul(_flat(x).mT, _flat(y))
+    return xp.matmul(_flat(x).mT, _flat(y))
 
 
 # -- LSTM
@@ -91,24 +91,24 @@ def _over_steps(x: Tensor, y: Tensor) -> Tensor:
 
 def _lstm_cell(inputs: Tensor, product: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The state, the cell and the gates (n, 4 * hidden) after a step."""
-    i, f, g, o = hm.chunk(inputs + product, 4, axis=1)
-    i, f, g, o = hm.sigmoid(i), hm.sigmoid(f), hm.tanh(g), hm.sigmoid(o)
+    i, f, g, o = xp.chunk(inputs + product, 4, axis=1)
+    i, f, g, o = xp.sigmoid(i), xp.sigmoid(f), xp.tanh(g), xp.sigmoid(o)
     c = f * c + i * g
-    return o * hm.tanh(c), c, hm.concat([i, f, g, o], axis=1)
+    return o * xp.tanh(c), c, xp.concat([i, f, g, o], axis=1)
 
 
 def _lstm_cell_back(
     gates: Tensor, before: Tensor, c: Tensor, dh: Tensor, dc: Tensor, d_gates: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the four sums (n, 4 * hidden) and of the cell before the step."""
-    i, f, g, o = hm.chunk(gates, 4, axis=1)
-    t = hm.tanh(c)
+    i, f, g, o = xp.chunk(gates, 4, axis=1)
+    t = xp.tanh(c)
     dc = dc + dh * o * (1 - t * t)
     d = [dc * g, dc * before, dc * i, dh * t]
     if d_gates is not None:
-        d = [x + more for x, more in zip(d, hm.chunk(d_gates, 4, axis=1), strict=True)]
+        d = [x + more for x, more in zip(d, xp.chunk(d_gates, 4, axis=1), strict=True)]
     d = [d[0] * i * (1 - i), d[1] * f * (1 - f), d[2] * (1 - g * g), d[3] * o * (1 - o)]
-    return hm.concat(d, axis=1), dc * f
+    return xp.concat(d, axis=1), dc * f
 
 
 @compiled_for_all_sizes
@@ -117,10 +117,10 @@ def _lstm_steps(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[T
     transposed = weight.mT
 
     def step(state: tuple[Tensor, Tensor], x: Tensor) -> Any:
-        h, c, gates = _lstm_cell(x, hm.matmul(state[0], transposed), state[1])
+        h, c, gates = _lstm_cell(x, xp.matmul(state[0], transposed), state[1])
         return (h, c), (h, c, gates)
 
-    results: tuple[Tensor, Tensor, Tensor] = hm.scan(step, (h, c), inputs)[1]
+    results: tuple[Tensor, Tensor, Tensor] = scan(step, (h, c), inputs)[1]
     return results
 
 
@@ -141,11 +141,11 @@ def _lstm_steps_back(
         (dh, dc), (gate, before, c, d_h, d_c, d_gate) = after, slices
         dh, dc = dh if d_h is None else dh + d_h, dc if d_c is None else dc + d_c
         d, dc = _lstm_cell_back(gate, before, c, dh, dc, d_gate)
-        return (hm.matmul(d, weight), dc), d
+        return (xp.matmul(d, weight), dc), d
 
-    start = hm.zeros_like(first_h), hm.zeros_like(first_c)
+    start = xp.zeros_like(first_h), xp.zeros_like(first_c)
     slices = gates, _earlier(first_c, cells), cells, d_hidden, d_cells, d_gates
-    (dh, dc), d_inputs = hm.scan(step, start, slices, reverse=True)
+    (dh, dc), d_inputs = scan(step, start, slices, reverse=True)
     return d_inputs, dh, dc
 
 
@@ -171,21 +171,21 @@ class _LSTM(Function):
 
 def _gru_cell(inputs: Tensor, product: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """The state and (reset, update, new, the new gate's product) (n, 4 * hidden) after a step."""
-    (xr, xz, xn), (pr, pz, pn) = hm.chunk(inputs, 3, axis=1), hm.chunk(product, 3, axis=1)
-    r, z = hm.sigmoid(xr + pr), hm.sigmoid(xz + pz)
-    new = hm.tanh(xn + r * pn)
-    return (1 - z) * new + z * h, hm.concat([r, z, new, pn], axis=1)
+    (xr, xz, xn), (pr, pz, pn) = xp.chunk(inputs, 3, axis=1), xp.chunk(product, 3, axis=1)
+    r, z = xp.sigmoid(xr + pr), xp.sigmoid(xz + pz)
+    new = xp.tanh(xn + r * pn)
+    return (1 - z) * new + z * h, xp.concat([r, z, new, pn], axis=1)
 
 
 def _gru_cell_back(gates: Tensor, before: Tensor, dh: Tensor, d_gates: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the inputs and of the product (n, 3 * hidden), and what passes by it to the state."""
-    r, z, new, p = hm.chunk(gates, 4, axis=1)
-    more = (0.0,) * 4 if d_gates is None else hm.chunk(d_gates, 4, axis=1)
+    r, z, new, p = xp.chunk(gates, 4, axis=1)
+    more = (0.0,) * 4 if d_gates is None else xp.chunk(d_gates, 4, axis=1)
     d_new = (dh * (1 - z) + more[2]) * (1 - new * new)
     d_reset = (d_new * p + more[0]) * r * (1 - r)
     d_update = (dh * (before - new) + more[1]) * z * (1 - z)
     d_product = d_new * r + more[3]
-    return hm.concat([d_reset, d_update, d_new], axis=1), hm.concat([d_reset, d_update, d_product], axis=1), dh * z
+    return xp.concat([d_reset, d_update, d_new], axis=1), xp.concat([d_reset, d_update, d_product], axis=1), dh * z
 
 
 @compiled_for_all_sizes
@@ -194,10 +194,10 @@ def _gru_steps(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> tuple
     transposed = weight.mT
 
     def step(state: Tensor, x: Tensor) -> Any:
-        state, gates = _gru_cell(x, hm.matmul(state, transposed) + bias, state)
+        state, gates = _gru_cell(x, xp.matmul(state, transposed) + bias, state)
         return state, (state, gates)
 
-    results: tuple[Tensor, Tensor] = hm.scan(step, h, inputs)[1]
+    results: tuple[Tensor, Tensor] = scan(step, h, inputs)[1]
     return results
 
 
@@ -210,10 +210,10 @@ def _gru_steps_back(
     def step(dh: Tensor, slices: Any) -> Any:
         gate, before, d_h, d_gate = slices
         d_input, d, past = _gru_cell_back(gate, before, dh if d_h is None else dh + d_h, d_gate)
-        return past + hm.matmul(d, weight), (d_input, d)
+        return past + xp.matmul(d, weight), (d_input, d)
 
     slices = gates, _earlier(first, hidden), d_hidden, d_gates
-    dh, (d_inputs, d_products) = hm.scan(step, hm.zeros_like(first), slices, reverse=True)
+    dh, (d_inputs, d_products) = scan(step, xp.zeros_like(first), slices, reverse=True)
     return d_inputs, dh, d_products, _flat(d_products).sum(axis=0)
 
 
@@ -241,11 +241,11 @@ def _rnn_steps(inputs: Tensor, h: Tensor, weight: Tensor, rectified: bool) -> Te
     transposed = weight.mT
 
     def step(state: Tensor, x: Tensor) -> Any:
-        total = x + hm.matmul(state, transposed)
-        state = hm.maximum(total, 0.0) if rectified else hm.tanh(total)
+        total = x + xp.matmul(state, transposed)
+        state = xp.maximum(total, 0.0) if rectified else xp.tanh(total)
         return state, state
 
-    states: Tensor = hm.scan(step, h, inputs)[1]
+    states: Tensor = scan(step, h, inputs)[1]
     return states
 
 
@@ -256,10 +256,10 @@ def _rnn_steps_back(first: Tensor, weight: Tensor, hidden: Tensor, d_hidden: Ten
     def step(dh: Tensor, slices: Any) -> Any:
         state, d_h = slices
         d = dh + d_h
-        d = hm.where(state > 0, d, 0.0) if rectified else d * (1 - state * state)
-        return hm.matmul(d, weight), d
+        d = xp.where(state > 0, d, 0.0) if rectified else d * (1 - state * state)
+        return xp.matmul(d, weight), d
 
-    dh, d_inputs = hm.scan(step, hm.zeros_like(first), (hidden, d_hidden), reverse=True)
+    dh, d_inputs = scan(step, xp.zeros_like(first), (hidden, d_hidden), reverse=True)
     return d_inputs, dh
 
 

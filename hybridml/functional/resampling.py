@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..context import trusted
 from ..tensor import Tensor
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .arguments import numbers
-from .compiled import compiled
 
 _RANKS = {
     "nearest": (1, 2, 3),
@@ -137,7 +137,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *batch, channels, height, width = input.shape
     split = input.reshape((*batch, channels // (r * r), r, r, height, width))
     k = len(batch)
-    moved = hm.permute_dims(split, (*range(k), k, k + 3, k + 1, k + 4, k + 2))
+    moved = xp.permute_dims(split, (*range(k), k, k + 3, k + 1, k + 4, k + 2))
     return moved.reshape((*batch, channels // (r * r), height * r, width * r))
 
 
@@ -156,7 +156,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *batch, channels, height, width = input.shape
     split = input.reshape((*batch, channels, height // r, r, width // r, r))
     k = len(batch)
-    moved = hm.permute_dims(split, (*range(k), k, k + 2, k + 4, k + 1, k + 3))
+    moved = xp.permute_dims(split, (*range(k), k, k + 2, k + 4, k + 1, k + 3))
     return moved.reshape((*batch, channels * r * r, height // r, width // r))
 
 
@@ -169,7 +169,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if input.ndim < 2 or groups < 1 or input.shape[1] % groups:
         raise ShapeError(f"channel_shuffle: input must be (n, c, ...), c divisible by {groups}, got {input.shape}")
     n, channels, *rest = input.shape
-    return hm.swapaxes(input.reshape((n, groups, channels // groups, *rest)), 1, 2).reshape(input.shape)
+    return xp.swapaxes(input.reshape((n, groups, channels // groups, *rest)), 1, 2).reshape(input.shape)
 
 
 # ---------------------------------------------------------------- sums of few inputs
@@ -180,18 +180,18 @@ def _along(x: Tensor, axis: int, n: int, taps: Taps) -> Tensor:
     if weights is None:
         m, table = len(positions), positions[:, 0]
         if m % n == 0 and (table == np.arange(m) // (m // n)).all():  # a whole number of times as large
-            return x if m == n else hm.repeat(x, m // n, axis=axis)
-        return trusted(hm.take(x, hm.asarray(table), axis=axis))
+            return x if m == n else xp.repeat(x, m // n, axis=axis)
+        return trusted(xp.take(x, xp.asarray(table), axis=axis))
     m, count = positions.shape
     if count > _MOST_TAPS:
         matrix = np.zeros((n, m))
         np.add.at(matrix, (positions, np.arange(m)[:, None]), weights)
-        return hm.swapaxes(hm.matmul(hm.swapaxes(x, axis, -1), hm.asarray(matrix, dtype=x.dtype)), axis, -1)
+        return xp.swapaxes(xp.matmul(xp.swapaxes(x, axis, -1), xp.asarray(matrix, dtype=x.dtype)), axis, -1)
     shape = (m, *(1,) * (x.ndim - axis - 1))
     total: Any = None
     for k in range(count):
-        weight = hm.asarray(weights[:, k], dtype=x.dtype).reshape(shape)
-        term = trusted(hm.take(x, hm.asarray(positions[:, k]), axis=axis)) * weight
+        weight = xp.asarray(weights[:, k], dtype=x.dtype).reshape(shape)
+        term = trusted(xp.take(x, xp.asarray(positions[:, k]), axis=axis)) * weight
         total = term if total is None else total + term
     out: Tensor = total
     return out

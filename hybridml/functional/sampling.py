@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from ..compiled import compiled
 from ..tensor import Tensor
-from .compiled import compiled
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
@@ -60,12 +60,12 @@ def grid_sample(
     if mode != "bicubic":
         at = [_inside(p, size, padding_mode, aligned) for p, size in zip(at, sizes, strict=True)]
     if mode == "nearest":
-        out = _picked(flat, sizes, [hm.round(p.detach()) for p in at])
+        out = _picked(flat, sizes, [xp.round(p.detach()) for p in at])
     else:
-        lows = [hm.floor(p.detach()) for p in at]
+        lows = [xp.floor(p.detach()) for p in at]
         parts = [p - low for p, low in zip(at, lows, strict=True)]
         offsets = range(2) if mode == "bilinear" else range(-1, 3)
-        out = hm.zeros((), dtype=input.dtype)
+        out = xp.zeros((), dtype=input.dtype)
         for corner in itertools.product(offsets, repeat=dims):
             places = [low + k for low, k in zip(lows, corner, strict=True)]
             if mode == "bicubic":
@@ -98,8 +98,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         line = ends if align_corners else ends * ((n - 1) / n)
         axes.append(line.reshape(*(n if j == k else 1 for j in range(dims))))
     base = np.stack([*np.broadcast_arrays(*reversed(axes)), np.ones([int(n) for n in size[2:]])], axis=-1)
-    points = hm.asarray(base.reshape(-1, dims + 1), dtype=theta.dtype)
-    return hm.matmul(points, theta.mT).reshape((size[0], *size[2:], dims))
+    points = xp.asarray(base.reshape(-1, dims + 1), dtype=theta.dtype)
+    return xp.matmul(points, theta.mT).reshape((size[0], *size[2:], dims))
 
 
 def _pixels(x: Tensor, size: int, aligned: bool) -> Tensor:
@@ -114,11 +114,11 @@ def _inside(p: Tensor, size: int, padding_mode: str, aligned: bool) -> Tensor:
         low, span = (0.0, size - 1.0) if aligned else (-0.5, float(size))
         if span == 0:
             return p * 0
-        distance = hm.abs(p - low)
-        extra = distance - hm.floor(distance.detach() / span) * span
-        turned = (hm.floor(distance.detach() / span) % 2) == 1
-        p = hm.where(turned, span - extra, extra) + low
-    return hm.clip(p, 0, size - 1)
+        distance = xp.abs(p - low)
+        extra = distance - xp.floor(distance.detach() / span) * span
+        turned = (xp.floor(distance.detach() / span) % 2) == 1
+        p = xp.where(turned, span - extra, extra) + low
+    return xp.clip(p, 0, size - 1)
 
 
 def _picked(flat: Tensor, sizes: Sequence[int], places: Sequence[Tensor]) -> Tensor:
@@ -126,13 +126,13 @@ def _picked(flat: Tensor, sizes: Sequence[int], places: Sequence[Tensor]) -> Ten
     index = inside = None
     for place, size in zip(places, sizes, strict=True):
         here = (place >= 0) & (place <= size - 1)
-        whole = hm.astype(hm.where(here, place, 0), hm.int64)
+        whole = xp.astype(xp.where(here, place, 0), xp.int64)
         index = whole if index is None else index * size + whole
         inside = here if inside is None else inside & here
     assert index is not None and inside is not None
     shape = (flat.shape[0], flat.shape[1], index.shape[2])
-    found = hm.take_along_axis(flat, hm.broadcast_to(index, shape), axis=2)
-    return hm.where(inside, found, 0)
+    found = xp.take_along_axis(flat, xp.broadcast_to(index, shape), axis=2)
+    return xp.where(inside, found, 0)
 
 
 def _keys(part: Tensor, k: int) -> Tensor:

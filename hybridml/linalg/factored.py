@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from ..control_flow import scan
 from ..tensor import Tensor
 from .factorizations import LUResult, lu
 from .operands import adjoint, described, floating, matrices
@@ -40,44 +41,44 @@ def lu_factor(x: Tensor, /, *, pivot: bool = True) -> LUFactors:
     rows, inner = lower.shape[-2:]
     columns = upper.shape[-1]
     below = _padded(lower.tril(k=-1), 0, columns - inner)
-    order = hm.argmax(p.mT, axis=-1) if rows else hm.zeros(p.shape[:-1], dtype=hm.int64)
+    order = xp.argmax(p.mT, axis=-1) if rows else xp.zeros(p.shape[:-1], dtype=xp.int64)
     return LUFactors(below + _padded(upper, rows - inner, 0), _pivots(order, inner))
 
 
 def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
-    return hm.pad(x, ((0, 0),) * (x.ndim - 2) + ((0, rows), (0, columns))) if rows or columns else x
+    return xp.pad(x, ((0, 0),) * (x.ndim - 2) + ((0, rows), (0, columns))) if rows or columns else x
 
 
 def _exchanged(rows: Tensor, k: Any, other: Tensor) -> Tensor:
     """`rows` (..., m) with the elements at positions k and `other` (...,) exchanged."""
-    places = hm.stack([hm.broadcast_to(hm.asarray(k), other.shape), other], axis=-1)
-    return hm.put_along_axis(rows, places, hm.flip(hm.take_along_axis(rows, places, axis=-1), axis=-1), -1)
+    places = xp.stack([xp.broadcast_to(xp.asarray(k), other.shape), other], axis=-1)
+    return xp.put_along_axis(rows, places, xp.flip(xp.take_along_axis(rows, places, axis=-1), axis=-1), -1)
 
 
 def _pivots(order: Tensor, count: int) -> Tensor:
     """The exchanges, one after the other, that put the rows 0, 1, ... in `order` (..., m)."""
 
     def step(rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        wanted = hm.take(order, k, axis=-1)
-        found = hm.argmax(hm.equal(rows, hm.expand_dims(wanted, -1)), axis=-1)
+        wanted = xp.take(order, k, axis=-1)
+        found = xp.argmax(xp.equal(rows, xp.expand_dims(wanted, -1)), axis=-1)
         return _exchanged(rows, k, found), found + 1
 
     if not count or not order.size:
-        return hm.zeros((*order.shape[:-1], count), dtype=hm.int32)
-    start = hm.broadcast_to(hm.arange(order.shape[-1]), order.shape)
-    pivots: Tensor = hm.scan(step, start, hm.arange(count))[1]
-    return hm.moveaxis(pivots, 0, -1).astype(hm.int32)
+        return xp.zeros((*order.shape[:-1], count), dtype=xp.int32)
+    start = xp.broadcast_to(xp.arange(order.shape[-1]), order.shape)
+    pivots: Tensor = scan(step, start, xp.arange(count))[1]
+    return xp.moveaxis(pivots, 0, -1).astype(xp.int32)
 
 
 def _order(pivots: Tensor, rows: int) -> Tensor:
     """The order (..., rows) in which the exchanges put the rows 0, 1, ..."""
 
     def step(order: Tensor, k: Tensor) -> tuple[Tensor, None]:
-        return _exchanged(order, k, hm.take(pivots, k, axis=-1).astype(hm.int64) - 1), None
+        return _exchanged(order, k, xp.take(pivots, k, axis=-1).astype(xp.int64) - 1), None
 
-    start = hm.broadcast_to(hm.arange(rows), (*pivots.shape[:-1], rows))
+    start = xp.broadcast_to(xp.arange(rows), (*pivots.shape[:-1], rows))
     count = pivots.shape[-1]
-    order: Tensor = hm.scan(step, start, hm.arange(count))[0] if count and start.size else start
+    order: Tensor = scan(step, start, xp.arange(count))[0] if count and start.size else start
     return order
 
 
@@ -91,12 +92,12 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     x = matrices("lu_unpack", LU_data)
     rows, columns = x.shape[-2:]
     inner = min(rows, columns)
-    p = lower = upper = hm.zeros((0,), dtype=x.dtype)
+    p = lower = upper = xp.zeros((0,), dtype=x.dtype)
     if unpack_pivots:
-        order = _order(hm.asarray(LU_pivots), rows)
-        p = hm.equal(hm.expand_dims(order, -2), hm.expand_dims(hm.arange(rows), -1)).astype(x.dtype)
+        order = _order(xp.asarray(LU_pivots), rows)
+        p = xp.equal(xp.expand_dims(order, -2), xp.expand_dims(xp.arange(rows), -1)).astype(x.dtype)
     if unpack_data:
-        lower = x[..., :, :inner].tril(k=-1) + hm.eye(rows, inner, dtype=x.dtype)
+        lower = x[..., :, :inner].tril(k=-1) + xp.eye(rows, inner, dtype=x.dtype)
         upper = x[..., :inner, :].triu()
     return LUResult(p, lower, upper)
 
@@ -117,11 +118,11 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adj
         raise ShapeError(f"lu_solve: needs the factors of square matrices, got {described(x)}")
     if not left:  # the adjoint of the system
         return _adjoint(lu_solve(x, pivots, _adjoint(b), adjoint=not adjoint))
-    order = _order(hm.asarray(pivots), x.shape[-1])
+    order = _order(xp.asarray(pivots), x.shape[-1])
     if adjoint:
         z = solve_triangular(_adjoint(x), b, upper=False)
         z = solve_triangular(_adjoint(x), z, upper=True, unitriangular=True)
-        return _rows_of(z, hm.argsort(order, axis=-1))
+        return _rows_of(z, xp.argsort(order, axis=-1))
     z = solve_triangular(x, _rows_of(b, order), upper=False, unitriangular=True)
     return solve_triangular(x, z, upper=True)
 
@@ -131,10 +132,10 @@ _adjoint = adjoint  # which is the name of a parameter above
 
 def _rows_of(x: Tensor, order: Tensor) -> Tensor:
     """Matrices x (..., n, k) with their rows in the order (..., n)."""
-    batch = hm.broadcast_shapes(x.shape[:-2], order.shape[:-1])
-    x = hm.broadcast_to(x, (*batch, *x.shape[-2:]))
-    order = hm.expand_dims(hm.broadcast_to(order, (*batch, order.shape[-1])), -1)
-    return hm.take_along_axis(x, hm.broadcast_to(order, x.shape), axis=-2)
+    batch = xp.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    x = xp.broadcast_to(x, (*batch, *x.shape[-2:]))
+    order = xp.expand_dims(xp.broadcast_to(order, (*batch, order.shape[-1])), -1)
+    return xp.take_along_axis(x, xp.broadcast_to(order, x.shape), axis=-2)
 
 
 def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
@@ -159,7 +160,7 @@ def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
     factor = matrices("cholesky_inverse", L)
     if factor.shape[-1] != factor.shape[-2]:
         raise ShapeError(f"cholesky_inverse: needs square matrices, got {described(factor)}")
-    return cholesky_solve(hm.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+    return cholesky_solve(xp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
 
 
 def triangular_solve(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from .. import functional as F
 from ..tensor import Tensor
 from .held import Held
@@ -257,7 +257,7 @@ class PReLU(Module):
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
-        self.weight = Parameter(hm.full((num_parameters,), init, dtype=dtype))
+        self.weight = Parameter(xp.full((num_parameters,), init, dtype=dtype))
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from ..functional.multi_head import Projections, multi_head_attention
 from ..tensor import Tensor
 from . import init
@@ -54,12 +54,12 @@ class MultiheadAttention(Module):
         one = self.kdim == self.vdim == embed_dim  # matrix for all three, which is one product of self-attention
         sizes = {"q": embed_dim, "k": self.kdim, "v": self.vdim}
         for name, size in sizes.items():
-            self.register_parameter(f"{name}_proj_weight", None if one else Parameter(hm.empty((embed_dim, size))))
-        self.register_parameter("in_proj_weight", Parameter(hm.empty((3 * embed_dim, embed_dim))) if one else None)
-        self.register_parameter("in_proj_bias", Parameter(hm.zeros((3 * embed_dim,))) if bias else None)
+            self.register_parameter(f"{name}_proj_weight", None if one else Parameter(xp.empty((embed_dim, size))))
+        self.register_parameter("in_proj_weight", Parameter(xp.empty((3 * embed_dim, embed_dim))) if one else None)
+        self.register_parameter("in_proj_bias", Parameter(xp.zeros((3 * embed_dim,))) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias)
         for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(hm.empty((1, 1, embed_dim))) if add_bias_kv else None)
+            self.register_parameter(name, Parameter(xp.empty((1, 1, embed_dim))) if add_bias_kv else None)
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:
                 init.xavier_uniform_(weight)

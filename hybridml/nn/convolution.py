@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from .. import functional as F
 from ..functional.arguments import Padding, Pair, numbers, positive
 from ..functional.convolution import same_padding, transposed_size
@@ -22,7 +22,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
     """An empty (outer, inner, *kernel) that lies in memory as (*kernel, inner, outer), the order that compiled
     convolutions read: a step that had to permute every weight and its gradient took a quarter longer (ResNet-18)."""
-    memory = hm.empty((*kernel, inner, outer), dtype=dtype).numpy()
+    memory = xp.empty((*kernel, inner, outer), dtype=dtype).numpy()
     dims = len(kernel)
     return adopt(memory.transpose(dims + 1, dims, *range(dims)))
 
@@ -63,7 +63,7 @@ class _Layer(Module):
 
     def _make_state(self, outer: int, inner: int, bias: bool, dtype: Any) -> None:
         self.weight = Parameter(channels_last(outer, inner, self.kernel_size))
-        self.register_parameter("bias", Parameter(hm.empty((self.out_channels,))) if bias else None)
+        self.register_parameter("bias", Parameter(xp.empty((self.out_channels,))) if bias else None)
         self.reset_parameters()
         self._draw_in(dtype)
 

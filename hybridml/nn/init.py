@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
+from .. import random
+from ..context import no_grad
 from ..tensor import Tensor
 
 Mode = Literal["fan_in", "fan_out"]
@@ -48,24 +50,24 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform between `a` and `b`."""
-    return _fill(tensor, hm.random.uniform(tensor.shape, a, b, dtype=tensor.dtype))
+    return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=tensor.dtype))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal with `mean` and `std`."""
-    return _fill(tensor, hm.random.normal(tensor.shape, mean, std, dtype=tensor.dtype))
+    return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=tensor.dtype))
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
     """Normal, given that it is between `a` and `b`."""
     if not a < b:
         raise ArgumentError(f"trunc_normal_: needs a < b, got a={a}, b={b}")
-    return _fill(tensor, hm.random.truncated_normal(a, b, mean, std, tensor.shape, dtype=tensor.dtype))
+    return _fill(tensor, random.truncated_normal(a, b, mean, std, tensor.shape, dtype=tensor.dtype))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every element `val`."""
-    return _fill(tensor, hm.full(tensor.shape, val, dtype=tensor.dtype))
+    return _fill(tensor, xp.full(tensor.shape, val, dtype=tensor.dtype))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -107,6 +109,6 @@ def _kaiming_std(tensor: Tensor, a: float, mode: Mode, nonlinearity: str) -> flo
 
 
 def _fill(tensor: Tensor, values: Tensor) -> Tensor:
-    with hm.no_grad():
+    with no_grad():
         tensor.copy_(values)
     return tensor

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from .. import functional as F
+from ..context import no_grad
 from ..tensor import Tensor
 from . import init
 from .module import Module
@@ -27,8 +28,8 @@ class Linear(Module):
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(hm.empty((out_features, in_features)))
-        self.register_parameter("bias", Parameter(hm.empty((out_features,))) if bias else None)
+        self.weight = Parameter(xp.empty((out_features, in_features)))
+        self.register_parameter("bias", Parameter(xp.empty((out_features,))) if bias else None)
         self.reset_parameters()
         self._draw_in(dtype)
 
@@ -56,8 +57,8 @@ class Bilinear(Module):
     ) -> None:
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        self.weight = Parameter(hm.empty((out_features, in1_features, in2_features)))
-        self.register_parameter("bias", Parameter(hm.empty((out_features,))) if bias else None)
+        self.weight = Parameter(xp.empty((out_features, in1_features, in2_features)))
+        self.register_parameter("bias", Parameter(xp.empty((out_features,))) if bias else None)
         self.reset_parameters()
         self._draw_in(dtype)
 
@@ -93,14 +94,14 @@ class Embedding(Module):
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx={padding_idx} is outside of {num_embeddings} rows")
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.weight = Parameter(hm.empty((num_embeddings, embedding_dim)))
+        self.weight = Parameter(xp.empty((num_embeddings, embedding_dim)))
         self.reset_parameters()
         self._draw_in(dtype)
 
     def reset_parameters(self) -> None:
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with hm.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx] = 0
 
     def forward(self, input: Tensor) -> Tensor:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, TraceError
 
+from .. import arrays as xp
 from ..aliasing import stamp
-from ..context import current_interpreter
+from ..context import current_interpreter, no_grad
 from ..tape import Leaf
 from ..tensor import Device, Tensor
 from ..trace.state import attributes_changed
@@ -294,15 +294,15 @@ class Module:
 
     def bfloat16(self) -> Self:
         """``to(hm.bfloat16)``."""
-        return self.to(hm.bfloat16)
+        return self.to(xp.bfloat16)
 
     def float(self) -> Self:
         """``to(hm.float32)``."""
-        return self.to(hm.float32)
+        return self.to(xp.float32)
 
     def double(self) -> Self:
         """``to(hm.float64)``."""
-        return self.to(hm.float64)
+        return self.to(xp.float64)
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class Module:
                 + _listed("unexpected", unexpected)
                 + "\n  strict=False loads the keys that do fit"
             )
-        found = {name: hm.asarray(state_dict[name]) for name in own if name in state_dict}
+        found = {name: xp.asarray(state_dict[name]) for name in own if name in state_dict}
         shapes = [f"{k}: has {own[k].shape}, got {v.shape}" for k, v in found.items() if own[k].shape != v.shape]
         if shapes:
             raise ShapeError("load_state_dict: shapes do not fit." + _listed("shapes", shapes))
@@ -342,8 +342,8 @@ class Module:
         ]
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
-        with hm.no_grad():
-            commit([(own[name], hm.astype(value.detach(), own[name].dtype)) for name, value in found.items()])
+        with no_grad():
+            commit([(own[name], xp.astype(value.detach(), own[name].dtype)) for name, value in found.items()])
         return IncompatibleKeys(missing, unexpected)
 
     def _state_targets(self, prefix: str) -> dict[str, Tensor]:
@@ -406,14 +406,14 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
         if set_to_none:
             parameter.grad = None
         elif parameter.grad is not None:
-            parameter.grad = hm.zeros_like(parameter.grad)
+            parameter.grad = xp.zeros_like(parameter.grad)
 
 
 def _convert(tensor: Tensor, dtype: np.dtype) -> None:
     """Other memory for the same tensor, and for its gradient. What was recorded with the old values is stale."""
     if current_interpreter() is not None and isinstance(tensor._array, np.ndarray):
         raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
-    converted = hm.astype(tensor.detach(), dtype)
+    converted = xp.astype(tensor.detach(), dtype)
     tensor._array, tensor._version = converted._array, converted._version
     stamp(tensor)
     if hasattr(tensor, "_view"):
@@ -421,7 +421,7 @@ def _convert(tensor: Tensor, dtype: np.dtype) -> None:
     node = tensor._node
     if type(node) is Leaf:
         node.dtype = dtype
-        node.grad = None if node.grad is None else hm.astype(node.grad, dtype)
+        node.grad = None if node.grad is None else xp.astype(node.grad, dtype)
 
 
 def _join(prefix: str, name: str) -> str:

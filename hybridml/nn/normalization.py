@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from .. import functional as F
+from ..context import no_grad
 from ..tensor import Tensor
 from .held import Held
 from .module import Module
@@ -38,11 +39,11 @@ class _BatchNorm(Module):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         shape = (num_features,)
-        self.register_parameter("weight", Parameter(hm.ones(shape)) if affine else None)
-        self.register_parameter("bias", Parameter(hm.zeros(shape)) if affine and bias else None)
-        self.register_buffer("running_mean", hm.zeros(shape) if track_running_stats else None)
-        self.register_buffer("running_var", hm.ones(shape) if track_running_stats else None)
-        self.register_buffer("num_batches_tracked", hm.zeros((), dtype=hm.int64) if track_running_stats else None)
+        self.register_parameter("weight", Parameter(xp.ones(shape)) if affine else None)
+        self.register_parameter("bias", Parameter(xp.zeros(shape)) if affine and bias else None)
+        self.register_buffer("running_mean", xp.zeros(shape) if track_running_stats else None)
+        self.register_buffer("running_var", xp.ones(shape) if track_running_stats else None)
+        self.register_buffer("num_batches_tracked", xp.zeros((), dtype=xp.int64) if track_running_stats else None)
         self._draw_in(dtype)
 
     def _check(self, input: Tensor) -> None:
@@ -57,10 +58,10 @@ class _BatchNorm(Module):
         self._check(input)
         momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
-            with hm.no_grad():
+            with no_grad():
                 self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
                 if self.momentum is None:
-                    momentum = 1 / hm.astype(self.num_batches_tracked, input.dtype)
+                    momentum = 1 / xp.astype(self.num_batches_tracked, input.dtype)
         return F.batch_norm(
             input,
             self.running_mean,
@@ -203,9 +204,9 @@ class LayerNorm(Module):
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
+        self.register_parameter("weight", Parameter(xp.ones(self.normalized_shape)) if elementwise_affine else None)
         has_bias = elementwise_affine and bias
-        self.register_parameter("bias", Parameter(hm.zeros(self.normalized_shape)) if has_bias else None)
+        self.register_parameter("bias", Parameter(xp.zeros(self.normalized_shape)) if has_bias else None)
         self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -233,7 +234,7 @@ class RMSNorm(Module):
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.register_parameter("weight", Parameter(hm.ones(self.normalized_shape)) if elementwise_affine else None)
+        self.register_parameter("weight", Parameter(xp.ones(self.normalized_shape)) if elementwise_affine else None)
         self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -264,8 +265,8 @@ class GroupNorm(Module):
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"GroupNorm: num_channels={num_channels} must divide by num_groups={num_groups}")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self.register_parameter("weight", Parameter(hm.ones((num_channels,))) if affine else None)
-        self.register_parameter("bias", Parameter(hm.zeros((num_channels,))) if affine and bias else None)
+        self.register_parameter("weight", Parameter(xp.ones((num_channels,))) if affine else None)
+        self.register_parameter("bias", Parameter(xp.zeros((num_channels,))) if affine and bias else None)
         self._draw_in(dtype)
 
     def forward(self, input: Tensor) -> Tensor:

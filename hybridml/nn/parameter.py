@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import hybridml as hm
 from hybridml_compiler.weak import WeakValues
 
+from .. import arrays as xp
 from ..tensor import Tensor
 
 # What `Parameter` made, by identity: a frozen parameter is still one. (A tensor has no hash by value, so no WeakSet.)
@@ -35,7 +35,7 @@ else:
             return is_parameter(instance)
 
         def __call__(cls, data: Any, requires_grad: bool = True) -> Tensor:
-            tensor = hm.asarray(data).detach().requires_grad_(requires_grad)
+            tensor = xp.asarray(data).detach().requires_grad_(requires_grad)
             _marked.add(id(tensor), tensor)
             return tensor
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError
 
+from .. import arrays as xp
 from .. import functional as F
+from ..compiled import compiled
+from ..context import no_grad
 from ..functional.arguments import Padding, Pair
-from ..functional.compiled import compiled
 from ..tensor import Tensor
 from .convolution import Conv2d, _Convolution, channels_last
 from .linear import Linear
@@ -37,10 +38,10 @@ def quantize(input: Tensor, axis: int | tuple[int, ...] = -1) -> tuple[Tensor, T
     """
     if input.dtype.kind not in "fV":
         raise DTypeError(f"quantize: input must be of a float dtype, got {input.dtype.name}; cast it with astype")
-    input = input.astype(hm.float32)
-    largest = hm.max(hm.abs(input), axis=axis, keepdims=True)
-    scale = hm.where(largest > 0, largest / LARGEST, 1.0)
-    return hm.round(input / scale).astype(hm.int8), scale
+    input = input.astype(xp.float32)
+    largest = xp.max(xp.abs(input), axis=axis, keepdims=True)
+    scale = xp.where(largest > 0, largest / LARGEST, 1.0)
+    return xp.round(input / scale).astype(xp.int8), scale
 
 
 @compiled
@@ -54,8 +55,8 @@ def linear(input: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = N
     [[254.0, 32258.0]]
     """
     values, of_row = quantize(input)
-    product = hm.matmul(values.astype(hm.int32), weight.astype(hm.int32).mT)
-    out = product.astype(hm.float32) * (of_row * scale)
+    product = xp.matmul(values.astype(xp.int32), weight.astype(xp.int32).mT)
+    out = product.astype(xp.float32) * (of_row * scale)
     return out if bias is None else out + bias
 
 
@@ -79,9 +80,9 @@ def conv2d(
     [27.0, 27.0, 27.0, 27.0]
     """
     values, of_image = quantize(input, axis=(-3, -2, -1))
-    wide = values.astype(hm.int32), weight.astype(hm.int32)
+    wide = values.astype(xp.int32), weight.astype(xp.int32)
     sums = F.conv2d(*wide, None, stride, padding, dilation, groups)
-    out = sums.astype(hm.float32) * (of_image * scale.reshape((-1, 1, 1)))
+    out = sums.astype(xp.float32) * (of_image * scale.reshape((-1, 1, 1)))
     return out if bias is None else out + bias.reshape((-1, 1, 1))
 
 
@@ -99,23 +100,23 @@ class QuantizedLinear(Module):
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.register_buffer("weight", hm.zeros((out_features, in_features), dtype=hm.int8))
-        self.register_buffer("scale", hm.ones((out_features,), dtype=hm.float32))
-        self.register_buffer("bias", hm.zeros((out_features,), dtype=hm.float32) if bias else None)
+        self.register_buffer("weight", xp.zeros((out_features, in_features), dtype=xp.int8))
+        self.register_buffer("scale", xp.ones((out_features,), dtype=xp.float32))
+        self.register_buffer("bias", xp.zeros((out_features,), dtype=xp.float32) if bias else None)
 
     @classmethod
     def from_linear(cls, linear: Linear) -> QuantizedLinear:
         """The layer with its weight rounded to 8 bits, each row (of one output) with a scale of its own."""
         layer = cls(linear.in_features, linear.out_features, bias=linear.bias is not None)
-        with hm.no_grad():
+        with no_grad():
             layer.weight, scale = quantize(linear.weight.detach())
             layer.scale = scale[:, 0]
             if linear.bias is not None:
-                layer.bias = linear.bias.detach().astype(hm.float32)
+                layer.bias = linear.bias.detach().astype(xp.float32)
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
-        with hm.no_grad():
+        with no_grad():
             return linear(input, self.weight, self.scale, self.bias)
 
     def extra_repr(self) -> str:
@@ -152,10 +153,10 @@ class QuantizedConv2d(_Convolution):
         )  # fmt: skip
 
     def _make_state(self, outer: int, inner: int, bias: bool, dtype: Any) -> None:
-        weight = channels_last(outer, inner, self.kernel_size, hm.int8)
-        self.register_buffer("weight", weight.copy_(hm.zeros_like(weight)))
-        self.register_buffer("scale", hm.ones((outer,), dtype=hm.float32))
-        self.register_buffer("bias", hm.zeros((outer,), dtype=hm.float32) if bias else None)
+        weight = channels_last(outer, inner, self.kernel_size, xp.int8)
+        self.register_buffer("weight", weight.copy_(xp.zeros_like(weight)))
+        self.register_buffer("scale", xp.ones((outer,), dtype=xp.float32))
+        self.register_buffer("bias", xp.zeros((outer,), dtype=xp.float32) if bias else None)
 
     @classmethod
     def from_conv(cls, conv: Conv2d) -> QuantizedConv2d:
@@ -164,16 +165,16 @@ class QuantizedConv2d(_Convolution):
             conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation,
             conv.groups, conv.bias is not None, conv.padding_mode,
         )  # fmt: skip
-        with hm.no_grad():
+        with no_grad():
             values, scale = quantize(conv.weight.detach(), axis=(1, 2, 3))
             layer.weight.copy_(values)
             layer.scale = scale.reshape((-1,))
             if conv.bias is not None:
-                layer.bias = conv.bias.detach().astype(hm.float32)
+                layer.bias = conv.bias.detach().astype(xp.float32)
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
-        with hm.no_grad():
+        with no_grad():
             input, padding = self._padded(input)
             return conv2d(input, self.weight, self.scale, self.bias, self.stride, padding, self.dilation, self.groups)
 

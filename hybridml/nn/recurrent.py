@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
+from .. import arrays as xp
 from .. import functional as F
 from ..functional.recurrent import gru_sequence, lstm_sequence, rnn_sequence
 from ..tensor import Tensor
@@ -72,11 +72,11 @@ class _Recurrent(Module):
                 f"one step, got shape {input.shape}"
             )
         single = input.ndim == 2
-        x = input[:, None] if single else hm.swapaxes(input, 0, 1) if self.batch_first else input
+        x = input[:, None] if single else xp.swapaxes(input, 0, 1) if self.batch_first else input
         count = self.num_layers * self.directions
         shape = (count, self.hidden_size) if single else (count, x.shape[1], self.hidden_size)
         if states is None:
-            states = (hm.zeros(shape, dtype=x.dtype),) * self.states
+            states = (xp.zeros(shape, dtype=x.dtype),) * self.states
         _check(name, states, self.states, shape)
         states = tuple(state[:, None] for state in states) if single else states
         last: list[State] = []
@@ -89,16 +89,16 @@ class _Recurrent(Module):
                 output, final = self._direction(x, first, layer, direction)
                 outputs.append(output)
                 last.append(final)
-            x = outputs[0] if len(outputs) == 1 else hm.concat(outputs, axis=-1)
-        finals = tuple(hm.stack(list(parts)) for parts in zip(*last, strict=True))
+            x = outputs[0] if len(outputs) == 1 else xp.concat(outputs, axis=-1)
+        finals = tuple(xp.stack(list(parts)) for parts in zip(*last, strict=True))
         if single:
             return x[:, 0], tuple(final[:, 0] for final in finals)
-        return (hm.swapaxes(x, 0, 1) if self.batch_first else x), finals
+        return (xp.swapaxes(x, 0, 1) if self.batch_first else x), finals
 
     def _direction(self, x: Tensor, first: State, layer: int, direction: int) -> tuple[Tensor, State]:
-        x = hm.flip(x, axis=0) if direction else x
+        x = xp.flip(x, axis=0) if direction else x
         states = self._sequence(x, first, _parameters(self, _suffix(layer, direction)))
-        output = hm.flip(states[0], axis=0) if direction else states[0]
+        output = xp.flip(states[0], axis=0) if direction else states[0]
         return output, tuple(state[-1] for state in states)
 
     def extra_repr(self) -> str:
@@ -236,7 +236,7 @@ class _Cell(Module):
                 f"input_size={self.input_size}, got shape {input.shape}"
             )
         shape = (*input.shape[:-1], self.hidden_size)
-        states = (hm.zeros(shape, dtype=input.dtype),) * count if states is None else states
+        states = (xp.zeros(shape, dtype=input.dtype),) * count if states is None else states
         _check(type(self).__name__, states, count, shape)
         return tuple(state[None] for state in states) if input.ndim == 1 else states
 
@@ -318,10 +318,10 @@ def _suffix(layer: int, direction: int) -> str:
 
 def _register(module: Module, rows: int, width: int, hidden: int, bias: bool, suffix: str) -> None:
     for name, shape in (("weight_ih", (rows, width)), ("weight_hh", (rows, hidden))):
-        module.register_parameter(name + suffix, Parameter(hm.empty(shape)))
+        module.register_parameter(name + suffix, Parameter(xp.empty(shape)))
     for name in ("bias_ih", "bias_hh"):
         if bias:
-            module.register_parameter(name + suffix, Parameter(hm.empty((rows,))))
+            module.register_parameter(name + suffix, Parameter(xp.empty((rows,))))
 
 
 def _parameters(module: Module, suffix: str) -> Parameters:

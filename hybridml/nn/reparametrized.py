@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
+from .. import random
+from ..context import no_grad
 from ..functional.distances import length
 from ..functional.distances import normalize as unit
 from ..tensor import Tensor
@@ -70,9 +72,9 @@ def spectral_norm(
     rows, columns = _matrix(weight, how).shape
     module.register_parameter(f"{name}_orig", Parameter(weight))
     for part, size in (("u", rows), ("v", columns)):
-        module.register_buffer(f"{name}_{part}", unit(hm.random.normal((size,), dtype=weight.dtype), dim=0, eps=eps))
+        module.register_buffer(f"{name}_{part}", unit(random.normal((size,), dtype=weight.dtype), dim=0, eps=eps))
     _changed(module, how)
-    with hm.no_grad():
+    with no_grad():
         for _ in range(15):  # as PyTorch's parametrisation: a fresh layer is close to its norm
             _iterated(module, how)
     return module
@@ -134,7 +136,7 @@ def _removed(module: M, name: str, kind: str, parts: tuple[str, ...]) -> M:
     base, how = getattr(type(module), "_reparametrized", (None, None))
     if how is None or (how.kind, how.name) != (kind, name):
         raise ArgumentError(f"remove_{kind}: {name!r} of this {type(module).__name__} has no {kind} on top of it")
-    with hm.no_grad():
+    with no_grad():
         weight = getattr(module, name).detach()
     for part in parts:
         delattr(module, f"{name}_{part}")
@@ -157,7 +159,7 @@ def _normed(module: Module, how: _How) -> Tensor:
 
 def _matrix(weight: Tensor, how: _How) -> Tensor:
     assert how.axis is not None
-    return hm.moveaxis(weight, how.axis, 0).reshape((weight.shape[how.axis], -1))
+    return xp.moveaxis(weight, how.axis, 0).reshape((weight.shape[how.axis], -1))
 
 
 def _iterated(module: Module, how: _How) -> tuple[Tensor, Tensor]:
@@ -165,8 +167,8 @@ def _iterated(module: Module, how: _How) -> tuple[Tensor, Tensor]:
     u, v = getattr(module, f"{how.name}_u"), getattr(module, f"{how.name}_v")
     new = u
     for _ in range(how.iterations):
-        other = unit(hm.matmul(matrix.mT, new), dim=0, eps=how.eps)
-        new = unit(hm.matmul(matrix, other), dim=0, eps=how.eps)
+        other = unit(xp.matmul(matrix.mT, new), dim=0, eps=how.eps)
+        new = unit(xp.matmul(matrix, other), dim=0, eps=how.eps)
     v.copy_(other)
     u.copy_(new)
     return new, other
@@ -175,11 +177,11 @@ def _iterated(module: Module, how: _How) -> tuple[Tensor, Tensor]:
 def _spectral(module: Module, how: _How) -> Tensor:
     weight = getattr(module, f"{how.name}_orig")
     if module.training:
-        with hm.no_grad():
+        with no_grad():
             u, v = _iterated(module, how)
     else:
         u, v = getattr(module, f"{how.name}_u"), getattr(module, f"{how.name}_v")
-    found: Tensor = weight / (u * hm.matmul(_matrix(weight, how), v)).sum()
+    found: Tensor = weight / (u * xp.matmul(_matrix(weight, how), v)).sum()
     return found
 
 

@@ -10,9 +10,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ShapeError
 
+from .. import arrays as xp
 from ..tensor import Tensor
 from . import init
 from .activations import activation as named_activation
@@ -269,4 +269,4 @@ class Transformer(Module):
         >>> Transformer.generate_square_subsequent_mask(2).tolist()
         [[0.0, -inf], [0.0, 0.0]]
         """
-        return hm.triu(hm.full((sz, sz), -hm.inf, dtype=dtype), k=1)
+        return xp.triu(xp.full((sz, sz), -xp.inf, dtype=dtype), k=1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import hybridml as hm
 from hybridml_compiler.errors import GradientError, ShapeError
 
+from .. import arrays as xp
+from ..context import no_grad
 from ..precision import wide
 from ..tensor import Tensor
 from .commit import commit
@@ -36,25 +37,25 @@ def clip_grad_norm_(
     10.0
     """
     grads = _grads(parameters)
-    with hm.no_grad():
+    with no_grad():
         total = _norm(grads, norm_type)
         if error_if_nonfinite and not math.isfinite(float(total)):
             raise GradientError(f"clip_grad_norm_: the norm of the gradients is {float(total)}; nothing was scaled")
         # The 1e-6 is PyTorch's: it keeps a norm of zero from dividing.
-        scale = hm.minimum(max_norm / (total + 1e-6), 1)
-        commit([(grad, grad * hm.astype(scale, grad.dtype)) for grad in grads])
+        scale = xp.minimum(max_norm / (total + 1e-6), 1)
+        commit([(grad, grad * xp.astype(scale, grad.dtype)) for grad in grads])
     return total
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Hold every gradient between ``-clip_value`` and ``clip_value``, in place."""
-    with hm.no_grad():
-        commit([(grad, hm.clip(grad, -clip_value, clip_value)) for grad in _grads(parameters)])
+    with no_grad():
+        commit([(grad, xp.clip(grad, -clip_value, clip_value)) for grad in _grads(parameters)])
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters as one vector, in order; differentiable."""
-    return hm.concat([parameter.reshape((-1,)) for parameter in parameters])
+    return xp.concat([parameter.reshape((-1,)) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -64,7 +65,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     if vec.shape != (wanted,):
         raise ShapeError(f"vector_to_parameters: {wanted} numbers are needed, got a vector of shape {vec.shape}")
     start = 0
-    with hm.no_grad():
+    with no_grad():
         for parameter in found:
             parameter.copy_(vec[start : start + parameter.size].reshape(parameter.shape))
             start += parameter.size
@@ -77,12 +78,12 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     if not grads:
-        return hm.zeros(())
+        return xp.zeros(())
     grads = [wide(grad) for grad in grads]
     if norm_type == math.inf:
-        return hm.stack([hm.abs(grad).max() for grad in grads]).max()
+        return xp.stack([xp.abs(grad).max() for grad in grads]).max()
     if norm_type == 2:
-        squares = [hm.real(grad * hm.conj(grad)) if grad.dtype.kind == "c" else grad * grad for grad in grads]
-        return hm.sqrt(hm.stack([square.sum() for square in squares]).sum())
-    powers = [(hm.abs(grad) ** norm_type).sum() for grad in grads]
-    return hm.stack(powers).sum() ** (1 / norm_type)
+        squares = [xp.real(grad * xp.conj(grad)) if grad.dtype.kind == "c" else grad * grad for grad in grads]
+        return xp.sqrt(xp.stack([square.sum() for square in squares]).sum())
+    powers = [(xp.abs(grad) ** norm_type).sum() for grad in grads]
+    return xp.stack(powers).sum() ** (1 / norm_type)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.sizes.values import at_hand
 
+from .. import arrays as xp
 from ..arrays.manipulation import _axis, _tensor
 from ..context import current_interpreter
 from ..tensor import Tensor
@@ -26,23 +26,23 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 @implements(np.ones)
 def ones(shape: Any, dtype: Any = None) -> Any:
-    return hm.ones(_shape(shape), dtype=dtype)
+    return xp.ones(_shape(shape), dtype=dtype)
 
 
 @implements(np.zeros, np.empty)
 def zeros(shape: Any, dtype: Any = None) -> Any:
-    return hm.zeros(_shape(shape), dtype=dtype)
+    return xp.zeros(_shape(shape), dtype=dtype)
 
 
 @implements(np.full)
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     value = fill_value if isinstance(fill_value, bool | int | float | complex) else _tensor(fill_value)
-    return hm.full(_shape(shape), value, dtype=dtype)
+    return xp.full(_shape(shape), value, dtype=dtype)
 
 
 def _like(name: str, a: Any, dtype: Any, shape: Any, *value: Any) -> Any:
     x = _tensor(a)
-    return getattr(hm, name)(
+    return getattr(xp, name)(
         x.shape if shape is None else _shape(shape), *value, dtype=x.dtype if dtype is None else dtype
     )
 
@@ -69,33 +69,33 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 
 @implements(np.eye)
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    return hm.eye(N, M, k=k, dtype=dtype)
+    return xp.eye(N, M, k=k, dtype=dtype)
 
 
 @implements(np.identity)
 def identity(n: int, dtype: Any = None) -> Any:
-    return hm.eye(n, dtype=dtype)
+    return xp.eye(n, dtype=dtype)
 
 
 @implements(np.tri)
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    return hm.tri(N, M, k=k, dtype=dtype)
+    return xp.tri(N, M, k=k, dtype=dtype)
 
 
 @implements(np.arange)
 def arange(start_or_stop: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Any:
-    return hm.arange(start_or_stop, stop, step, dtype=dtype)
+    return xp.arange(start_or_stop, stop, step, dtype=dtype)
 
 
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def array(a: Any, dtype: Any = None, *, copy: Any = None, ndmin: int = 0, ndmax: int = 0) -> Any:
-    x = hm.asarray(a, dtype=dtype, copy=copy)
-    return hm.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x
+    x = xp.asarray(a, dtype=dtype, copy=copy)
+    return xp.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x
 
 
 @implements(np.require)
 def require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
-    return hm.asarray(a, dtype=dtype)
+    return xp.asarray(a, dtype=dtype)
 
 
 @implements(np.copy)
@@ -105,13 +105,13 @@ def copy(a: Any) -> Any:
 
 @implements(np.fromfunction)
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    lines = [hm.arange(n, dtype=dtype) for n in shape]
-    return function(*hm.meshgrid(*lines, indexing="ij"), **kwargs)
+    lines = [xp.arange(n, dtype=dtype) for n in shape]
+    return function(*xp.meshgrid(*lines, indexing="ij"), **kwargs)
 
 
 def _read(function: Any) -> Any:
     def read(*args: Any, **kwargs: Any) -> Tensor:
-        return hm.asarray(function(*args, **kwargs))
+        return xp.asarray(function(*args, **kwargs))
 
     read.__name__ = function.__name__
 
@@ -133,20 +133,20 @@ def linspace(
     start, stop = _real(start), _real(stop)
     n = num - 1 if endpoint else num
     apart = stop - start
-    steps = hm.reshape(hm.arange(num, dtype=apart.dtype), (num,) + (1,) * apart.ndim)
-    step = apart / n if n > 0 else apart * hm.nan
+    steps = xp.reshape(xp.arange(num, dtype=apart.dtype), (num,) + (1,) * apart.ndim)
+    step = apart / n if n > 0 else apart * xp.nan
     out = start + (steps * step if n > 0 else steps)
     if endpoint and num > 1:
-        out = hm.concat([out[:-1], hm.expand_dims(hm.broadcast_to(stop, out.shape[1:]), axis=0)], axis=0)
-    out = hm.moveaxis(out, 0, axis)
+        out = xp.concat([out[:-1], xp.expand_dims(xp.broadcast_to(stop, out.shape[1:]), axis=0)], axis=0)
+    out = xp.moveaxis(out, 0, axis)
     if dtype is not None:
-        out = hm.astype(hm.floor(out) if np.dtype(dtype).kind in "iu" else out, dtype)
+        out = xp.astype(xp.floor(out) if np.dtype(dtype).kind in "iu" else out, dtype)
     return (out, step) if retstep else out
 
 
 def _real(x: Any) -> Tensor:
     x = _tensor(x)
-    return x if x.dtype.kind in "fcV" else hm.astype(x, hm.get_default_dtype())
+    return x if x.dtype.kind in "fcV" else xp.astype(x, xp.get_default_dtype())
 
 
 @implements(np.logspace)
@@ -155,23 +155,23 @@ def logspace(
 ) -> Any:
     powers = linspace(start, stop, num, endpoint, axis=axis)
     if not isinstance(base, int | float):
-        base = hm.expand_dims(_real(base), axis=axis) if _tensor(base).ndim else _real(base)
-    out = hm.pow(hm.full((), float(base), dtype=powers.dtype) if isinstance(base, int | float) else base, powers)
-    return out if dtype is None else hm.astype(out, dtype)
+        base = xp.expand_dims(_real(base), axis=axis) if _tensor(base).ndim else _real(base)
+    out = xp.pow(xp.full((), float(base), dtype=powers.dtype) if isinstance(base, int | float) else base, powers)
+    return out if dtype is None else xp.astype(out, dtype)
 
 
 @implements(np.geomspace)
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     start, stop = _real(start), _real(stop)
-    signs = hm.sign(start)
-    powers = linspace(hm.log10(start * signs), hm.log10(stop * signs), num, endpoint, axis=0)
-    out = hm.pow(hm.full((), 10.0, dtype=powers.dtype), powers)
+    signs = xp.sign(start)
+    powers = linspace(xp.log10(start * signs), xp.log10(stop * signs), num, endpoint, axis=0)
+    out = xp.pow(xp.full((), 10.0, dtype=powers.dtype), powers)
     if num > 0:
-        out = hm.concat([hm.expand_dims(hm.broadcast_to(start * signs, out.shape[1:]), axis=0), out[1:]], axis=0)
+        out = xp.concat([xp.expand_dims(xp.broadcast_to(start * signs, out.shape[1:]), axis=0), out[1:]], axis=0)
     if endpoint and num > 1:
-        out = hm.concat([out[:-1], hm.expand_dims(hm.broadcast_to(stop * signs, out.shape[1:]), axis=0)], axis=0)
-    out = hm.moveaxis(signs * out, 0, axis)
-    return out if dtype is None else hm.astype(out, dtype)
+        out = xp.concat([out[:-1], xp.expand_dims(xp.broadcast_to(stop * signs, out.shape[1:]), axis=0)], axis=0)
+    out = xp.moveaxis(signs * out, 0, axis)
+    return out if dtype is None else xp.astype(out, dtype)
 
 
 # -- what it is
@@ -257,29 +257,29 @@ def isrealobj(x: Any) -> bool:
 @implements(np.real)
 def real(val: Any) -> Any:
     x = _tensor(val)
-    return hm.real(x) if x.dtype.kind == "c" else x
+    return xp.real(x) if x.dtype.kind == "c" else x
 
 
 @implements(np.imag)
 def imag(val: Any) -> Any:
     x = _tensor(val)
-    return hm.imag(x) if x.dtype.kind == "c" else hm.zeros_like(x)
+    return xp.imag(x) if x.dtype.kind == "c" else xp.zeros_like(x)
 
 
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
-    out = hm.angle(_tensor(z))
-    return hm.rad2deg(out) if deg else out
+    out = xp.angle(_tensor(z))
+    return xp.rad2deg(out) if deg else out
 
 
 @implements(np.iscomplex)
 def iscomplex(x: Any) -> Any:
-    return hm.not_equal(imag(x), 0)
+    return xp.not_equal(imag(x), 0)
 
 
 @implements(np.isreal)
 def isreal(x: Any) -> Any:
-    return hm.equal(imag(x), 0)
+    return xp.equal(imag(x), 0)
 
 
 @implements(np.real_if_close)
@@ -288,14 +288,14 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     if x.dtype.kind != "c":
         return x
     most = tol * float(np.finfo(x.dtype).eps) if tol > 1 else tol
-    return hm.real(x) if bool(hm.all(hm.abs(hm.imag(x)) < most)) else x
+    return xp.real(x) if bool(xp.all(xp.abs(xp.imag(x)) < most)) else x
 
 
 # -- the same elements in another shape
 
 
 def _turned(x: Tensor) -> Tensor:
-    return hm.permute_dims(x, tuple(range(x.ndim))[::-1])
+    return xp.permute_dims(x, tuple(range(x.ndim))[::-1])
 
 
 @implements(np.reshape)
@@ -308,18 +308,18 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Any:
-    return hm.ravel(_turned(_tensor(a)) if order == "F" else _tensor(a))
+    return xp.ravel(_turned(_tensor(a)) if order == "F" else _tensor(a))
 
 
 @implements(np.transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
     x = _tensor(a)
-    return _turned(x) if axes is None else hm.permute_dims(x, tuple(_axis("np.transpose", k, x.ndim, x) for k in axes))
+    return _turned(x) if axes is None else xp.permute_dims(x, tuple(_axis("np.transpose", k, x.ndim, x) for k in axes))
 
 
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    return hm.moveaxis(_tensor(a), source, destination)
+    return xp.moveaxis(_tensor(a), source, destination)
 
 
 @implements(np.rollaxis)
@@ -329,51 +329,51 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     start = start + x.ndim if start < 0 else start
     if not 0 <= start <= x.ndim:
         raise ShapeError(f"np.rollaxis: start {start} is not one of 0..{x.ndim}")
-    return hm.moveaxis(x, axis, start - 1 if axis < start else start)
+    return xp.moveaxis(x, axis, start - 1 if axis < start else start)
 
 
 @implements(np.swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    return hm.swapaxes(_tensor(a), axis1, axis2)
+    return xp.swapaxes(_tensor(a), axis1, axis2)
 
 
 @implements(np.expand_dims)
 def expand_dims(a: Any, axis: Any) -> Any:
-    return hm.expand_dims(_tensor(a), axis=axis)
+    return xp.expand_dims(_tensor(a), axis=axis)
 
 
 @implements(np.squeeze)
 def squeeze(a: Any, axis: Any = None) -> Any:
-    return hm.squeeze(_tensor(a), axis=axis)
+    return xp.squeeze(_tensor(a), axis=axis)
 
 
 @implements(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any) -> Any:
-    return hm.broadcast_to(_tensor(array), _shape(shape))
+    return xp.broadcast_to(_tensor(array), _shape(shape))
 
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
-    return tuple(hm.broadcast_arrays(*(_tensor(x) for x in args)))
+    return tuple(xp.broadcast_arrays(*(_tensor(x) for x in args)))
 
 
 @implements(np.meshgrid)
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
-    lines = [hm.ravel(_tensor(x)) for x in xi]
+    lines = [xp.ravel(_tensor(x)) for x in xi]
     if not sparse:
-        return tuple(hm.meshgrid(*lines, indexing=indexing))
+        return tuple(xp.meshgrid(*lines, indexing=indexing))
     places = list(range(len(lines)))
     if indexing == "xy" and len(lines) > 1:
         places[:2] = [1, 0]
     return tuple(
-        hm.reshape(x, tuple(x.size if k == at else 1 for k in range(len(lines))))
+        xp.reshape(x, tuple(x.size if k == at else 1 for k in range(len(lines))))
         for x, at in zip(lines, places, strict=True)
     )
 
 
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Any:
-    return hm.flip(_tensor(m), axis=axis)
+    return xp.flip(_tensor(m), axis=axis)
 
 
 @implements(np.roll)
@@ -383,7 +383,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         shift = shift * len(axis)
     if isinstance(axis, int) and isinstance(shift, tuple):  # one axis, rolled several times
         shift = sum(shift)
-    return hm.roll(x, shift, axis=axis)
+    return xp.roll(x, shift, axis=axis)
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
@@ -394,7 +394,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, writeabl
     if writeable:
         raise ArgumentError("np.lib.stride_tricks.sliding_window_view: writeable=True is not supported on tensors")
     axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    return hm.windows(x, size=window, axes=axes)
+    return xp.windows(x, size=window, axes=axes)
 
 
 def _indices_of(name: str) -> Any:
@@ -402,7 +402,7 @@ def _indices_of(name: str) -> Any:
         shape: Sequence[int] = _tensor(arr).shape
         if len(shape) != 2:
             raise ShapeError(f"np.{name}_from: needs a matrix, got shape {tuple(shape)}")
-        return getattr(hm, name)(shape[0], k, shape[1])
+        return getattr(xp, name)(shape[0], k, shape[1])
 
     return indices
 
@@ -416,7 +416,7 @@ def diag_indices_from(arr: Any) -> tuple[Tensor, ...]:
     x = _tensor(arr)
     if x.ndim < 2 or len(set(x.shape)) != 1:
         raise ShapeError(f"np.diag_indices_from: needs at least 2 axes of one length, got shape {x.shape}")
-    return (hm.arange(x.shape[0], dtype=hm.int64),) * x.ndim
+    return (xp.arange(x.shape[0], dtype=xp.int64),) * x.ndim
 
 
 same(np, "astype result_type tril triu fliplr flipud rot90 diag diagflat diagonal vander matrix_transpose unstack")

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..arrays.manipulation import _tensor
 from ..tensor import Tensor
 from .table import implements, same
@@ -22,8 +21,8 @@ same(np, "convolve correlate ediff1d gradient interp trapezoid unwrap")
 def _horner(c: Tensor, x: Tensor, each: bool = True) -> Any:
     """The polynomials along the first axis of c at x: each of them at each x, or only those in the same place."""
     if each:
-        c = hm.reshape(c, c.shape + (1,) * x.ndim)
-    found = c[-1] + hm.zeros_like(x)
+        c = xp.reshape(c, c.shape + (1,) * x.ndim)
+    found = c[-1] + xp.zeros_like(x)
     for k in reversed(range(c.shape[0] - 1)):
         found = found * x + c[k]
     return found

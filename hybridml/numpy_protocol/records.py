@@ -6,9 +6,9 @@ from typing import Any
 
 from numpy.lib import recfunctions
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from ..arrays.manipulation import _tensor
 from .selecting import copyto
 from .table import implements
@@ -22,7 +22,7 @@ def repack_fields(a: Any, align: bool = False, recurse: bool = False) -> Any:
 
 @implements(recfunctions.require_fields)
 def require_fields(array: Any, required_dtype: Any) -> Any:
-    return hm.astype(_tensor(array), required_dtype)
+    return xp.astype(_tensor(array), required_dtype)
 
 
 @implements(recfunctions.assign_fields_by_name)
@@ -36,4 +36,4 @@ def stack_arrays(
 ) -> Any:
     if usemask or asrecarray:
         raise ArgumentError("np.lib.recfunctions.stack_arrays: give usemask=False; tensors have no masks and no fields")
-    return hm.concat([hm.ravel(_tensor(x)) for x in arrays], axis=0)
+    return xp.concat([xp.ravel(_tensor(x)) for x in arrays], axis=0)

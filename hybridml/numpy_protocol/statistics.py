@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..arrays.manipulation import _tensor
 from .table import implements, same
 
 
 def _cast(x: Any, dtype: Any) -> Any:
-    return x if x is None or dtype is None else hm.astype(_tensor(x), dtype, copy=False)
+    return x if x is None or dtype is None else xp.astype(_tensor(x), dtype, copy=False)
 
 
 @implements(np.cov)
@@ -22,19 +21,19 @@ def cov(
     aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
     less = (0 if bias else 1) if ddof is None else ddof
-    return hm.cov(
+    return xp.cov(
         _cast(m, dtype), _cast(y, dtype), rowvar=rowvar, correction=less, fweights=fweights, aweights=aweights
     )
 
 
 @implements(np.corrcoef)
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    return hm.corrcoef(_cast(x, dtype), _cast(y, dtype), rowvar=rowvar)
+    return xp.corrcoef(_cast(x, dtype), _cast(y, dtype), rowvar=rowvar)
 
 
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    return hm.bincount(_tensor(x), weights=None if weights is None else _tensor(weights), minlength=minlength)
+    return xp.bincount(_tensor(x), weights=None if weights is None else _tensor(weights), minlength=minlength)
 
 
 same(np, "quantile nanquantile percentile nanpercentile median nanmedian average")

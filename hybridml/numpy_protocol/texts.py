@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import DTypeError
 
+from .. import arrays as xp
 from ..tensor import Tensor
 
 WHY = "works on strings, and tensors hold numbers; give it arrays of strings"
@@ -32,6 +32,6 @@ def of_numbers(ufunc: np.ufunc) -> Callable[..., Any]:
         if any(isinstance(x, Tensor) and k not in NUMBERS[ufunc.__name__] for k, x in enumerate(inputs)):
             raise DTypeError(f"np.{ufunc.__name__}: {WHY}")
         result = ufunc(*(np.asarray(x.detach()) if isinstance(x, Tensor) else x for x in inputs), **kwargs)
-        return hm.asarray(result) if np.asarray(result).dtype.kind in "biu" else result
+        return xp.asarray(result) if np.asarray(result).dtype.kind in "biu" else result
 
     return of_values

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
+from .. import arrays as xp
 from ..aliasing import assign
 from ..arrays.manipulation import _axis, expand_dims, stack, unstack
 from ..arrays.selecting import where as select
@@ -54,7 +54,7 @@ def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
         return texts.of_numbers(ufunc)
     if name in STRINGS or name == "isnat":
         return None
-    found: Any = getattr(hm, NAMES.get(name, name), None)
+    found: Any = getattr(xp, NAMES.get(name, name), None)
     return _of_truth(found) if found is not None and name in _TRUTH else found
 
 
@@ -102,17 +102,17 @@ def _called(
         raise ArgumentError(f"{what}: axes= is not supported on tensors; move the axes with np.moveaxis")
     result = target(*inputs, **params)
     if out is None and where is not True:
-        return select(where, result, hm.zeros_like(result))  # NumPy leaves there what memory holds
+        return select(where, result, xp.zeros_like(result))  # NumPy leaves there what memory holds
     return result if out is None else store(out, result, what, where)
 
 
 def _operand(x: Any, dtype: Any) -> Any:
     """An operand of a row: sequences as tensors, everything in the dtype that was asked for."""
     if isinstance(x, list | tuple):
-        x = hm.asarray(x)
+        x = xp.asarray(x)
     if dtype is None:
         return x
-    return hm.astype(x if isinstance(x, Tensor) else hm.asarray(x), dtype, copy=False)
+    return xp.astype(x if isinstance(x, Tensor) else xp.asarray(x), dtype, copy=False)
 
 
 def _of_truth(target: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,7 +120,7 @@ def _of_truth(target: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(target)
     def logic(*inputs: Any) -> Any:
-        return target(*(x if _is_bool(x) else hm.not_equal(x, 0) for x in map(_tensor, inputs)))
+        return target(*(x if _is_bool(x) else xp.not_equal(x, 0) for x in map(_tensor, inputs)))
 
     return logic
 
@@ -130,7 +130,7 @@ def _is_bool(x: Any) -> bool:
 
 
 def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else hm.asarray(x)
+    return x if isinstance(x, Tensor) else xp.asarray(x)
 
 
 def _axes(what: str, x: Tensor, axis: Any) -> tuple[int, ...]:
@@ -148,11 +148,11 @@ def _reduce(
         neutral = _neutral(ufunc) if initial is None else initial
         if neutral is None:
             raise ArgumentError(f"{what}: where= needs initial=, as the function has no neutral element")
-        x = select(where, x, hm.full((), neutral, dtype=x.dtype))
+        x = select(where, x, xp.full((), neutral, dtype=x.dtype))
     name = _REDUCE.get(ufunc.__name__)
     axes = _axes(what, x, axis)
-    if name is not None and hasattr(hm, name) and not (initial is not None and 0 in [x.shape[a] for a in axes]):
-        result = getattr(hm, name)(x, axis=axes, keepdims=keepdims)
+    if name is not None and hasattr(xp, name) and not (initial is not None and 0 in [x.shape[a] for a in axes]):
+        result = getattr(xp, name)(x, axis=axes, keepdims=keepdims)
         result = result if initial is None else target(result, initial)
     else:
         result = _folded(ufunc, target, x, axes, initial, what)
@@ -170,14 +170,14 @@ def _folded(ufunc: np.ufunc, target: Any, x: Tensor, axes: Sequence[int], initia
     """One element after the other, along all axes at once."""
     rest = [k for k in range(x.ndim) if k not in axes]
     shape = tuple(x.shape[k] for k in rest)
-    lines = hm.reshape(hm.permute_dims(x, (*axes, *rest)), (-1, *shape)) if x.size else x
-    first = [] if initial is None else [hm.full(shape, initial, dtype=x.dtype)]
+    lines = xp.reshape(xp.permute_dims(x, (*axes, *rest)), (-1, *shape)) if x.size else x
+    first = [] if initial is None else [xp.full(shape, initial, dtype=x.dtype)]
     parts = first + (list(unstack(lines, axis=0)) if x.size else [])
     if parts:
         return functools.reduce(target, parts)
     if _neutral(ufunc) is None:
         raise ShapeError(f"{what}: no elements along the axes, and the function has no neutral element")
-    return hm.full(shape, _neutral(ufunc), dtype=x.dtype)
+    return xp.full(shape, _neutral(ufunc), dtype=x.dtype)
 
 
 def _accumulate(
@@ -186,8 +186,8 @@ def _accumulate(
     x = _operand(_tensor(inputs[0]), dtype)
     axis = _axes(what, x, axis)[0]
     name = _ACCUMULATE.get(ufunc.__name__)
-    if name is not None and hasattr(hm, name):
-        result = getattr(hm, name)(x, axis=axis)
+    if name is not None and hasattr(xp, name):
+        result = getattr(xp, name)(x, axis=axis)
     else:
         parts = unstack(x, axis=axis)
         result = stack(_running(target, parts), axis=axis) if parts else x
@@ -203,7 +203,7 @@ def _running(target: Any, parts: Sequence[Tensor]) -> list[Tensor]:
 
 def _outer(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str, **params: Any) -> Any:
     a, b = (_tensor(x) for x in inputs)
-    return _called(ufunc, target, (hm.reshape(a, a.shape + (1,) * b.ndim), b), out, what, **params)
+    return _called(ufunc, target, (xp.reshape(a, a.shape + (1,) * b.ndim), b), out, what, **params)
 
 
 def _at(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str) -> None:
@@ -216,7 +216,7 @@ def _at(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: s
     how = _AT.get(ufunc.__name__)
     if how is None:
         raise ArgumentError(f"{what}: not supported on tensors; {', '.join(_AT)} are")
-    assign(x, updated(hm.asarray(x), key, how, hm.asarray(values[0])), what)
+    assign(x, updated(xp.asarray(x), key, how, xp.asarray(values[0])), what)
 
 
 def _reduceat(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..nn.commit import Writes
 from ..tensor import Tensor
 from .group import ParameterGroup
@@ -52,7 +51,7 @@ class Adam(Optimizer):
         lr, (beta1, beta2) = group["lr"], group["betas"]
         scalars = Scalars(
             step_size=lr / (1 - beta1**steps),  # one a parameter
-            correction=hm.sqrt(1 - beta2**steps),
+            correction=xp.sqrt(1 - beta2**steps),
             eps=group["eps"],
             rest1=1 - beta1,
             beta2=beta2,
@@ -77,9 +76,9 @@ class Adam(Optimizer):
             square = parts(state["exp_avg_sq"]) * s.beta2 + g * s.rest2 * g
             writes += [(state["exp_avg"], mean), (state["exp_avg_sq"], square)]
             if group["amsgrad"]:
-                square = hm.maximum(parts(state["max_exp_avg_sq"]), square)
+                square = xp.maximum(parts(state["max_exp_avg_sq"]), square)
                 writes.append((state["max_exp_avg_sq"], square))
-            denominator = hm.sqrt(square) / s.correction[k] + s.eps
+            denominator = xp.sqrt(square) / s.correction[k] + s.eps
             writes.append((p, value - mean * s.step_size[k] / denominator))
         return writes
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
+from ..context import no_grad
 from ..tensor import Tensor
 from ..trace.state import attributes_changed
 
@@ -81,19 +82,19 @@ def _rebuild(items: dict[str, Any], numbers: frozenset[str], zero: set[str]) -> 
 def _number(key: str, value: Any) -> Tensor:
     """A tensor given by the user is held itself: what is written into it later counts."""
     if isinstance(value, Tensor):
-        if value.shape != () or not hm.isdtype(value.dtype, "real floating"):
+        if value.shape != () or not xp.isdtype(value.dtype, "real floating"):
             raise ArgumentError(f"{key} must be a number or a 0-d float tensor, got {value.dtype} {value.shape}")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{key} must be a number or a 0-dimensional float tensor, got {value!r}")
-    return hm.asarray(value, dtype=hm.float64)
+    return xp.asarray(value, dtype=xp.float64)
 
 
 def _write(key: str, held: Tensor, value: Any) -> None:
     if value is held:  # the end of `group["lr"] *= 0.1`
         return
-    with hm.no_grad():
-        held.copy_(hm.astype(_number(key, value).detach(), held.dtype))
+    with no_grad():
+        held.copy_(xp.astype(_number(key, value).detach(), held.dtype))
 
 
 def _python(value: Any) -> Any:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..context import current_interpreter
+from .. import arrays as xp
+from ..context import current_interpreter, enable_grad, no_grad
 from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
 from ..states import check_entries
 from ..tensor import Tensor, adopt
+from ..trace import trace
 from ..trace.state import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as
@@ -67,9 +68,9 @@ class Optimizer:
         """Update every parameter that has a gradient. `closure`, if given, computes and gives back the loss first."""
         loss = None
         if closure is not None:
-            with hm.enable_grad():
+            with enable_grad():
                 loss = closure()
-        with hm.no_grad():
+        with no_grad():
             if current_interpreter() is None and self._size >= _COMPILED_SIZE:
                 self._compiled_step()(self)
             else:
@@ -82,7 +83,7 @@ class Optimizer:
             has_grad = [parameter.grad is not None for parameter in group["params"]]
             if any(has_grad):
                 self._ensure_state(group)
-                steps = counts + (1 if all(has_grad) else hm.asarray(has_grad))
+                steps = counts + (1 if all(has_grad) else xp.asarray(has_grad))
                 writes.append((counts, steps))
                 writes += self.update(group, [k for k, has in enumerate(has_grad) if has], steps)
         # State that is wider than its parameter (`Module.to` came later) computes wide and is rounded here.
@@ -92,7 +93,7 @@ class Optimizer:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""
         found = self.__dict__.get("_compiled")
         if found is None:
-            found = hm.trace(Optimizer._update_all)
+            found = trace(Optimizer._update_all)
             object.__setattr__(self, "_compiled", found)
         return found
 
@@ -129,7 +130,7 @@ class Optimizer:
                     f"{type(self).__name__}: parameter {number} of shape {parameter.shape} was computed; only leaf "
                     f"tensors can be trained: pass the tensor that it was computed from"
                 )
-            if not hm.isdtype(parameter.dtype, ("real floating", "complex floating")):
+            if not xp.isdtype(parameter.dtype, ("real floating", "complex floating")):
                 raise TypeError(
                     f"{type(self).__name__}: parameter {number} is {parameter.dtype}; only floats and complex numbers "
                     f"train: cast it with astype"
@@ -183,18 +184,18 @@ class Optimizer:
                 entry = dict(state.get(key, state.get(str(key), {})))
                 counts[k] = float(entry.pop("step", 0) or 0)
                 for name, value in entry.items():
-                    tensor = hm.asarray(value)
+                    tensor = xp.asarray(value)
                     if tensor.shape != parameter.shape:
                         raise ShapeError(
                             f"{type(self).__name__}.load_state_dict: {name} of parameter {key} has shape "
                             f"{tensor.shape}, the parameter {parameter.shape}"
                         )
                     held = self.state[parameter].setdefault(name, _zeros_like(parameter))
-                    writes.append((held, hm.astype(tensor, held.dtype)))
-            writes.append((steps, hm.asarray(counts)))
+                    writes.append((held, xp.astype(tensor, held.dtype)))
+            writes.append((steps, xp.asarray(counts)))
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({key: value for key, value in saved.items() if key in self.defaults})
-        with hm.no_grad():
+        with no_grad():
             commit(writes)
         attributes_changed()
 

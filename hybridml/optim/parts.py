@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..tensor import Tensor
 
 
 def parts(x: Tensor) -> Tensor:
     """A complex tensor (...) as its real and imaginary parts (..., 2); a real one as it is."""
-    return hm.stack([hm.real(x), hm.imag(x)], axis=-1) if x.dtype.kind == "c" else x
+    return xp.stack([xp.real(x), xp.imag(x)], axis=-1) if x.dtype.kind == "c" else x
 
 
 def held_as(value: Tensor, dtype: Any) -> Tensor:
     """What is written into a tensor of `dtype`: parts (..., 2) are one complex number again."""
     if dtype.kind == "c" and value.dtype.kind != "c":
         value = value[..., 0] + value[..., 1] * 1j
-    return value if value.dtype == dtype else hm.astype(value, dtype)
+    return value if value.dtype == dtype else xp.astype(value, dtype)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..nn.commit import Writes
 from ..tensor import Tensor
 from .group import ParameterGroup
@@ -65,7 +64,7 @@ class RMSprop(Optimizer):
                 mean = mean + (g - mean) * s.rest
                 writes.append((state["grad_avg"], mean))
                 square = square - mean * mean
-            direction = g / (hm.sqrt(square) + s.eps)
+            direction = g / (xp.sqrt(square) + s.eps)
             if group.uses("momentum"):
                 direction = parts(state["momentum_buffer"]) * s.momentum + direction
                 writes.append((state["momentum_buffer"], direction))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import hybridml as hm
-
+from .. import arrays as xp
 from ..tensor import Tensor
 
 
@@ -20,6 +19,6 @@ class Scalars:
     def of(self, dtype: Any) -> SimpleNamespace:
         found = self._cast.get(dtype)
         if found is None:
-            found = SimpleNamespace(**{name: hm.astype(number, dtype) for name, number in self._numbers.items()})
+            found = SimpleNamespace(**{name: xp.astype(number, dtype) for name, number in self._numbers.items()})
             self._cast[dtype] = found
         return found

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
+from ..context import no_grad
 from ..nn.commit import commit
 from ..states import check_entries
 from ..tensor import Tensor, adopt
@@ -62,15 +63,15 @@ class LRScheduler:
                 f"{len(state_dict['base_lrs'])}"
             )
         self.base_lrs = [float(lr) for lr in state_dict["base_lrs"]]
-        self._write(hm.asarray(float(state_dict["last_epoch"]), dtype=hm.float64))
+        self._write(xp.asarray(float(state_dict["last_epoch"]), dtype=xp.float64))
 
     def _write(self, epoch: Tensor) -> None:
-        with hm.no_grad():
+        with no_grad():
             writes = [(self._epoch, epoch)]
             for number, (group, base) in enumerate(zip(self.optimizer.param_groups, self.base_lrs, strict=True)):
                 rate = self.rate(base, epoch, number)
-                value = rate if isinstance(rate, Tensor) else hm.asarray(rate, dtype=hm.float64)
-                writes.append((group["lr"], hm.astype(value, group["lr"].dtype)))
+                value = rate if isinstance(rate, Tensor) else xp.asarray(rate, dtype=xp.float64)
+                writes.append((group["lr"], xp.astype(value, group["lr"].dtype)))
             commit(writes)
 
 
@@ -90,7 +91,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer)
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
-        return base * self.gamma ** hm.floor(epoch / self.step_size)
+        return base * self.gamma ** xp.floor(epoch / self.step_size)
 
 
 class MultiStepLR(LRScheduler):
@@ -101,7 +102,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer)
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
-        passed = sum((hm.astype(epoch >= at, epoch.dtype) for at in self.milestones), start=epoch * 0)
+        passed = sum((xp.astype(epoch >= at, epoch.dtype) for at in self.milestones), start=epoch * 0)
         return base * self.gamma**passed
 
 
@@ -146,7 +147,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer)
 
     def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
-        share = hm.minimum(epoch / self.total_iters, 1.0)
+        share = xp.minimum(epoch / self.total_iters, 1.0)
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
 
@@ -191,9 +192,9 @@ class OneCycleLR(LRScheduler):
     def rate(self, base: float, epoch: Tensor, group: int) -> Tensor:
         turn = self.pct_start * self.total_steps - 1
         up = _cosine(self.initial_lr, self.max_lr, epoch / turn)
-        share = hm.minimum((epoch - turn) / (self.total_steps - 1 - turn), 1.0)
-        return hm.where(epoch <= turn, up, _cosine(self.max_lr, self.final_lr, share))
+        share = xp.minimum((epoch - turn) / (self.total_steps - 1 - turn), 1.0)
+        return xp.where(epoch <= turn, up, _cosine(self.max_lr, self.final_lr, share))
 
 
 def _cosine(start: float, end: float, share: Tensor) -> Tensor:
-    return end + (start - end) * 0.5 * (hm.cos(share * math.pi) + 1)
+    return end + (start - end) * 0.5 * (xp.cos(share * math.pi) + 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import hybridml as hm
 from hybridml_compiler.errors import ArgumentError
 
+from .. import arrays as xp
 from ..nn.commit import Writes
 from ..tensor import Tensor
 from .group import ParameterGroup
@@ -66,7 +66,7 @@ class SGD(Optimizer):
             if group.uses("momentum"):
                 held = self.state[p]["momentum_buffer"]
                 if group.uses("dampening"):
-                    buffer = hm.where(hm.equal(steps[k], 1), g, held * s.momentum + g * s.share)
+                    buffer = xp.where(xp.equal(steps[k], 1), g, held * s.momentum + g * s.share)
                 else:
                     buffer = held * s.momentum + g
                 writes.append((held, buffer))

@@ -26,6 +26,7 @@ from ..context import current_interpreter, no_grad
 from ..replay import source
 from ..shared import generator_states
 from ..tensor import Tensor, adopt, wrap
+from ..trace.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
 _full, _concat, _left, _or = (OPS[n] for n in ("full", "concat", "bitwise_left_shift", "bitwise_or"))
@@ -132,7 +133,7 @@ def _pair(blocks: Any) -> Tensor:
     return _concat.fn(parts, axis=0)
 
 
-default_generator = Generator(0)
+default_generator = roots["random"] = Generator(0)
 
 
 def manual_seed(seed: int) -> Generator:

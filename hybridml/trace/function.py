@@ -9,9 +9,9 @@ import sys
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -35,10 +35,6 @@ from .report import Failed, Unrepeatable, Untraceable, report
 from .shown import CacheInfo, Shown
 from .signals import handled_outside
 from .signature import doubles_in, signature
-
-if TYPE_CHECKING:
-    from ..seeing.explained import Explanation
-    from ..seeing.fetch import Fetch
 
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
@@ -240,11 +236,6 @@ class TracedFunction(Shown):
             if now is not None and entry.grads_hold(new[2]):
                 return entry.run(now, new[2], known)
         return self._run(args, kwargs)
-
-    def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from ..seeing.audits import checked
-
-        return checked(self, call, args, kwargs)
 
     def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The path of a call with these arguments, traced if it is new. It is not run: no state is written.
@@ -448,30 +439,6 @@ class TracedFunction(Shown):
         return f"<traced {self._name}: {info.entries} compiled signatures, {info.hits} hits>"
 
     # -- what there is to see
-
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
-        from ..seeing.explanation import explain, explain_last
-
-        return explain(self, *args, **kwargs) if args or kwargs or self._last is None else explain_last(self)
-
-    def run(self, *args: Any, fetch: Fetch, feed: Mapping[Any, Any] | None = None, **kwargs: Any) -> Any:
-        """Values from inside of a call with these arguments, without the call (see fetch.py).
-
-        `fetch` is one name or a list of them, `feed` gives other values than those that the function computes: names
-        of arguments, captured tensors and variables, `"file.py:12"` or a line number for what a line computes, `"%3"`
-        for a node of `ir`. Only what is needed is computed, and nothing is written.
-
-        Raises ArgumentError for names that are not there, ShapeError and DTypeError for fed arrays that do not fit.
-
-        >>> import hybridml as hm
-        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
-        >>> f.run(hm.tensor([1.0, 2.0]), fetch="%2").tolist()
-        [2.0, 4.0]
-        """
-        from ..seeing.fetch import run
-
-        return run(self, args, kwargs, fetch, feed or {})
 
     def cache_info(self) -> CacheInfo:
         """How often calls compiled and how often they did not."""

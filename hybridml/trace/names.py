@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import random, tree
+from .. import tree
 from ..tensor import Tensor
 from .guards import Entry, holder
 from .libraries import is_library
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, np.dtype, Tensor, type)
+roots: dict[str, Any] = {}  # what code reaches through the library itself, by name: the default generator
+
 _MOST = 20000  # objects that are looked at, as in guards.py
 _MOST_ITEMS = 1000  # of one container
 
@@ -60,7 +62,7 @@ class Names:
 
     def _walk(self) -> dict[int, str]:
         pending: list[tuple[str, Any]] = [*self._objects.items(), *_variables(self._fn)]
-        pending.append(("random", random.default_generator))
+        pending += roots.items()
         found: dict[int, str] = {}
         kept: list[Any] = []  # an id is only good while its object lives
         late: list[tuple[str, Any]] = []  # the state of optimizers, after the names of its keys

@@ -1,11 +1,11 @@
-"""What a traced function shows of the program of its last call."""
+"""What a traced function shows of itself. The one door to the inspector and the profiler: loaded when asked for."""
 
 from __future__ import annotations
 
 import html
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from .entry import Entry
 from .outcome import Outcome
 
 if TYPE_CHECKING:
+    from ..seeing.explained import Explanation
+    from ..seeing.fetch import Fetch
     from ..views.page import View
 
 
@@ -120,6 +122,32 @@ class Shown:
             sum(getattr(s, "kernels", 0) for s in each), sum(getattr(s, "nbytes", 0) for s in each),
         )  # fmt: skip
 
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
+        from ..seeing.explanation import explain, explain_last
+
+        traced: Any = self
+        return explain(traced, *args, **kwargs) if args or kwargs or self._last is None else explain_last(traced)
+
+    def run(self, *args: Any, fetch: Fetch, feed: Mapping[Any, Any] | None = None, **kwargs: Any) -> Any:
+        """Values from inside of a call with these arguments, without the call (see fetch.py).
+
+        `fetch` is one name or a list of them, `feed` gives other values than those that the function computes: names
+        of arguments, captured tensors and variables, `"file.py:12"` or a line number for what a line computes, `"%3"`
+        for a node of `ir`. Only what is needed is computed, and nothing is written.
+
+        Raises ArgumentError for names that are not there, ShapeError and DTypeError for fed arrays that do not fit.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> f.run(hm.tensor([1.0, 2.0]), fetch="%2").tolist()
+        [2.0, 4.0]
+        """
+        from ..seeing.fetch import run
+
+        traced: Any = self
+        return run(traced, args, kwargs, fetch, feed or {})
+
     def show(self) -> View:
         """A page of the last call's program: source lines, kernels, graph IR and LLVM IR, each leading to the others.
 
@@ -140,6 +168,12 @@ class Shown:
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write `show()` as an HTML file that needs nothing but itself."""
         self.show().save(path)
+
+    def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ..seeing.audits import checked
+
+        traced: Any = self
+        return checked(traced, call, args, kwargs)
 
     def _repr_html_(self) -> str:
         shown = None if self._last is None else self._last.shown()

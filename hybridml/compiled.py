@@ -11,12 +11,16 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ..context import current_interpreter
-from ..tensor import Tensor
-from ..tracebacks import shorten
+from hybridml_compiler import dtypes
+from hybridml_compiler.ops.table import OPS
+
+from . import dispatch
+from .context import current_interpreter
+from .tensor import Tensor
+from .tracebacks import shorten
 
 if TYPE_CHECKING:
-    from ..trace import TracedFunction
+    from .trace import TracedFunction
 
 # Elements of an argument from which the call (4 us, 20 us recorded) costs less than the operations' temporaries.
 LARGE = 1 << 15
@@ -53,7 +57,7 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
         if current_interpreter() is not None:
             return fn(*args, **kwargs)
         if not traced:
-            from ..trace import TracedFunction
+            from .trace import TracedFunction
 
             traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic))
         result: R = traced[0](*args, **kwargs)
@@ -70,3 +74,14 @@ def compiled_for_all_sizes(fn: Callable[P, R]) -> Callable[P, R]:
 def compiled_for_pairs(fn: Callable[P, R]) -> Callable[P, R]:
     """`compiled`, for a composite of all pairs of what its arguments have."""
     return compiled(fn, work=PAIRS)
+
+
+@compiled
+def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
+    """The product of bfloat16 tensors, with sums in float32. Compiled, it reads them as they are in memory."""
+    product = OPS["matmul"].fn(OPS["astype"].fn(x, dtypes.float32), OPS["astype"].fn(y, dtypes.float32))
+    rounded: Tensor = OPS["astype"].fn(product, dtypes.bfloat16)
+    return rounded
+
+
+dispatch.matmul_bfloat16 = matmul_bfloat16

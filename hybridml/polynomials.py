@@ -9,12 +9,12 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .. import ops
-from ..tensor import Tensor
-from .assembly import atleast_1d, diagflat, vander
-from .elementwise import _floating
-from .manipulation import _tensor, expand_dims
-from .numerical import convolve
+from . import ops
+from .arrays.assembly import atleast_1d, diagflat, vander
+from .arrays.elementwise import _floating
+from .arrays.manipulation import _tensor, expand_dims
+from .arrays.numerical import convolve
+from .tensor import Tensor
 
 _concat, _sum = (OPS[name] for name in ("concat", "sum"))
 
@@ -141,7 +141,7 @@ def poly(zeros: Tensor, /) -> Tensor:
     z = atleast_1d(_tensor(zeros))
     square = z.ndim == 2 and z.shape[0] == z.shape[1] > 0
     if square:
-        from .. import linalg
+        from . import linalg
 
         real_matrix = z.dtype.kind != "c"
         found = poly(linalg.eigvals(z))
@@ -164,7 +164,7 @@ def roots(p: Tensor, /) -> Tensor:
     >>> sorted(hm.roots(hm.tensor([1.0, -3.0, 2.0])).numpy().real.round(4).tolist())
     [1.0, 2.0]
     """
-    from .. import linalg
+    from . import linalg
 
     p = _floating(atleast_1d(_tensor(p)))
     if p.ndim != 1:
@@ -195,8 +195,8 @@ def polyfit(
     >>> hm.polyfit(hm.tensor([0.0, 1.0, 2.0]), hm.tensor([1.0, 3.0, 5.0]), 1).numpy().round(3).tolist()
     [2.0, 1.0]
     """
-    from .. import linalg
-    from .inspection import finfo
+    from . import linalg
+    from .arrays.inspection import finfo
 
     x, y = _floating(x), _floating(y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:
