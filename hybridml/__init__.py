@@ -30,6 +30,7 @@ from . import (
     context,
     control_flow,
     dispatch,
+    display,  # noqa: F401  (how tensors show themselves)
     indexing,
     interop,
     methods,

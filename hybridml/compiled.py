@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.table import OPS
 
-from . import dispatch
 from .context import current_interpreter
+from .dispatch import narrow_products
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -84,4 +84,4 @@ def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
     return rounded
 
 
-dispatch.matmul_bfloat16 = matmul_bfloat16
+narrow_products[dtypes.bfloat16] = matmul_bfloat16

@@ -98,3 +98,7 @@ def _histogram(array: Any) -> str:
         f"<text x='0' y='73' fill='#718096'>{edges[0]:.4g}</text>"
         f"<text x='{_WIDTH}' y='73' fill='#718096' text-anchor='end'>{edges[-1]:.4g}</text></svg>"
     )
+
+
+Tensor.__repr__ = text  # type: ignore[method-assign, assignment]
+Tensor._repr_html_ = html  # type: ignore[attr-defined]

@@ -220,16 +220,6 @@ class Tensor:
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    def __repr__(self) -> str:
-        from .display import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from .display import html
-
-        return html(self)
-
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -58,9 +59,7 @@ class Array:
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         self.tensor.__array_namespace__(api_version=api_version)  # raises for versions that are not known
-        from . import traced
-
-        return traced
+        return sys.modules[f"{__package__}.traced"]
 
     def to_device(self, device: Device, /, *, stream: Any = None) -> Array:
         return Array(self.tensor.to_device(device, stream=stream))

@@ -37,7 +37,6 @@ from .report import Failed
 
 if TYPE_CHECKING:
     from .observed import Observer
-    from .outcome import Outcome
 
 Build = Callable[[ir.Graph], Any]
 MOST_ASKED = 2000  # values that one trace may ask for: a loop that goes on for longer is eager
@@ -67,6 +66,12 @@ class Endless(BaseException):
     """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
 
 
+class PathEnd:
+    """What runs at the end of a path (see outcome.py)."""
+
+    taken: int  # calls that have asked their way to it
+
+
 @dataclass(eq=False)
 class Segment:
     """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
@@ -91,7 +96,7 @@ class Ask:
     what: str  # "bool()", "item()", ...
     where: str  # the user's line
     segment: Segment | None  # None where the value is an input, or an earlier segment has given it
-    next: dict[Any, Ask | Outcome] = field(default_factory=dict)
+    next: dict[Any, Any] = field(default_factory=dict)
     hits: int = 0  # calls that found their value
 
     def hopeless(self, most: int) -> bool:
@@ -105,7 +110,7 @@ def key(array: np.ndarray) -> bytes:
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
-def walk(root: Ask | Outcome | None, known: Arrays) -> tuple[Outcome | None, list[Ask]]:
+def walk(root: Ask | PathEnd | None, known: Arrays) -> tuple[Any, list[Ask]]:
     """What the values of this call lead to (None: a value that was not there before), and what was asked on the way."""
     at = root
     passed: list[Ask] = []
@@ -121,7 +126,7 @@ def walk(root: Ask | Outcome | None, known: Arrays) -> tuple[Outcome | None, lis
     return at, passed
 
 
-def outcomes_of(root: Ask | Outcome | None) -> Iterable[Outcome]:
+def outcomes_of(root: Ask | PathEnd | None) -> Iterable[Any]:
     """The outcomes of a tree."""
     pending = [root]
     while pending:
@@ -132,9 +137,9 @@ def outcomes_of(root: Ask | Outcome | None) -> Iterable[Outcome]:
             yield at
 
 
-def way(root: Ask | Outcome | None, outcome: Outcome) -> list[tuple[Ask, bytes]]:
+def way(root: Ask | PathEnd | None, outcome: PathEnd) -> list[tuple[Ask, bytes]]:
     """The questions on the way to an outcome, with the values that lead there."""
-    pending: list[tuple[Ask | Outcome | None, Any]] = [(root, None)]
+    pending: list[tuple[Ask | PathEnd | None, Any]] = [(root, None)]
     while pending:
         at, before = pending.pop()
         if at is outcome:
@@ -152,12 +157,12 @@ class Path:
     """A trace on its way through the tree: it answers what Python asks, and notes what was asked."""
 
     def __init__(
-        self, tracer: Tracer, root: Ask | Outcome | None, known: Arrays, build: Build, strict: bool = False
+        self, tracer: Tracer, root: Ask | PathEnd | None, known: Arrays, build: Build, strict: bool = False
     ) -> None:
         """`known`: what the call has computed by now."""
         self.tracer, self.known, self.build, self.strict = tracer, known, build, strict
         self.observer: Observer | None = None
-        self.at: Ask | Outcome | None = root
+        self.at: Ask | PathEnd | None = root
         self.asked: list[tuple[Ask, bytes]] = []
         self.answers: dict[ir.Node, np.ndarray] = {}
         self.given: dict[ir.Node, None] = {}  # what the segments of this path give
@@ -218,9 +223,9 @@ class Path:
         graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
         return Segment(graph, reads, gives, self.build(graph))
 
-    def place(self, outcome: Outcome) -> Ask | Outcome:
+    def place(self, outcome: PathEnd) -> Any:
         """Put the path into the tree; its root, which is another one if the function has asked other things."""
-        after: Ask | Outcome = outcome
+        after: Ask | PathEnd = outcome
         for ask, value in reversed(self.asked):
             ask.next[value] = after
             after = ask

@@ -9,9 +9,9 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -40,11 +40,7 @@ from .number import Traced, Weak, is_number
 from .order import Order, memory_order
 from .report import Untraceable
 from .returned import is_returned
-
-if TYPE_CHECKING:
-    from .lifted import Place
-    from .observed import Observer
-    from .region import Frame
+from .scalar_source import Place
 
 _ndarray = np.ndarray
 _astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
@@ -112,6 +108,23 @@ class ShadowLeaf(Leaf):
 Ask = Callable[[ir.Node, str], np.ndarray]
 
 
+@dataclass(eq=False)
+class Frame:
+    """What a tracer notes while it captures a region."""
+
+    since: int  # the clock: histories that are older come from outside
+    made: set[ir.Node] = field(default_factory=set)
+    checks: dict[ir.Node, None] = field(default_factory=dict)  # what may raise, in the order of the program
+    tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
+    written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
+
+
+class LineObserver(Protocol):
+    """What is told of every operation that a trace captures (see observed.py)."""
+
+    def see(self, tracer: Tracer, until: CodeType) -> None: ...
+
+
 class Tracer:
     """The interpreter while a function is traced. See `dispatch.slow` for who calls it.
 
@@ -149,7 +162,7 @@ class Tracer:
         self.may_fail = False  # there is an index to check by now
         self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
         self.layouts = Layouts()
-        self.observer: Observer | None = None  # where names of variables are asked for (see observed.py)
+        self.observer: LineObserver | None = None  # where names of variables are asked for (see observed.py)
         self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 

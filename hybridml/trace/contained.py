@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from .guards import Entry, Watch, holder
-
-if TYPE_CHECKING:
-    from .lifted import Place
-
-Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is there
+from .scalar_source import Place, Ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +41,6 @@ class OthersOf:
         if type(found) is not tuple:
             return found
         return tuple(type(item) if k in self.lifted else item for k, item in enumerate(found))
-
-
-@dataclass
-class Ways:
-    """How a program comes to a container: by these variables and attributes, and from there by these links."""
-
-    slots: list[Place] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
 
 
 class Containers:

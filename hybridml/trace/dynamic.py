@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guard, Guards, collecting
 from hybridml_compiler.sizes.values import bindings, check_of, name_of
-
-if TYPE_CHECKING:
-    from .entry import Entry
 
 MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a size that it looks at
 MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
@@ -115,7 +112,7 @@ class Family:
     seen: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of calls that were traced
     fixed: dict[int, str] = field(default_factory=dict)  # dimension -> the line that asked for its number
     alone: set[tuple[int, int]] = field(default_factory=set)  # dimensions with a size that is a program of its own
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Any] = field(default_factory=list)
 
 
 class Families:
@@ -127,8 +124,8 @@ class Families:
     def clear(self) -> None:
         self._families.clear()
 
-    def entry(self, key: Any) -> Entry | None:
-        """A program with symbols that takes a call of this signature."""
+    def entry(self, key: Any) -> Any:
+        """The entry with symbols that takes a call of this signature, or None."""
         name, shapes = apart(key)
         family = self._families.get(name)
         if family is None:
@@ -164,7 +161,7 @@ class Families:
         of_leaves = {leaf: tuple([next(rest) for _ in shape]) for leaf, shape in shapes.items()}
         return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat))
 
-    def traced(self, key: Any, entry: Entry) -> None:
+    def traced(self, key: Any, entry: Any) -> None:
         """A call of this signature has a program now."""
         name, shapes = apart(key)
         family = self._families.setdefault(name, Family())

@@ -7,7 +7,7 @@ import itertools
 import sys
 import traceback
 import types
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import Enum
 from functools import partial
@@ -24,6 +24,7 @@ from hybridml_compiler.errors import (
     user_location,
 )
 from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.sizes.dims import is_dim
 
 from .. import replay, tree
@@ -245,8 +246,12 @@ class Entry:
         self.places = settle(self.places, tracer, used, self.watch)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
         self.pinned |= looked_at & self.integers
-        asked = [(ask.what, value) for ask, value in path.asked]
-        self.watch.read_by_numpy(self.seen.only_inputs(self.watch, outcome, asked) if self.seen is not None else ())
+        arrays: Container[int] = ()
+        if self.seen is not None:
+            asked, values = [(ask.what, value) for ask, value in path.asked], repr([r.value for r in outcome.results])
+            captured = [i.real for i in tracer.inputs if i.kind == "array"]
+            arrays = self.seen.only_inputs(self.watch, captured, (digest(outcome.program.graph), asked, values))
+        self.watch.read_by_numpy(arrays)
         self._guard(outcome)
         self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)

@@ -317,9 +317,9 @@ class TracedFunction(Shown):
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
             except (Endless, Unrepeatable):
-                self._integers.fix_all(given, entry)
+                self._integers.fix_all(given, entry.integers, entry.places)
                 raise
-        self._integers.fix_all(given, entry)
+        self._integers.fix_all(given, entry.integers, entry.places)
         return *found, plain
 
     def _sized(

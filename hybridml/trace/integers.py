@@ -10,22 +10,17 @@ guarded value (of a global variable, a closure cell, an attribute).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-from hybridml_compiler.graph.digest import digest
 
 from ..integer import LARGEST
 from .dynamic import apart
 from .guards import Watch
 from .reads import what_of
-
-if TYPE_CHECKING:
-    from .entry import Entry
-    from .outcome import Outcome
+from .scalar_source import Place
 
 Key = Any  # see `signature.signature`
 
@@ -91,27 +86,27 @@ class Integers:
     def is_fixed(self, holder: Any, name: str) -> bool:
         return (id(holder), name) in self._fixed
 
-    def only_inputs(self, watch: Watch, outcome: Outcome, asked: Sequence[Any]) -> set[int]:
-        """Arrays around the function (by id) that its program reads and nothing else does: with other elements in them
-        it was the same program, of which `asked` is what it has asked for."""
+    def only_inputs(self, watch: Watch, arrays: Iterable[np.ndarray], program: Any) -> set[int]:
+        """The ids of those arrays around the function that its program reads and nothing else does: with other elements
+        in them it was the same program, which is told by what it is compared by."""
         named = watch.named_arrays(sys.maxsize)
-        captured = {id(i.real): i.real for i in outcome.tracer.inputs if i.kind == "array"}
+        captured = {id(array): array for array in arrays}
         made = [array.tobytes() for k, array in captured.items() if all(k != other for other, _ in named)]
-        now = digest(outcome.program.graph), asked, made, repr([r.value for r in outcome.results])
+        now = program, made
         for k, array in named:
             if k in captured:
                 held = what_of(array)(array)
-                _, was, program = self._arrays.setdefault(k, (array, held, now))
-                if was != held and program == now:
+                _, was, before = self._arrays.setdefault(k, (array, held, now))
+                if was != held and before == now:
                     self._only_inputs.add(k)
                 self._arrays[k] = array, held, now
         return self._only_inputs
 
-    def fix_all(self, given: Any, entry: Entry) -> None:
+    def fix_all(self, given: Any, integers: Iterable[int], places: Iterable[Place]) -> None:
         """The numbers of an entry that fails with what stands for them are themselves from now on."""
-        if entry.integers:
-            self.fix(given, entry.integers)
-        for place in entry.places:
+        if integers:
+            self.fix(given, integers)
+        for place in places:
             if place.is_new:
                 self.fix_around(place.holder, place.name)
 

@@ -20,7 +20,6 @@ import abc
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
@@ -28,68 +27,21 @@ from typing import Any
 from hybridml_compiler.in_force import Changes
 
 from ..context import current_interpreter
-from ..integer import LARGEST
 from .bytecode import instructions
 from .capture import Tracer
 from .classes import class_of
-from .contained import Containers, Copies, ItemOf, OthersOf, Ways
+from .contained import Containers, Copies, ItemOf, OthersOf
 from .effects import uses
 from .guards import Entry, Watch, holder
 from .integers import Integers
 from .libraries import is_library_class
 from .reads import cell_contents
+from .scalar_source import Place
 
 # Code that says one of these may read an attribute past the class of its object, or look at the class itself.
 _PAST_THE_CLASS = frozenset(
     ("type", "copy", "deepcopy", "asdict", "astuple", "replace", "dumps", "pickle", "setattr", "state_dict")
 )
-
-
-@dataclass(eq=False)
-class Place:
-    """Where a lifted number lives. `guard` is its entry among the guards, taken from there while it is lifted."""
-
-    name: str
-    guard: Entry
-    kind: type  # float or int
-    cell: types.CellType | None = None
-    obj: Any = None  # of an attribute; neither: a global variable, or an item of a container
-    container: Any = None  # of an item: what it is in, and how that is reached
-    key: Any = None
-    ways: Ways | None = None
-    owner: Any = None  # of an item of a tuple: what holds the tuple
-    readers: Sequence[types.FunctionType] = ()  # of a variable, with whatever leads to them
-    index: int = -1
-
-    def read(self) -> Any:
-        read, key, _ = self.guard
-        try:
-            return read(key)
-        except (ValueError, IndexError):  # an empty cell, a shorter list
-            return None
-
-    @property
-    def now(self) -> Callable[[], Any]:
-        """A function that gives the present value, without a method between: ValueError or IndexError for none."""
-        read, key, _ = self.guard
-        return partial(read, key)
-
-    def fits(self, value: Any) -> bool:
-        """Whether the program takes this value."""
-        if type(value) is int:
-            return self.kind is int and -LARGEST <= value <= LARGEST
-        return type(value) is self.kind
-
-    @property
-    def holder(self) -> Any:
-        if self.owner is not None:
-            return self.owner
-        return self.cell if self.cell is not None else holder(self.guard)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it is lifted at its second value."""
-        return self.kind is int or self.obj is not None or self.container is not None
 
 
 def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:

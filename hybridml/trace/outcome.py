@@ -23,6 +23,7 @@ from ..number import known as as_known
 from ..number import tensor_of
 from ..shared import is_generator_state
 from ..tensor import Tensor, adopt, wrap
+from .branches import PathEnd
 from .capture import Input, Tracer
 from .draws import Draw, added
 from .effects import Effect
@@ -82,7 +83,7 @@ class Result:
     value: Any = None
 
 
-class Outcome:
+class Outcome(PathEnd):
     """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
     they raise for."""
 

@@ -9,7 +9,7 @@ recorded on the same tape: what is older than the region is its boundary (see `t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,24 +24,13 @@ from ..aliasing import stamp
 from ..context import clock, grad_is_off
 from ..tape import KEPT, Leaf
 from ..tensor import Tensor
-from .capture import ShadowLeaf, Tracer
+from .capture import Frame, ShadowLeaf, Tracer
 from .effects import find, name_in
 from .guards import Watch
 from .hidden import Undone
 from .report import Unrepeatable
 
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
-
-
-@dataclass(eq=False)
-class Frame:
-    """What a tracer notes while it captures a region."""
-
-    since: int  # the clock: histories that are older come from outside
-    made: set[ir.Node] = field(default_factory=set)
-    checks: dict[ir.Node, None] = field(default_factory=dict)  # what may raise, in the order of the program
-    tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
-    written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
 
 
 @dataclass(eq=False)
