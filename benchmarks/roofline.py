@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import hybridml as hm
-from hybridml.views.kernels import kernel_name, node_flops, operations
+from hybridml.profiler.kernels import kernel_name, node_flops, operations
 from hybridml_compiler.backends.llvm.convolution import own_algorithm
 from hybridml_compiler.loops.transcendental import TABLE as POLYNOMIALS
 from hybridml_compiler.runtime.spans import CAPACITY

@@ -23,44 +23,20 @@ from hybridml_compiler.errors import (
     TraceError,
 )
 
-from . import (
-    arrays,
-    autograd,
-    compiled,  # noqa: F401  (it gives dispatch a kernel)
-    context,
-    control_flow,
-    dispatch,
-    display,  # noqa: F401  (how tensors show themselves)
-    indexing,
-    interop,
-    methods,
-    number,
-    numpy_methods,
-    numpy_protocol,
-    random,
-    transforms,
-)
-from .context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from . import arrays, autograd, interop, polynomials, random  # noqa: F401  (interop: NumPy and einops find tensors)
 from .control_flow import cond, fori_loop, map, scan, while_loop
-from .random import (
-    Generator,
-    manual_seed,
-    multinomial,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    randperm,
-)
-from .recomputed import checkpoint
-from .tensor import Device, Tensor
-from .tensor import Tensor as ndarray
-from .trace import TracedFunction, trace
-from .transforms import grad, jvp, value_and_grad, vjp
-from .tree import tree_leaves, tree_map
+from .core import display  # noqa: F401  (how tensors show themselves)
+from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .core.proxies import scalar
+from .core.pytree import tree_leaves, tree_map
+from .core.tensor import Device, Tensor
+from .core.tensor import Tensor as ndarray
+from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
+from .tracing import TracedFunction, compiled, trace  # noqa: F401  (compiled gives dispatch a kernel)
+from .transforms.checkpoint import checkpoint
+from .transforms.grad import grad, jvp, value_and_grad, vjp
 
-number.install()
+scalar.install()
 
 __version__ = "0.1.0"
 
@@ -68,20 +44,20 @@ __version__ = "0.1.0"
 _MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
-    "audit": "hybridml.seeing.audits",
-    "compare": "hybridml.seeing.side_by_side",
-    "debug_nans": "hybridml.seeing.nans",
-    "doctor": "hybridml.seeing.diagnosis",
-    "eager": "hybridml.seeing.stances",
-    "explain": "hybridml.seeing.explanation",
+    "audit": "hybridml.inspect.audits",
+    "compare": "hybridml.inspect.side_by_side",
+    "debug_nans": "hybridml.inspect.nans",
+    "doctor": "hybridml.inspect.diagnosis",
+    "eager": "hybridml.inspect.stances",
+    "explain": "hybridml.inspect.explanation",
     "get_num_threads": "hybridml_compiler.runtime.threads",
     "is_deterministic": "hybridml_compiler.config",
     "load": "hybridml.io",
-    "memory_timeline": "hybridml.views.profile",
-    "profile": "hybridml.views.profile",
+    "memory_timeline": "hybridml.profiler.profile",
+    "profile": "hybridml.profiler.profile",
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
-    "stance": "hybridml.seeing.stances",
+    "stance": "hybridml.inspect.stances",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),
@@ -104,14 +80,14 @@ __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
     "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
     "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint", "cholesky_inverse", "cholesky_solve",
-    "compare", "cond", "context", "control_flow", "data", "debug_nans", "dispatch", "dist", "distributions",
+    "compare", "cond", "data", "debug_nans", "dist", "distributions",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
-    "grad", "hamming_window", "hann_window", "igamma", "igammac", "indexing", "interop", "io", "is_deterministic",
+    "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
     "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
-    "manual_seed", "map", "memory_timeline", "methods", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
-    "numpy_methods", "numpy_protocol", "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
+    "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
+    "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
     "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "special", "stance", "stft", "trace", "transforms", "tree_leaves", "tree_map", "triangular_solve",
+    "signal", "sinc", "special", "stance", "stft", "trace", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
@@ -131,5 +107,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "__version__"})
 
 
-globals().update(arrays.names)
-__all__ += list(arrays.names)
+_functions = arrays.names | {name: getattr(polynomials, name) for name in polynomials.__all__}
+globals().update(_functions)
+__all__ += list(_functions)

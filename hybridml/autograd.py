@@ -19,13 +19,22 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from . import aliasing
-from .context import _no_grad, clock, current_interpreter, enable_grad, grad_is_off, is_grad_enabled, no_grad, switches
-from .dispatch import constant
-from .places import here
-from .shared import accumulating
-from .tape import KEPT, Handle, Hooked, Leaf, Node, own, part, run, run_hooks, stale, turned
-from .tensor import Tensor, method
+from .core import aliasing
+from .core.context import (
+    _no_grad,
+    clock,
+    current_interpreter,
+    enable_grad,
+    grad_is_off,
+    is_grad_enabled,
+    no_grad,
+    switches,
+)
+from .core.dispatch import constant
+from .core.shared import accumulating
+from .core.source_location import here
+from .core.tape import KEPT, Handle, Hooked, Leaf, Node, own, part, run, run_hooks, stale, turned
+from .core.tensor import Tensor, method
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 

@@ -21,13 +21,13 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from . import tree
-from .arrays import manipulation
 from .arrays.creation import arange, asarray, zeros
-from .context import clock, current_interpreter
-from .tape import part
-from .tensor import Tensor, wrap
-from .tree import LEAF, Structure
+from .arrays.shaping import manipulation
+from .core import pytree
+from .core.context import clock, current_interpreter
+from .core.pytree import LEAF, Structure
+from .core.tape import part
+from .core.tensor import Tensor, wrap
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
 
@@ -40,7 +40,7 @@ _concat = OPS["concat"]
 def _flatten(value: Any, what: str) -> tuple[list[Tensor], Structure]:
     """The tensors of a container. None among them is part of the structure."""
     leaves: list[Any] = []
-    structure = _without_none(tree.flatten(value, leaves), iter(leaves))
+    structure = _without_none(pytree.flatten(value, leaves), iter(leaves))
     given = [leaf for leaf in leaves if leaf is not None]
     for leaf, path in zip(given, paths(structure), strict=True):
         if not isinstance(leaf, Tensor | np.ndarray | np.generic | bool | int | float):
@@ -65,7 +65,7 @@ def _unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
             return [next(left)]
         return [None] if s is _NONE or s == _NONE else [leaf for child in s.children for leaf in filled(child)]
 
-    return tree.unflatten(_with_none(structure), filled(structure))
+    return pytree.unflatten(_with_none(structure), filled(structure))
 
 
 def _with_none(s: Structure) -> Structure:
@@ -182,8 +182,8 @@ def _predicate(value: Any, what: str) -> Any:
 
 
 def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
-    from .trace.choice import Branch, Choice
-    from .trace.region import Region, capture_region, snapshot
+    from .tracing.capture.cond import Branch, Choice
+    from .tracing.capture.subgraphs import Region, capture_region, snapshot
 
     structures: list[Structure] = []
     regions = []
@@ -260,8 +260,8 @@ def _next(carry: Sequence[Tensor], structure: Structure, result: Any, what: str)
 def _traced_while(
     tracer: Any, cond_fn: Any, body_fn: Any, carry: list[Tensor], structure: Structure, length: int | None
 ) -> Any:
-    from .trace.loops import Loop
-    from .trace.region import capture_region, snapshot
+    from .tracing.capture.loop import Loop
+    from .tracing.capture.subgraphs import capture_region, snapshot
 
     n = len(carry)
 
@@ -382,8 +382,8 @@ def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
     """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
-    from .trace.capture import Tracer
-    from .trace.region import boundary
+    from .tracing.capture.subgraphs import boundary
+    from .tracing.capture.tracer import Tracer
 
     tracer = Tracer("scan")
 
@@ -456,8 +456,8 @@ def _traced_scan(
     reverse: bool,
     again: bool,
 ) -> tuple[Any, Any]:
-    from .trace.loops import Loop
-    from .trace.region import capture_region, snapshot
+    from .tracing.capture.loop import Loop
+    from .tracing.capture.subgraphs import capture_region, snapshot
 
     n, made = len(carry), []
 

@@ -18,10 +18,10 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.fourier import SWAPPED
 from hybridml_compiler.ops.shapes import axis_index, integer
 
-from . import ops
 from .arrays.creation import arange, asarray
-from .arrays.manipulation import roll
-from .tensor import Device, Tensor
+from .arrays.shaping.manipulation import roll
+from .core import ops
+from .core.tensor import Device, Tensor
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",

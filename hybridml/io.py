@@ -19,9 +19,9 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, HybridmlError
 
-from . import atomic
+from .core import atomic
+from .core.tensor import Tensor, adopt
 from .nn.module import Module
-from .tensor import Tensor, adopt
 
 FORMAT = {
     "bool": "BOOL",

@@ -9,12 +9,12 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from . import ops
-from .arrays.assembly import atleast_1d, diagflat, vander
 from .arrays.elementwise import _floating
-from .arrays.manipulation import _tensor, expand_dims
 from .arrays.numerical import convolve
-from .tensor import Tensor
+from .arrays.shaping.assembly import atleast_1d, diagflat, vander
+from .arrays.shaping.manipulation import _tensor, expand_dims
+from .core import ops
+from .core.tensor import Tensor
 
 _concat, _sum = (OPS[name] for name in ("concat", "sum"))
 

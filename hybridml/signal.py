@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .arrays import windows
+from .arrays.shaping import windows
 
 __all__ = ["windows"]

@@ -18,10 +18,10 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
 
 from .arrays.creation import asarray
-from .arrays.manipulation import _tensor
-from .compiled import compiled
-from .ops import names
-from .tensor import Tensor
+from .arrays.shaping.manipulation import _tensor
+from .core.ops import names
+from .core.tensor import Tensor
+from .tracing.compiled import compiled
 
 _where, _isnan, _log, _abs, _equal = (OPS[name].fn for name in ("where", "isnan", "log", "abs", "equal"))
 _ROWS = (

@@ -14,7 +14,7 @@ from benchmarks import limits_page, ours, report, roofline
 from benchmarks.roofline import Machine, Measured, Spent
 from benchmarks.workloads import WORKLOADS
 from hybridml import nn
-from hybridml.views.profile import Profile
+from hybridml.profiler.profile import Profile
 
 MACHINE = Machine(gflops=100.0, memory_gbs=10.0, last_gbs=50.0, last_bytes=1e6)
 LIMITS = {"last_bytes": 1e6} | {"gflops_2": 100.0, "memory_gbs_2": 10.0, "last_gbs_2": 50.0, "cache_gbs_2": 80.0}

@@ -9,45 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from hybridml_compiler.dtypes import bfloat16
 
-from .. import ops
-from . import (
-    assembly,
-    assigning,
-    creation,
-    cumulative,
-    einstein,
-    elementwise,
-    grid,
-    inspection,
-    manipulation,
-    missing,
-    namespace,
-    numerical,
-    padding,
-    products,
-    quantiles,
-    reducing,
-    repeating,
-    scattering,
-    segments,
-    selecting,
-    sets,
-    sorting,
-    statistics,
-    uniques,
-)
+from ..core import ops
+from . import creation, data_types, elementwise, inspection, methods, numerical
+from .contracting import einstein, products
+from .indexing import assigning, getitem, scattering, segments, selecting
+from .reducing import cumulative, missing, quantiles, reductions, statistics
+from .searching import orders, sets, uniques
+from .shaping import assembly, grid, manipulation, padding, repeating
 
 # Rows first, then the functions that give some of them their public signature.
 names: dict[str, Any] = dict(ops.names)
 for _module in (
-    creation, inspection, manipulation, namespace, padding, selecting, assembly, assigning, elementwise, missing,
-    numerical, quantiles, sets, statistics, cumulative, einstein, grid, products, reducing, scattering,
-    segments, sorting, uniques, repeating,
+    creation, inspection, manipulation, data_types, padding, selecting, assembly, assigning, elementwise, missing,
+    numerical, quantiles, sets, statistics, cumulative, einstein, grid, products, reductions, scattering, segments,
+    orders, uniques, repeating,
 ):  # fmt: skip
     names.update({name: getattr(_module, name) for name in _module.__all__})
 globals().update(names)
 
-__all__ = [*names, "bfloat16"]
+__all__ = [*names, "bfloat16", "getitem", "methods"]
 
 if TYPE_CHECKING:
 

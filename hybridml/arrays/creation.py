@@ -10,11 +10,11 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..aliasing import is_python_float
-from ..context import current_interpreter
-from ..interchange import imported
-from ..number import Number, tensor_of
-from ..tensor import Device, Tensor, adopt
+from ..core.aliasing import is_python_float
+from ..core.context import current_interpreter
+from ..core.dlpack import imported
+from ..core.proxies.scalar import Number, tensor_of
+from ..core.tensor import Device, Tensor, adopt
 
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
 

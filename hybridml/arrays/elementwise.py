@@ -9,11 +9,11 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
-from .. import ops
-from ..tensor import Tensor
+from ..core import ops
+from ..core.tensor import Tensor
+from .data_types import result_type
 from .inspection import finfo, iinfo
-from .manipulation import _tensor
-from .namespace import result_type
+from .shaping.manipulation import _tensor
 
 _where, _isnan, _copysign, _abs, _trunc = (OPS[name] for name in ("where", "isnan", "copysign", "abs", "trunc"))
 

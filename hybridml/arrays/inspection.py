@@ -14,7 +14,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError
 
-from ..tensor import CPU, Device, Tensor
+from ..core.tensor import CPU, Device, Tensor
 
 KINDS: dict[str, str] = {  # the standard's kinds -> NumPy's letters; "V" is bfloat16, a real floating dtype
     "bool": "b",

@@ -9,11 +9,11 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .. import ops
-from ..tensor import Tensor
+from ..core import ops
+from ..core.tensor import Tensor
 from .elementwise import _floating
-from .manipulation import _axis, _tensor, expand_dims, moveaxis
-from .sorting import argsort, searchsorted
+from .searching.orders import argsort, searchsorted
+from .shaping.manipulation import _axis, _tensor, expand_dims, moveaxis
 
 _where, _sum, _reshape, _concat = (OPS[name] for name in ("where", "sum", "reshape", "concat"))
 

@@ -9,11 +9,11 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import integer
 
-from .. import ops
-from ..tensor import Tensor
-from . import windows
+from ..core import ops
+from ..core.tensor import Tensor
 from .creation import asarray, full
-from .manipulation import swapaxes
+from .shaping import windows
+from .shaping.manipulation import swapaxes
 
 __all__ = [
     "bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft",

@@ -11,7 +11,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .sampler import Seed, random_bits
 
 T = TypeVar("T", covariant=True)

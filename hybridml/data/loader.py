@@ -14,8 +14,8 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..states import check_entries
-from ..tensor import Tensor
+from ..core.states import check_entries
+from ..core.tensor import Tensor
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, restore, state_of
 

@@ -10,8 +10,8 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import random
+from ..core.states import check_entries
 from ..random import Generator, default_generator
-from ..states import check_entries
 
 Seed = int | Generator | None  # a seed of its own, or a generator (None: the default one) to draw a seed from
 

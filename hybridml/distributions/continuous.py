@@ -7,9 +7,9 @@ from typing import Any
 
 from .. import arrays as xp
 from .. import random, special
+from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import anything, positive
-from ..tensor import Tensor
 from .distribution import Distribution
 
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)

@@ -9,9 +9,9 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import functional, random, special
+from ..core.tensor import Tensor
 from ..random.generator import Generator
 from ..random.sampling import anything, not_negative, probability
-from ..tensor import Tensor
 from .distribution import Distribution
 
 

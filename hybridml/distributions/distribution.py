@@ -7,10 +7,10 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, GradientError
 
 from .. import arrays as xp
-from ..context import no_grad
+from ..core.context import no_grad
+from ..core.tensor import Tensor
 from ..random.generator import Generator, shape_of
 from ..random.sampling import Domain, Draw
-from ..tensor import Tensor
 
 
 class Distribution:

@@ -10,7 +10,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError
 
 from .. import arrays as xp
 from .. import special
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Poisson
 from .distribution import Distribution

@@ -25,41 +25,11 @@ from .adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from .attention import (
-    scaled_dot_product_attention,
-)
-from .basics import (
-    bilinear,
-    embedding,
-    embedding_bag,
-    linear,
-    one_hot,
-)
-from .convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    fold,
-    unfold,
-)
-from .distances import (
-    cdist,
-    cosine_similarity,
-    normalize,
-    pairwise_distance,
-    pdist,
-)
-from .dropouts import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    feature_alpha_dropout,
-)
+from .attention import scaled_dot_product_attention
+from .basics import bilinear, embedding, embedding_bag, linear, one_hot
+from .convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d, fold, unfold
+from .distances import cdist, cosine_similarity, normalize, pairwise_distance, pdist
+from .dropouts import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .fractional import fractional_max_pool2d, fractional_max_pool3d
 from .gates import (
     celu,
@@ -79,11 +49,7 @@ from .gates import (
     tanhshrink,
     threshold,
 )
-from .likelihoods import (
-    ctc_loss,
-    gaussian_nll_loss,
-    poisson_nll_loss,
-)
+from .likelihoods import ctc_loss, gaussian_nll_loss, poisson_nll_loss
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -108,17 +74,8 @@ from .margins import (
     triplet_margin_with_distance_loss,
 )
 from .multi_head import multi_head_attention_forward
-from .normalization import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    rms_norm,
-)
-from .padding import (
-    pad,
-)
+from .normalization import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from .padding import pad
 from .pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -142,10 +99,7 @@ from .resampling import (
     upsample_bilinear,
     upsample_nearest,
 )
-from .sampling import (
-    affine_grid,
-    grid_sample,
-)
+from .sampling import affine_grid, grid_sample
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 
 
 @compiled

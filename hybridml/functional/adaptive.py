@@ -14,9 +14,9 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..precision import in_float32
-from ..tensor import Tensor
+from ..core.precision import in_float32
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .arguments import batched
 
 Sizes = int | Sequence[int | None] | None

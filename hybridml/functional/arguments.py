@@ -9,7 +9,7 @@ from typing import Literal
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 Pair = int | Sequence[int]  # a number for each spatial axis, or one for all
 Padding = Pair | Literal["same", "valid"]

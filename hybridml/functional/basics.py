@@ -8,10 +8,10 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..arrays.selecting import from_zero
+from ..arrays.indexing.selecting import from_zero
 from ..autograd import Function
-from ..compiled import compiled
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 
 
 @compiled

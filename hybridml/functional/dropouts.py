@@ -6,7 +6,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .arguments import LAYOUTS
 
 # What a selu gives for minus infinity: dropped elements take it (Klambauer et al. 2017).

@@ -10,7 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .arguments import Pair, batched, positive
 
 Ratio = float | Sequence[float]

@@ -8,8 +8,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
-from ..compiled import compiled
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .activations import relu6, softmax, softplus
 
 

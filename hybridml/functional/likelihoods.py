@@ -9,9 +9,9 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..compiled import compiled_for_all_sizes
 from ..control_flow import scan
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled_for_all_sizes
 from .losses import reduce, same_shape
 
 _NEVER = -1e30  # the logarithm of 0, of which sums and differences are finite

@@ -11,10 +11,10 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..arrays.selecting import from_zero
-from ..compiled import compiled
-from ..precision import in_float32
-from ..tensor import Tensor
+from ..arrays.indexing.selecting import from_zero
+from ..core.precision import in_float32
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .activations import log_softmax
 from .arguments import real_numbers
 from .basics import linear

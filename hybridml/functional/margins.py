@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..arrays.selecting import from_zero
-from ..tensor import Tensor
+from ..arrays.indexing.selecting import from_zero
+from ..core.tensor import Tensor
 from .activations import logsigmoid, relu, softplus
 from .distances import pairwise_distance
 from .losses import reduce, same_shape

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
 from .dropouts import dropout

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..context import no_grad
-from ..precision import in_float32
-from ..tensor import Tensor
+from ..core.context import no_grad
+from ..core.precision import in_float32
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .arguments import real_numbers
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..arrays.padding import padded_axis
-from ..compiled import compiled
-from ..tensor import Tensor
+from ..arrays.shaping.padding import padded_axis
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

@@ -9,9 +9,9 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..precision import in_float32
-from ..tensor import Tensor
+from ..core.precision import in_float32
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .arguments import Pair, batched, fits, numbers, padded, positive, real_numbers
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from .. import arrays as xp
 from ..autograd import Function
-from ..compiled import compiled_for_all_sizes
 from ..control_flow import scan
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled_for_all_sizes
 
 
 def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,9 +15,9 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..context import trusted
-from ..tensor import Tensor
+from ..core.context import trusted
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .arguments import numbers
 

@@ -11,8 +11,8 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..compiled import compiled
-from ..tensor import Tensor
+from ..core.tensor import Tensor
+from ..tracing.compiled import compiled
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 

@@ -8,7 +8,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..control_flow import scan
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .factorizations import LUResult, lu
 from .operands import adjoint, described, floating, matrices
 from .systems import pinv, solve_triangular

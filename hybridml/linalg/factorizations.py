@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from hybridml_compiler.ops.table import OPS
 
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .operands import adjoint, matrices, one_of
 
 

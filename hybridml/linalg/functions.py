@@ -8,7 +8,7 @@ from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.shapes import integer
 from hybridml_compiler.ops.table import OPS
 
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices, precision, tensor
 from .products import diagonal

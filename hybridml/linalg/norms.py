@@ -11,9 +11,9 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import axes_tuple, axis_index
 from hybridml_compiler.ops.table import OPS
 
-from ..arrays.manipulation import root
-from ..precision import in_float32
-from ..tensor import Tensor
+from ..arrays.shaping.manipulation import root
+from ..core.precision import in_float32
+from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices
 from .systems import inv

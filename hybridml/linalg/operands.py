@@ -10,8 +10,8 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..arrays.manipulation import _tensor
-from ..tensor import Tensor
+from ..arrays.shaping.manipulation import _tensor
+from ..core.tensor import Tensor
 
 
 def tensor(x: Any) -> Tensor:

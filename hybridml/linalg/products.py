@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..arrays.manipulation import matrix_transpose
-from ..arrays.products import cross, tensordot, vecdot
-from ..tensor import Tensor
+from ..arrays.contracting.products import cross, tensordot, vecdot
+from ..arrays.shaping.manipulation import matrix_transpose
+from ..core.tensor import Tensor
 from .operands import described, matrices, tensor
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .functions import matrix_rank
 from .operands import described, floating, matrices, precision, tensor

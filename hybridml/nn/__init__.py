@@ -33,35 +33,10 @@ from .activations import (
     Threshold,
 )
 from .attention import MultiHeadAttention, MultiheadAttention
-from .containers import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from .convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from .dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    FeatureAlphaDropout,
-)
-from .linear import (
-    Bilinear,
-    Embedding,
-    EmbeddingBag,
-    Linear,
-)
+from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .linear import Bilinear, Embedding, EmbeddingBag, Linear
 from .losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -85,10 +60,7 @@ from .losses import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .module import (
-    IncompatibleKeys,
-    Module,
-)
+from .module import IncompatibleKeys, Module
 from .normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -118,9 +90,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .parameter import (
-    Parameter,
-)
+from .parameter import Parameter
 from .pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -141,14 +111,7 @@ from .pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from .recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    LSTMCell,
-    RNNCell,
-)
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .shapes import (
     ChannelShuffle,
     CosineSimilarity,

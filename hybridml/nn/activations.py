@@ -8,7 +8,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import functional as F
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .held import Held
 from .module import Module
 from .parameter import Parameter

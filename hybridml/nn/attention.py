@@ -7,8 +7,8 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
+from ..core.tensor import Tensor
 from ..functional.multi_head import Projections, multi_head_attention
-from ..tensor import Tensor
 from . import init
 from .linear import Linear
 from .module import Module

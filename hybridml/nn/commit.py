@@ -8,9 +8,9 @@ from operator import setitem
 
 from hybridml_compiler.errors import ShapeError
 
-from ..aliasing import assign, stamp
-from ..context import current_interpreter
-from ..tensor import Tensor
+from ..core.aliasing import assign, stamp
+from ..core.context import current_interpreter
+from ..core.tensor import Tensor
 
 Writes = list[tuple[Tensor, Tensor]]  # (target, new value of the same shape and dtype)
 

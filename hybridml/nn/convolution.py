@@ -9,9 +9,9 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from .. import functional as F
+from ..core.tensor import Tensor, adopt
 from ..functional.arguments import Padding, Pair, numbers, positive
 from ..functional.convolution import same_padding, transposed_size
-from ..tensor import Tensor, adopt
 from .linear import uniform_by_fan_in
 from .module import Module
 from .parameter import Parameter

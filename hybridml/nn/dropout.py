@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import functional as F
+from ..core.tensor import Tensor
 from ..functional.dropouts import check_probability
-from ..tensor import Tensor
 from .held import Held
 
 

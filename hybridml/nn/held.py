@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .module import Module
 
 

@@ -9,8 +9,8 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from .. import functional as F
-from ..context import no_grad
-from ..tensor import Tensor
+from ..core.context import no_grad
+from ..core.tensor import Tensor
 from . import init
 from .module import Module
 from .parameter import Parameter

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hybridml_compiler.errors import ArgumentError
 
 from .. import functional as F
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from .held import Held
 
 

@@ -18,12 +18,12 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, TraceError
 
 from .. import arrays as xp
-from ..aliasing import stamp
-from ..context import current_interpreter, no_grad
-from ..tape import Leaf
-from ..tensor import Device, Tensor
-from ..trace.state import attributes_changed
-from ..tracebacks import shorten
+from ..core.aliasing import stamp
+from ..core.context import current_interpreter, no_grad
+from ..core.tape import Leaf
+from ..core.tensor import Device, Tensor
+from ..core.tracebacks import shorten
+from ..tracing.python_state.mutation_epoch import attributes_changed
 from .commit import commit
 from .parameter import is_parameter
 

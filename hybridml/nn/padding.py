@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import functional as F
+from ..core.tensor import Tensor
 from ..functional.arguments import LAYOUTS
-from ..tensor import Tensor
 from .module import Module
 
 

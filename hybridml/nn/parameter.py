@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.weak import WeakValues
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 # What `Parameter` made, by identity: a frozen parameter is still one. (A tensor has no hash by value, so no WeakSet.)
 _marked: WeakValues[int, Tensor] = WeakValues()

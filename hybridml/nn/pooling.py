@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import functional as F
+from ..core.tensor import Tensor
 from ..functional.adaptive import Sizes
 from ..functional.arguments import Pair
-from ..tensor import Tensor
 from .held import Held
 
 

@@ -9,8 +9,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import functional as F
+from ..core.tensor import Tensor
 from ..functional.recurrent import gru_sequence, lstm_sequence, rnn_sequence
-from ..tensor import Tensor
 from . import init
 from .module import Module
 from .parameter import Parameter

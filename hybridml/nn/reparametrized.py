@@ -13,10 +13,10 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from .. import random
-from ..context import no_grad
+from ..core.context import no_grad
+from ..core.tensor import Tensor
 from ..functional.distances import length
 from ..functional.distances import normalize as unit
-from ..tensor import Tensor
 from .module import Module
 from .parameter import Parameter, is_parameter
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hybridml_compiler.errors import ShapeError
 
 from .. import functional as F
+from ..core.tensor import Tensor
 from ..functional.arguments import Pair
-from ..tensor import Tensor
 from .held import Held
 from .module import Module
 

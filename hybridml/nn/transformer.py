@@ -13,7 +13,7 @@ from typing import Any
 from hybridml_compiler.errors import ShapeError
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 from . import init
 from .activations import activation as named_activation
 from .attention import MultiheadAttention

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from hybridml_compiler.errors import GradientError, ShapeError
 
 from .. import arrays as xp
-from ..context import no_grad
-from ..precision import wide
-from ..tensor import Tensor
+from ..core.context import no_grad
+from ..core.precision import wide
+from ..core.tensor import Tensor
 from .commit import commit
 from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 

@@ -12,9 +12,9 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..context import no_grad
-from ..tensor import Tensor
-from ..trace.state import attributes_changed
+from ..core.context import no_grad
+from ..core.tensor import Tensor
+from ..tracing.python_state.mutation_epoch import attributes_changed
 
 # Zero switches this part of an update off, and what is off is not in the program of a traced step.
 SWITCHES = ("dampening", "momentum", "weight_decay")

@@ -10,13 +10,13 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
-from ..context import current_interpreter, enable_grad, no_grad
+from ..core.context import current_interpreter, enable_grad, no_grad
+from ..core.states import check_entries
+from ..core.tensor import Tensor, adopt
 from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
-from ..states import check_entries
-from ..tensor import Tensor, adopt
-from ..trace import trace
-from ..trace.state import attributes_changed
+from ..tracing import trace
+from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as
 
@@ -232,7 +232,7 @@ def _zeros_like(parameter: Tensor) -> Tensor:
     # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
     array = parameter._array
     if type(array) is not np.ndarray:
-        from ..trace.report import Untraceable
+        from ..tracing.specialize.errors import Untraceable
 
         raise Untraceable("an optimizer of tensors that the call itself makes has a state of its own in every call")
     return adopt(np.zeros_like(array))

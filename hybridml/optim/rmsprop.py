@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import arrays as xp
+from ..core.tensor import Tensor
 from ..nn.commit import Writes
-from ..tensor import Tensor
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .. import arrays as xp
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 
 
 class Scalars:

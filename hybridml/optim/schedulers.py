@@ -16,10 +16,10 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from ..context import no_grad
+from ..core.context import no_grad
+from ..core.states import check_entries
+from ..core.tensor import Tensor, adopt
 from ..nn.commit import commit
-from ..states import check_entries
-from ..tensor import Tensor, adopt
 from .optimizer import Optimizer
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
+from ..core.tensor import Tensor
 from ..nn.commit import Writes
-from ..tensor import Tensor
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .scalars import Scalars

@@ -11,11 +11,11 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 
-from .. import ops
 from ..arrays.creation import asarray, zeros
-from ..arrays.manipulation import broadcast_shapes, moveaxis
-from ..context import no_grad
-from ..tensor import Tensor
+from ..arrays.shaping.manipulation import broadcast_shapes, moveaxis
+from ..core import ops
+from ..core.context import no_grad
+from ..core.tensor import Tensor
 from .generator import Generator, bits, open_unit, shape_of, unit, words
 from .sampling import Parameter, anything, common_shape, drawn, sampler, until_accepted
 

@@ -10,9 +10,9 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from .. import ops
 from ..arrays.creation import asarray
-from ..tensor import Tensor
+from ..core import ops
+from ..core.tensor import Tensor
 from .generator import Generator, shape_of
 from .sampling import Draw, Parameter, anything, drawn, not_negative, positive, sampler
 

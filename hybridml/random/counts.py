@@ -7,11 +7,11 @@ from typing import Any
 
 from hybridml_compiler import dtypes
 
-from .. import ops
 from ..arrays.creation import asarray, zeros_like
-from ..context import no_grad
 from ..control_flow import while_loop
-from ..tensor import Tensor
+from ..core import ops
+from ..core.context import no_grad
+from ..core.tensor import Tensor
 from .generator import Generator, shape_of, unit
 from .sampling import Counts, Domain, Parameter, not_negative, probability, sampler, until_accepted
 

@@ -13,11 +13,11 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import GradientError, ShapeError
 
-from .. import ops
 from ..arrays.creation import ones_like, zeros, zeros_like
 from ..autograd import Function
 from ..control_flow import while_loop
-from ..tensor import Tensor
+from ..core import ops
+from ..core.tensor import Tensor
 from .generator import Generator, open_unit, shape_of, unit
 from .sampling import Draw, Parameter, anything, not_negative, positive, sampler, until_accepted
 

@@ -20,13 +20,13 @@ from hybridml_compiler.ops.shapes import shape_tuple
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import is_dim
 
-from .. import aliasing
 from ..arrays.creation import asarray, tensor
-from ..context import current_interpreter, no_grad
-from ..replay import source
-from ..shared import generator_states
-from ..tensor import Tensor, adopt, wrap
-from ..trace.names import roots
+from ..core import aliasing
+from ..core.context import current_interpreter, no_grad
+from ..core.replay import source
+from ..core.shared import generator_states
+from ..core.tensor import Tensor, adopt, wrap
+from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
 _full, _concat, _left, _or = (OPS[n] for n in ("full", "concat", "bitwise_left_shift", "bitwise_or"))

@@ -17,11 +17,11 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
-from .. import ops
 from ..arrays.creation import asarray, full, zeros
-from ..context import current_interpreter, no_grad
 from ..control_flow import while_loop
-from ..tensor import Tensor
+from ..core import ops
+from ..core.context import current_interpreter, no_grad
+from ..core.tensor import Tensor
 from .generator import Generator, open_unit, shape_of, unit
 
 # Elements of a draw from which it runs compiled (4M normal numbers took 110 ms operation by operation, 17 compiled),
@@ -100,7 +100,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
             if largest < LARGE or current_interpreter() is not None:
                 return fn(*args, **kwargs)
             if not traced:
-                from ..trace import TracedFunction
+                from ..tracing import TracedFunction
 
                 traced.append(TracedFunction(fn, most=_MOST, silent=True, dynamic=False))
             return traced[0](*args, **kwargs)

@@ -15,8 +15,8 @@ import numpy as np
 
 from hybridml import autograd
 from hybridml.arrays.creation import asarray, tensor, zeros_like
-from hybridml.tensor import Tensor
-from hybridml.tree import tree_leaves
+from hybridml.core.pytree import tree_leaves
+from hybridml.core.tensor import Tensor
 from hybridml_compiler.errors import DTypeError, GradientError
 
 Outputs = Callable[[Sequence[Tensor]], list[Tensor]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridml.trace import TracedFunction
+from hybridml.tracing import TracedFunction
 
 
 def assert_kernels(fn: TracedFunction, most: int) -> None:

@@ -12,7 +12,7 @@ import hybridml as _hybridml
 
 from . import wrapped as _wrapped
 
-globals().update(_wrapped.namespace(_hybridml, _hybridml.arrays.names))
+globals().update(_wrapped.namespace(_hybridml, _hybridml._functions))
 for _name in ("linalg", "fft", "special"):
     if hasattr(_hybridml, _name):
         _module = getattr(_hybridml, _name)

@@ -13,9 +13,9 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hybridml.tensor import Device, Tensor
-from hybridml.trace import TracedFunction
-from hybridml.tree import tree_map
+from hybridml.core.pytree import tree_map
+from hybridml.core.tensor import Device, Tensor
+from hybridml.tracing import TracedFunction
 
 FRESH_AFTER = 200  # programs of one traced function; with 256 it would start to run new signatures eagerly
 

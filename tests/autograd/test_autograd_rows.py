@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.codegen import generate
+from hybridml.core.codegen import generate
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.elementwise import elementwise

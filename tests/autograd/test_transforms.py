@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.core.pytree import tree_leaves, tree_map
 from hybridml.testing import gradcheck
-from hybridml.tree import tree_leaves, tree_map
 
 
 class Pair(NamedTuple):

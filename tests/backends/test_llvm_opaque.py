@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml import codegen
+from hybridml.core import codegen
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS

@@ -15,7 +15,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import optim
-from hybridml.seeing.comparison import Comparison, Difference, Style, duration, size
+from hybridml.inspect.comparison import Comparison, Difference, Style, duration, size
 
 ROOT = Path(__file__).parent.parent.parent
 X = hm.asarray(np.linspace(-2, 2, 4096, dtype=np.float32))
@@ -210,7 +210,7 @@ def test_size(count: int, text: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_distance_counts_representable_numbers(dtype: Any) -> None:
-    from hybridml.seeing.side_by_side import distance
+    from hybridml.inspect.side_by_side import distance
 
     one = np.ones(3, dtype)
     after = one.copy()
@@ -223,7 +223,7 @@ def test_distance_counts_representable_numbers(dtype: Any) -> None:
 
 
 def test_distance_of_special_values() -> None:
-    from hybridml.seeing.side_by_side import distance
+    from hybridml.inspect.side_by_side import distance
 
     a = np.array([np.nan, np.inf, 0.0, -1.0])
     assert distance(a, np.array([np.nan, np.inf, -0.0, -1.0])) == (0.0, 0.0, 0)
@@ -236,7 +236,7 @@ def test_distance_of_special_values() -> None:
 
 
 def test_distance_of_integers_and_bools() -> None:
-    from hybridml.seeing.side_by_side import distance
+    from hybridml.inspect.side_by_side import distance
 
     assert distance(np.array([2, 250], np.uint8), np.array([2, 0], np.uint8)) == (250.0, 1.0, 250)
     assert distance(np.array([True, False]), np.array([True, True])) == (1.0, 1.0, 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.seeing.snapshot import Snapshot
+from hybridml.inspect.snapshot import Snapshot
 
 counter = 0
 weights = hm.zeros((2,))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.codegen import source_of
+from hybridml.core.codegen import source_of
 from hybridml_compiler.ops.table import OPS
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

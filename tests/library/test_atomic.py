@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml import atomic
+from hybridml.core import atomic
 
 KILLED = """
 import os, signal, sys

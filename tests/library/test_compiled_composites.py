@@ -95,7 +95,7 @@ def test_composites_of_pairs_and_of_steps_are_compiled_for_smaller_arrays(monkey
         made.append(fn.__name__)
         return fn
 
-    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
+    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
     decorators = {
         compiled.compiled: 1,
         compiled.compiled_for_all_sizes: compiled.STEPS,
@@ -118,7 +118,7 @@ def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(hm.TracedFunction(fn, most=most, silent=silent, dynamic=dynamic))
         return made[0]
 
-    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
+    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
     double = compiled.compiled(lambda x: x * 2)
     for n in (3, 4, 5, 6, 6, 3, 4):
         assert double(hm.ones(n)).tolist() == [2.0] * n

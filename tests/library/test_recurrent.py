@@ -79,7 +79,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[hm.TracedFunction]:
         return made[-1]
 
     monkeypatch.setattr(compiled, "LARGE", 0)
-    monkeypatch.setattr(sys.modules["hybridml.trace"], "TracedFunction", traced)
+    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
     for name in ("_lstm_steps", "_lstm_steps_back", "_gru_steps", "_gru_steps_back"):
         fresh = compiled.compiled_for_all_sizes(getattr(recurrent, name).__wrapped__)
         monkeypatch.setattr(recurrent, name, fresh)

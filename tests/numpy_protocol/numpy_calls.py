@@ -13,8 +13,8 @@ from numpy_samples import SAMPLES, Sample, ufunc_sample
 from overridable import OVERRIDABLE_FUNCTIONS, OVERRIDABLE_UFUNCS
 
 import hybridml as hm
-from hybridml.numpy_protocol import functions, table, ufuncs
-from hybridml.trace.report import TraceWarning
+from hybridml.interop.numpy import functions, table, ufuncs
+from hybridml.tracing.specialize.errors import TraceWarning
 
 assert functions.SUBJECTS
 # Older versions of NumPy let others implement less: before 2.4 not np.polynomial.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_calls import CALLED, check_call, check_slope, has_derivative
 from overridable import OVERRIDABLE_FUNCTIONS, OVERRIDABLE_UFUNCS
 
-from hybridml.numpy_protocol import table, ufuncs
+from hybridml.interop.numpy import table, ufuncs
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "numpy.md"
 CALLED_ELSEWHERE = {"np.fromfile", "np.save", "np.savetxt", "np.savez", "np.savez_compressed"}  # with files

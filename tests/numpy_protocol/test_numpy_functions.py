@@ -12,7 +12,7 @@ from numpy_calls import CALLED, check_call, check_slope, check_traced_gradient, 
 from numpy_samples import Sample
 from overridable import OVERRIDABLE_FUNCTIONS
 
-from hybridml.numpy_protocol import table
+from hybridml.interop.numpy import table
 
 
 @pytest.mark.parametrize("sample", CALLED, ids=str)

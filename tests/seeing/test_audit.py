@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.trace.report import TraceWarning
+from hybridml.tracing.specialize.errors import TraceWarning
 from hybridml_compiler import passes
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.trace import branches
+from hybridml.tracing.specialize import path_tree
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
@@ -208,7 +208,7 @@ def test_fed_values_that_steer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f.run(x, fetch="found", feed={"x": x * -3}).tolist() == plain(x * -3, -1)
     assert f.run(x, fetch=["found", "total"], feed={"total": 2.0})[0].tolist() == plain(x, 1)
     assert f.run(x, fetch="found").tolist() == plain(x, 1) and f.cache_info().compiles == 1
-    monkeypatch.setattr(branches, "MOST_ASKED", 30)
+    monkeypatch.setattr(path_tree, "MOST_ASKED", 30)
     with pytest.raises(hm.TraceError, match="asks for more than"):
         f.run(x, fetch="x", feed={"found": x * 10})  # a loop that never ends
     with pytest.raises(hm.ShapeError, match="feed of 'total'"):

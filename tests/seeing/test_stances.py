@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml.trace import fast
+from hybridml.core.context import current_interpreter
+from hybridml.tracing.run import native_call
 
 
 @pytest.fixture
 def hot(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     """A function whose calls have gone to the native entry for a while, and how often Python has run."""
-    monkeypatch.setattr(fast, "TIMED_CALLS", 1)
+    monkeypatch.setattr(native_call, "TIMED_CALLS", 1)
     runs: list[int] = []
 
     def f(x: hm.Tensor) -> hm.Tensor:
@@ -25,7 +26,7 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     traced = hm.trace(lambda x: count(x) * 2)
 
     def count(x: hm.Tensor) -> hm.Tensor:
-        if not hm.context.current_interpreter():
+        if not current_interpreter():
             runs.append(0)
         return x
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hybridml.trace import guards
+from hybridml.tracing.python_state import guards
 
 ROOT = Path(__file__).parent.parent.parent
 # In processes of their own: a crash must be seen, and first calls are first in a fresh process only.

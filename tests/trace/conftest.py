@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml.trace import fast
+from hybridml.tracing.run import native_call
 
 
 @pytest.fixture(params=["llvm", "interpret"])
 def trace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(fast, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
+    monkeypatch.setattr(native_call, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
     return hm.trace(backend=request.param)
 
 

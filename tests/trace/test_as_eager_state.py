@@ -24,7 +24,7 @@ import pytest
 from as_eager import Made, observe
 
 import hybridml as hm
-from hybridml.trace.shims import shims
+from hybridml.tracing.python_state.builtin_patches import shims
 
 T = hm.tensor
 COMPILED: dict[str, Callable[[], Made]] = {}  # and nothing is said

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.trace.report import TraceWarning
+from hybridml.tracing.specialize.errors import TraceWarning
 from hybridml_compiler.errors import GradientError, TraceError
 from hybridml_compiler.runtime import cache
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.trace import fast, function
+from hybridml.tracing import function
+from hybridml.tracing.run import native_call
+from hybridml.tracing.specialize import path_tree
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -273,9 +275,8 @@ def test_growth_is_bounded(trace: Any) -> None:
 
 
 def test_a_loop_without_end_in_sight_is_eager(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridml.trace import branches
 
-    monkeypatch.setattr(branches, "MOST_ASKED", 20)
+    monkeypatch.setattr(path_tree, "MOST_ASKED", 20)
 
     def count(x: hm.Tensor) -> int:
         rounds = 0
@@ -298,9 +299,9 @@ def test_the_short_way_leaves_out_paths_that_came_after_it() -> None:
         f(less)
     (entry,) = next(iter(f._entries.values()))
     early = entry.fast
-    assert early is not None and early.call(less) is not fast.MISS
+    assert early is not None and early.call(less) is not native_call.MISS
     for _ in range(3):
         f(more)
-    assert early.call(more) is fast.MISS and early.call(less) is not fast.MISS
+    assert early.call(more) is native_call.MISS and early.call(less) is not native_call.MISS
     entry.fast = early
     assert f(more).tolist() != f(more).tolist() and f.cache_info().compiles == 2

@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 from hybridml import functional as F
 from hybridml import nn, optim
-from hybridml.trace.order import as_seen, in_memory, memory_order
+from hybridml.tracing.capture.memory_order import as_seen, in_memory, memory_order
 
 
 def permuted(*shape: int, order: tuple[int, ...] = (2, 0, 1)) -> np.ndarray:

@@ -14,11 +14,11 @@ import pytest
 from markup import balanced
 
 import hybridml as hm
-from hybridml import dispatch
-from hybridml.tensor import Tensor
-from hybridml.trace import TracedFunction
-from hybridml.views.profile import Profile
-from hybridml.views.record import _without
+from hybridml.core import dispatch
+from hybridml.core.tensor import Tensor
+from hybridml.profiler.profile import Profile
+from hybridml.profiler.record import _without
+from hybridml.tracing import TracedFunction
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import clock
@@ -158,7 +158,7 @@ def test_nothing_is_left_of_it() -> None:
 
 
 def _timed() -> Any:
-    from hybridml.views.record import _timed as known
+    from hybridml.profiler.record import _timed as known
 
     return list(known.items())
 

@@ -1,0 +1,1 @@
+"""Products of matrices, `einsum`, and the order in which several tensors are contracted."""

@@ -1,0 +1,1 @@
+"""Reading and writing of parts: keys, masks, index arrays, scattering, segments."""

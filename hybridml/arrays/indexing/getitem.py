@@ -1,0 +1,174 @@
+"""Indexing: `x[key]` and `x[key] = value`, with NumPy's keys (see keys.py).
+
+Integers, slices, None and ... give a view of the same memory. Index arrays (a tensor, also a 0-d one, an array, a list)
+and masks give a copy. Both can be assigned to, in each style: the update is a functional one (updates.py), whose
+result the tensor takes in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.ops.table import OPS
+
+from ...core import aliasing
+from ...core.context import clock, current_interpreter, grad_is_off, interpreter
+from ...core.tape import KEPT
+from ...core.tensor import Tensor, method, wrap
+from .at import as_value, put_back, updated
+from .index_plan import Plan, gathered, is_basic, plan, sliced
+
+_ndarray = np.ndarray
+_PLAIN = (int, slice, np.integer, np.ndarray, type(None), type(Ellipsis))
+
+
+def _keep_array(key: Any) -> Any:
+    """With `...` NumPy gives a 0-d view where it would give a scalar."""
+    if type(key) is tuple:
+        return key if ... in key else (*key, ...)
+    return key if key is ... else (key, ...)
+
+
+class _Getitem:
+    """Stands for the rows of a basic key in `Tensor._view`, so that an eager `x[0]` costs one NumPy call."""
+
+    name = "getitem"
+
+    @staticmethod
+    def fn(parent: Tensor, key: Any) -> Tensor:
+        return sliced(parent, plan(key, Aval(parent.shape, parent.dtype)))
+
+    @staticmethod
+    def put_back(parent: Tensor, value: Tensor, key: Any) -> Tensor:
+        """The parent with `value` at `key`."""
+        return put_back(parent, value, plan(key, Aval(parent.shape, parent.dtype)))
+
+
+_GETITEM: Any = _Getitem()
+
+
+def pull_getitem(g: Tensor, node: list[Any]) -> Any:
+    """The reverse step of an eager `x[key]` (see tape.py): zeros with the cotangent at `key`."""
+    key, shape, dtype = node[KEPT + 1 :]
+    return ((node[KEPT], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
+
+
+@method
+def __getitem__(self: Tensor, key: Any) -> Tensor:
+    """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
+    eager = interpreter() is None and type(self) is Tensor
+    if eager and is_basic(key):
+        try:
+            array = self._array[_keep_array(key)]
+        except (IndexError, TypeError, ValueError):
+            plan(key, Aval(self.shape, self.dtype))
+            raise
+        t = wrap(array)
+        if self._node is not None and not grad_is_off():
+            t._node = [clock(), pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype]
+        aliasing.link(self, t, _GETITEM, {"key": key})
+        return t
+    if eager and (self._node is None or grad_is_off()):
+        arrays = _arrays(key)
+        if arrays is not None:
+            try:
+                return wrap(_selected(self._array, arrays))
+            except (IndexError, ValueError):
+                pass  # the rows say what is wrong
+    interp = current_interpreter()
+    x = self if interp is None else interp.lift(self)
+    return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
+
+
+def by_rows(x: Tensor, p: Plan) -> Tensor:
+    out = sliced(x, p)
+    if not p.arrays:
+        return out
+    found = gathered(out, p)
+    return OPS["take"].fn(found.x, found.index, found.axis)
+
+
+def _arrays(key: Any) -> Any:
+    """A key with index arrays as NumPy takes it; None where it is not a plain one, and the rows check it."""
+    parts = key if type(key) is tuple else (key,)
+    found: list[Any] = []
+    for k in parts:
+        if isinstance(k, Tensor | list):
+            k = k._array if isinstance(k, Tensor) else np.asarray(k) if k else np.zeros(0, np.int64)
+        if isinstance(k, bool | np.bool_) or not isinstance(
+            k, (int, slice, np.integer, _ndarray, type(None), type(...))
+        ):
+            return None
+        if type(k) is _ndarray and k.dtype.kind not in "iub":
+            return None
+        found.append(k)
+    return tuple(found)
+
+
+def _selected(x: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
+    """`x[key]` as a copy. A mask by the positions of its elements: 1.2 ms where NumPy's takes 2.7 (50,000 rows of 64
+    float32), 2.0 where it takes 12.9 (a million elements).
+    """
+    mask = key[0] if len(key) == 1 else None
+    if type(mask) is _ndarray and mask.dtype.kind == "b" and mask.ndim and mask.shape == x.shape[: mask.ndim]:
+        return x.reshape(mask.size, *x.shape[mask.ndim :]).take(np.flatnonzero(mask), axis=0)
+    return np.array(x[key], copy=None if _copies(key) else True)
+
+
+def _copies(key: tuple[Any, ...]) -> bool:
+    """Whether NumPy copies for this key: 0-d index arrays are integers to it."""
+    return any(type(k) is _ndarray and (k.ndim or k.dtype.kind == "b") for k in key)
+
+
+@method
+def __setitem__(self: Tensor, key: Any, value: Any) -> None:
+    """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
+    names an element twice the last value stays.
+    """
+    interp = current_interpreter()
+    x = self if interp is None else interp.lift(self)
+    value = as_value(value, x.dtype, interp)
+    if is_basic(key):
+        part = x[key]
+        if not _same_memory(part, value):
+            aliasing.assign(part, without_lead(value, part.shape), "x[...] = value")
+        return
+    recorded = (x._node is not None or value._node is not None) and not grad_is_off()
+    if interp is None and not recorded and value.dtype is x.dtype and _stored(x, key, value):
+        return
+    aliasing.assign(x, updated(x, key, "set", value), "x[...] = value")
+
+
+def _stored(x: Tensor, key: Any, value: Tensor) -> bool:
+    """Whether NumPy has stored the value, which needs no history."""
+    arrays = _arrays(key)
+    if arrays is None or not x._array.flags.writeable:
+        return False
+    try:
+        x._array[arrays] = value._array
+    except (IndexError, ValueError):
+        return False  # before it has stored anything: the rows say why
+    aliasing.stamp(x)
+    return True
+
+
+def without_lead(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A value without the axes of size 1 that it has in front of those of `shape`: NumPy assigns it so."""
+    extra = value.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in value.shape[:extra]):
+        return OPS["reshape"].fn(value, value.shape[extra:])
+    return value
+
+
+def _same_memory(part: Tensor, value: Tensor) -> bool:
+    """After `x[k] += v` Python stores the updated view back into x: nothing is left to do."""
+    a, b = part._array, value._array
+    if type(a) is not _ndarray or type(b) is not _ndarray:
+        return a is b
+    return (
+        type(part._version) is list and part._version is value._version
+        and a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data
+    )  # fmt: skip

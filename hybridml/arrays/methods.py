@@ -1,0 +1,313 @@
+"""Tensor methods that are more than a row: casts, shapes with sizes as arguments, in-place updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+
+from ..core import aliasing, ops
+from ..core.context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
+from ..core.proxies.scalar import tensor_of
+from ..core.source_location import write_stamp
+from ..core.tensor import Device, Tensor, method
+from .creation import asarray
+from .shaping import manipulation
+from .shaping.repeating import repeat
+
+assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
+_ndarray = np.ndarray
+_reshape, _permute, _astype, _broadcast = (OPS[n] for n in ("reshape", "permute_dims", "astype", "broadcast_to"))
+
+
+def _sizes(name: str, args: tuple[Any, ...], keyword: Any) -> Any:
+    """`f(2, 3)`, `f((2, 3))` and `f(shape=(2, 3))` are the same."""
+    if keyword is not None:
+        if args:
+            raise ArgumentError(f"{name}: pass the sizes once, not both as arguments and by keyword")
+        return keyword
+    return args[0] if len(args) == 1 and not isinstance(args[0], int | np.integer) else args
+
+
+# -- dtype
+
+
+@method
+def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+    """Cast to `dtype`; with copy=False the tensor itself when it already has it."""
+    if not copy and self.dtype is dtypes.canonical(dtype):
+        return self
+    return _astype.fn(self, dtype)
+
+
+@method
+def to(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+    """`to(dtype)`, `to("cpu")`, `to(other)`: the tensor itself when nothing changes."""
+    for a in args:
+        if isinstance(a, Tensor):
+            dtype = a.dtype
+        elif isinstance(a, Device) or (isinstance(a, str) and a.split(":")[0] in ("cpu", "cuda", "mps")):
+            device = a
+        else:
+            dtype = a
+    if device is not None:
+        Device(device)
+    if dtype is None or self.dtype is dtypes.canonical(dtype):
+        return self.clone() if copy else self
+    return _astype.fn(self, dtype)
+
+
+def _cast(name: str, dtype: np.dtype) -> Callable[[Tensor], Tensor]:
+    def cast(self: Tensor) -> Tensor:
+        return self if self.dtype is dtype else _astype.fn(self, dtype)
+
+    cast.__name__ = name
+    cast.__doc__ = f"As {dtype.name}."
+    return method(cast)
+
+
+_CASTS: dict[str, np.dtype] = {
+    "float": dtypes.float32, "double": dtypes.float64, "int": dtypes.int32, "long": dtypes.int64, "bool": dtypes.bool_,
+}  # fmt: skip
+for _name, _dtype in _CASTS.items():
+    _cast(_name, _dtype)
+
+
+@method
+def cpu(self: Tensor) -> Tensor:
+    return self
+
+
+@method
+def clone(self: Tensor) -> Tensor:
+    """A copy with its own memory; gradients flow through it."""
+    return OPS["positive"].fn(self) if self.dtype.kind != "b" else _astype.fn(self, self.dtype)
+
+
+@method
+def contiguous(self: Tensor) -> Tensor:
+    """The tensor itself if its memory is in row-major order, else such a copy."""
+    array = self._array
+    return self if type(array) is not _ndarray or array.flags.c_contiguous else self.clone()
+
+
+# -- shape
+
+
+@method
+def reshape(self: Tensor, *sizes: Any, shape: Any = None, order: str = "C") -> Tensor:
+    """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's order
+    with `order="F"`.
+    """
+    wanted = _sizes("reshape", sizes, shape)
+    if order == "C":
+        return _reshape.fn(self, wanted)
+    reversed_sizes = wanted if isinstance(wanted, int) else tuple(wanted)[::-1]
+    return _permute.fn(_reshape.fn(_permute.fn(self, None), reversed_sizes), None)
+
+
+@method
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    return _reshape.fn(self, other.shape)
+
+
+@method
+def permute(self: Tensor, *dims: Any, axes: Any = None) -> Tensor:
+    """Axes in the given order: `permute(2, 0, 1)`."""
+    return _permute.fn(self, _sizes("permute", dims, axes))
+
+
+@method
+def transpose(self: Tensor, *axes: Any) -> Tensor:
+    """`transpose(a, b)` exchanges two axes (PyTorch); `transpose()` reverses all, `transpose((2, 0, 1))` permutes."""
+    if len(axes) == 2:
+        return manipulation.swapaxes(self, *axes)
+    return _permute.fn(self, axes[0] if axes else None)
+
+
+@method
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Axes start_dim..end_dim merged into one."""
+    n = self.ndim
+    if n == 0:
+        return _reshape.fn(self, (1,))
+    if not (-n <= start_dim < n and -n <= end_dim < n) or start_dim % n > end_dim % n:
+        raise ShapeError(f"flatten: axes {start_dim}..{end_dim} are no range of the {n} axes of shape {self.shape}")
+    a, b = start_dim % n, end_dim % n
+    merged = 1
+    for size in self.shape[a : b + 1]:
+        merged *= size
+    return _reshape.fn(self, (*self.shape[:a], merged, *self.shape[b + 1 :]))
+
+
+@method
+def ravel(self: Tensor) -> Tensor:
+    return _reshape.fn(self, (-1,) if self.size else (0,))
+
+
+@method
+def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Without the given axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+    if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
+        return self
+    return manipulation.squeeze(self, axis)
+
+
+@method
+def unsqueeze(self: Tensor, axis: int) -> Tensor:
+    """With an axis of size 1 at `axis`."""
+    return manipulation.expand_dims(self, axis)
+
+
+@method
+def expand(self: Tensor, *sizes: Any) -> Tensor:
+    """Broadcast to the sizes; -1 keeps the size of an axis."""
+    wanted = tuple(_sizes("expand", sizes, None))
+    lead = len(wanted) - self.ndim
+    if lead < 0:
+        raise ShapeError(f"expand: {len(wanted)} sizes for shape {self.shape}")
+    shape = tuple(self.shape[k - lead] if n == -1 and k >= lead else n for k, n in enumerate(wanted))
+    return _broadcast.fn(self, shape)
+
+
+@method
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    return _broadcast.fn(self, other.shape)
+
+
+@method
+def split(self: Tensor, split_size_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """Pieces along an axis, see `hm.split`."""
+    return manipulation.split(self, split_size_or_sections, axis=axis)
+
+
+@method
+def chunk(self: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces along an axis."""
+    return manipulation.chunk(self, chunks, axis=axis)
+
+
+@method
+def unbind(self: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    return manipulation.unstack(self, axis=axis)
+
+
+@method
+def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviation."""
+    return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
+
+
+for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten", "unfold", "unstack"):
+    setattr(Tensor, _name, getattr(manipulation, _name))
+
+_MORE: dict[str, Any] = {
+    "view": reshape,  # a traced program has no strides: both share memory where they can
+    "repeat": repeat,
+    "clip": manipulation.clip,
+    "clamp": manipulation.clip,
+    "T": property(lambda self: _permute.fn(self, None), doc="All axes in reversed order."),
+    "mH": property(lambda self: manipulation.matrix_transpose(OPS["conj"].fn(self)), doc="The conjugate of `mT`."),
+    "mT": property(manipulation.matrix_transpose, doc="The last two axes exchanged."),
+}
+for _name, _value in _MORE.items():
+    setattr(Tensor, _name, _value)
+
+
+# -- in place
+
+
+def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
+    kernel: Any = op.eager if isinstance(op.eager, np.ufunc) else None
+
+    def update(self: Tensor, other: Any) -> Tensor:
+        if kernel is not None and interpreter() is None and type(self) is Tensor and type(other) is Tensor:
+            a, b = self._array, other._array
+            if a.dtype is b.dtype and (grad_is_off() or (self._node is None and other._node is None)):
+                apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
+                if apart and a.shape == b.shape and a.flags.writeable:  # straight into the memory: no copy, no history
+                    try:
+                        kernel(a, b, a)
+                    except FLOAT_FLAGS:  # NumPy looks at the flags when all is written (overlapping memory aside)
+                        pass
+                    version = self._version
+                    if type(version) is list:
+                        version[0] = write_stamp()
+                    else:
+                        self._version = write_stamp()
+                    return self
+        return aliasing.update(self, op.fn, (other,), name)
+
+    update.__name__ = name
+    update.__doc__ = f"`{op.name}` in place."
+    return update
+
+
+for _name, _row in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "pow": "pow",
+    "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift", "matmul": "matmul",
+}.items():  # fmt: skip
+    setattr(Tensor, f"__i{_name}__", _in_place(OPS[_row], f"__i{_name}__"))
+for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide", "pow_": "pow"}.items():
+    setattr(Tensor, _name, _in_place(OPS[_row], _name))
+
+
+@method
+def copy_(self: Tensor, source: Any) -> Tensor:
+    """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
+    interp = current_interpreter()
+    mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
+    value = source if isinstance(source, Tensor) else asarray(source, dtype=mine)
+    value = value if interp is None else interp.lift(value)
+    if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
+        value = _astype.fn(value, self.dtype)
+    return aliasing.assign(self, value, "copy_")
+
+
+@method
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`, in place."""
+    self_ = self.detach() if self._node is not None else self
+    value = tensor_of(value)
+    filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
+    interp = current_interpreter()
+    return aliasing.assign(self, filled if interp is None else interp.lift(filled), "fill_")
+
+
+@method
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0, in place."""
+    return fill_(self, 0)
+
+
+@method
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """`clip` in place."""
+    return aliasing.update(self, lambda x: manipulation.clip(x, min, max), (), "clamp_")
+
+
+def _part(name: str) -> property:
+    row, other = OPS[name], OPS["imag" if name == "real" else "real"]
+
+    def part(self: Tensor) -> Tensor:
+        return self if name == "real" and self._array.dtype.kind != "c" else row.fn(self)
+
+    def put(self: Tensor, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise DTypeError(f"{name} = ...: a {self.dtype.name} tensor has no parts; assign to its elements")
+        rest = other.fn(self)
+        copy_(self, value + rest * 1j if name == "real" else rest + value * 1j)
+
+    doc = f"{row.doc} Of complex tensors a copy, which may be assigned as a whole: `z.{name} = x`."
+    return property(part, put, doc=doc)
+
+
+for _name in ("real", "imag"):
+    setattr(Tensor, _name, _part(_name))

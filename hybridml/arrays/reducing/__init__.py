@@ -1,0 +1,1 @@
+"""Reductions: sums, statistics, quantiles, running sums, and those that leave NaN out."""

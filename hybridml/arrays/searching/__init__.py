@@ -1,0 +1,1 @@
+"""Order: sorting, searching, sets, unique elements."""

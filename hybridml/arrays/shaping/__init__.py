@@ -1,0 +1,1 @@
+"""Shapes: reshaping, joining, splitting, repeating, padding, windows, grids."""

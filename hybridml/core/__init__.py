@@ -1,0 +1,1 @@
+"""Tensors, dispatch, the tape: what every operation goes through, eager or traced."""

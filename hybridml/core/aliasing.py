@@ -1,0 +1,256 @@
+"""Views and in-place updates: one memory, several tensors, one history.
+
+A tensor's `_version` is 0 or the stamp of its last in-place write. Once two tensors share memory it becomes a list,
+`[stamp, weak references to the views...]`, that all of them hold. A view remembers how it was made, `(parent, op,
+params)`. When a view is written to and the write is recorded (or traced), the parents get new values made of ordinary
+operations (elements go back where the view took them from), and every other view is made again from its
+parent: that is how `out[i] += w` differentiates, and how a traced program gives what the eager one gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.shapes import broadcast
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.values import at_hand
+
+from .context import clock, current_interpreter, grad_is_off
+from .pullbacks import pull_of
+from .source_location import write_stamp
+from .tensor import Tensor
+
+_ndarray = np.ndarray
+_positive = OPS["positive"]
+# Rows whose NumPy result can share memory with their input; inside a trace these are the views.
+VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to", "diagonal"})
+
+
+class _Detached:
+    """Stands for a row in the `_view` of what a trace has detached: the same memory, another history."""
+
+    name = "detach"
+
+    @staticmethod
+    def fn(parent: Tensor) -> Tensor:
+        return parent.detach()
+
+    @staticmethod
+    def eager(array: np.ndarray) -> np.ndarray:
+        return array
+
+    @staticmethod
+    def put_back(parent: Tensor, value: Tensor) -> Tensor:
+        return value
+
+
+DETACHED: Any = _Detached()
+
+
+def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
+    """Note that `view` was made from `parent`, if they share memory."""
+    array = view._array
+    if type(array) is _ndarray:
+        base = array.base
+        if base is None:
+            return
+        source = parent._array
+        if not (base is source or base is source.base or np.may_share_memory(array, source)):
+            return
+    elif (op.name not in VIEWS and op is not DETACHED) or (
+        op.name == "reshape" and not _reshapes_in_place(parent, view.shape)
+    ):
+        return
+    cell = parent._version
+    if type(cell) is not list:
+        cell = parent._version = [cell]
+    node = view._node
+    if type(view._version) is list:  # a row that keeps its result, see `record`
+        raise AssertionError(f"{op.name}: a view must not keep its own result")
+    view._version = cell
+    if node is None and type(array) is _ndarray and (parent._node is not None or view._array.dtype.kind not in "fV"):
+        return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
+    view._view = (parent, op, params)
+    cell.append(ref(view))
+    if len(cell) % 64 == 0:
+        cell[1:] = [r for r in cell[1:] if r() is not None]
+
+
+def _reshapes_in_place(t: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether NumPy's reshape of this traced tensor would be a view: memory is shared where eager code shares it."""
+    try:
+        np.reshape(layout(t), at_hand(tuple(shape)), copy=False)
+    except ValueError:
+        return False
+    return True
+
+
+def layout(t: Tensor) -> np.ndarray:
+    """An array with the strides that a traced tensor has in eager code. Its elements must not be touched."""
+    view = getattr(t, "_view", None)
+    if view is not None:
+        parent, op, params = view
+        return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
+    found: np.ndarray = current_interpreter().layouts.of(t)
+    return found
+
+
+def stamp(*tensors: Tensor) -> None:
+    """Note that tensors have been written to, all by one line."""
+    if tensors:
+        now = write_stamp()
+        for t in tensors:
+            version = t._version
+            if type(version) is list:
+                version[0] = now
+            else:
+                t._version = now
+
+
+def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
+    """`x` becomes `fn(x, *args)` in place, in values and in history.
+
+    A gradient of fn that needs the old value gets a copy of it, as in PyTorch.
+    """
+    interp = current_interpreter()
+    target = x if interp is None else interp.lift(x)
+    _check_leaf(target, name)
+    if grad_is_off():
+        write(target, fn(target, *args), name)
+        return x
+    old = type(target)()
+    old._array, old._node, old._version = target._array, target._node, 0
+    value = fn(old, *[old if a is x else a for a in args])
+    if type(old._array) is _ndarray and sys.getrefcount(old) > 2:  # a node keeps it, beside our variable
+        old._array = old._array.copy(order="K")
+    write(target, value, name)
+    return x
+
+
+def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
+    """`x` takes the values of `value` in place, and a step of history that leads to it: x is no leaf if that is one,
+    and has hooks of its own.
+    """
+    interp = current_interpreter()
+    target = x if interp is None else interp.lift(x)
+    _check_leaf(target, name)
+    if value._node is not None and not grad_is_off():
+        passed = type(value)()
+        passed._array, passed._version = value._array, 0
+        passed._node = [clock(), pull_of(_positive, (0,)), value.shape, value._node]
+        value = passed
+    write(target, value, name)
+    return x
+
+
+def _check_leaf(x: Tensor, name: str) -> None:
+    if x._node is not None and type(x._node) is not list and not x._node.inner and not grad_is_off():
+        raise GradientError(
+            f"{name}: in-place update of a leaf tensor that requires grad (shape {x.shape}); "
+            "do it under hm.no_grad(), or write the update out of place"
+        )
+
+
+def write(x: Tensor, value: Tensor, name: str) -> None:
+    """Store `value` into `x` (both lifted); broadcasts, never changes x's shape or dtype."""
+    weak = is_python_float(value)
+    if weak or value.dtype is not x.dtype:
+        if dtypes.result_type([(x.dtype, False), (value.dtype, weak)], name) is not x.dtype:
+            raise DTypeError(
+                f"{name}: a {value.dtype.name} result does not fit a {x.dtype.name} tensor; "
+                "cast it with astype, or write the update out of place"
+            )
+        value = value.astype(x.dtype)
+    if value.shape != x.shape:
+        try:
+            fits = broadcast(name, Aval(value.shape, x.dtype), Aval(x.shape, x.dtype)) == x.shape
+        except ShapeError:
+            fits = False
+        if not fits:
+            raise ShapeError(
+                f"{name}: a value of shape {value.shape} does not fit a tensor of shape {x.shape} in place"
+            )
+        value = OPS["broadcast_to"].fn(value, x.shape)
+    eager = type(x._array) is _ndarray
+    if eager and not x._array.flags.writeable:
+        raise _read_only(name)
+    recorded = not grad_is_off() and (value._node is not None or x._node is not None)
+    if recorded or not eager:
+        _rewrite(x, value, name, recorded)
+    if eager:
+        np.copyto(x._array, value._array)
+    stamp(x)
+
+
+def _read_only(name: str) -> ShapeError:
+    return ShapeError(f"{name}: this tensor is read-only (a broadcast view or a read-only array); clone() it first")
+
+
+def is_python_float(t: Tensor) -> bool:
+    """Whether a traced tensor stands for a Python float (an argument, or arithmetic of such arguments)."""
+    return type(t).is_number
+
+
+def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
+    """New histories (and, traced, new graph nodes) for x, its parents and every other view of the same memory."""
+    chain = [(x, value, recorded)]
+    followed = recorded
+    while (view := getattr(x, "_view", None)) is not None:
+        parent, op, params = view
+        followed = followed and op is not DETACHED
+        if followed:
+            _check_leaf(parent, name)
+        value = put_back(op, params, parent, x, value, name)
+        x = parent
+        chain.append((x, value, followed))
+    for t, v, follows in chain:
+        _take(t, v, follows)
+    cell = x._version
+    if type(cell) is not list:
+        return
+    done = {id(t) for t, _, _ in chain}
+    for reference in tuple(cell[1:]):
+        t = reference()
+        if t is not None and id(t) not in done:
+            parent, op, params = t._view
+            again = op.fn(parent, **params)
+            _take(t, again, recorded)
+
+
+def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
+    if type(t._array) is not _ndarray:
+        interp = current_interpreter()
+        interp.writes(t)
+        if getattr(t, "_view", None) is None:
+            interp.layouts.pin(t)
+        t._array = value._array
+    if recorded:
+        t._node = value._node
+
+
+def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, value: Tensor, name: str) -> Tensor:
+    """The parent's values after its view took `value`: elements outside of the view stay."""
+    if op.name == "slice":
+        return OPS["slice_update"].fn(parent, value, **params)
+    if op.name in ("getitem", "detach"):
+        return op.put_back(parent, value, **params)
+    if op.name == "broadcast_to":  # several elements may be one in memory
+        raise _read_only(name)
+    rule, needs = op.vjp[0], op.needs[0]
+    # A view only moves elements, so its adjoint moves them back.
+    known = {**params, f"{op.inputs[0]}_shape": parent.shape, f"{op.inputs[0]}_dtype": parent.dtype}
+    back = rule(value, **{need: known[need] for need in needs})
+    if view.size < parent.size:
+        known[f"{op.inputs[0]}_dtype"] = dtypes.bool_
+        every = OPS["full"].fn(shape=value.shape, value=True, dtype=dtypes.bool_)
+        back = OPS["where"].fn(rule(every, **{need: known[need] for need in needs}), back, parent)
+    return back if back.shape == parent.shape else back.reshape(parent.shape)

@@ -1,0 +1,384 @@
+"""Dispatch: what happens between a call of a row and its kernel.
+
+`slow` is the general form: operands from anything that stands for a tensor, promotion, checks, the tracing interpreter,
+history. The functions that codegen.py generates do the same for the common case, and call it for all others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.large import LARGE, compute, deciding
+from hybridml_compiler.errors import ArgumentError, DTypeError, HybridmlError, OutOfBoundsError
+from hybridml_compiler.ops.op import REQUIRED, Op
+from hybridml_compiler.ops.promotion import input_dtypes
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import Dim, hint, is_dim
+
+from . import aliasing
+from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, nans_var
+from .proxies.integer import Integer, plain
+from .proxies.scalar import Number, known, tensor_of
+from .pullbacks import kept_names, may_be_stale, pull_of, pull_variadic
+from .source_location import here
+from .tensor import Tensor, adopt, leaked, wrap
+
+_ndarray = np.ndarray
+_astype, _pow = OPS["astype"], OPS["pow"]
+_SCALARS = (bool, int, float, complex, Dim, Integer, np.generic)
+_OPERANDS = (Tensor, np.ndarray, *_SCALARS)
+_STANDING = (Tensor, Integer, Number)  # for something else, inside a trace
+_CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
+
+
+# What the checks of a row have accepted: (shapes, dtypes, parameters) -> canonical parameters. Read by the hot path.
+checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
+
+
+def marked(value: Any) -> Any:
+    """A parameter as a part of a key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, and they do not mean the same."""
+    if value.__class__ is tuple:
+        return (value, *map(type, value))
+    return repr(value) if value.__class__ is float else value
+
+
+# -- operands
+
+
+_constants: dict[tuple[Any, np.dtype], Tensor] = {}
+
+
+def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
+    """A cached 0-d tensor: `x + 2.0` converts its scalar once."""
+    found = _constants.get((value, dtype))
+    if found is not None and value != 0 and type(value) is not complex:  # 0.0 and -0.0 share a key, also as a part
+        return found
+    if len(_constants) > 1000:
+        _constants.clear()
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value.real <= np.iinfo(dtype).max:
+        raise ArgumentError(f"the Python number {value} does not fit {dtype.name}; cast the tensor with astype first")
+    with np.errstate(all="ignore"):
+        array = np.array(value, dtype)
+    array.flags.writeable = False
+    t = _constants[value, dtype] = wrap(array)
+    return t
+
+
+def _operand(op: Op, position: int, value: Any, interp: Any) -> Any:
+    value = tensor_of(value)
+    if issubclass(type(value), Tensor):  # and not what says so, as a mock does
+        if interp is not None:
+            return interp.lift(value)
+        if type(value) is not Tensor:
+            raise leaked(value)
+        return value
+    if isinstance(value, _SCALARS):
+        # a NumPy scalar is weak as a Python one: `x * np.float64(2)` keeps float32
+        return value.item() if isinstance(value, np.generic) else value
+    if issubclass(type(value), _ndarray):
+        return adopt(value) if interp is None else interp.lift(adopt(value), source=value)
+    name = op.inputs[0] if op.variadic else op.inputs[position]
+    raise DTypeError(
+        f"{op.name}: {name} must be a tensor, an array or a number, got {type(value).__name__}; use hm.asarray"
+    )
+
+
+def _scalar_aval(value: bool | int | float | complex) -> Aval:
+    return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
+
+
+def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = False) -> list[Tensor]:
+    """Tensors of the dtypes that the row wants, from anything that stands for one.
+
+    `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay floats, as in eager code.
+    """
+    given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
+    if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
+        given = [plain(v) for v in given]
+    avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
+    if op is _astype and isinstance(given[0], Tensor):
+        return [given[0]]
+    weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
+    wanted = interp.weak_dtypes(op, avals) if weak else input_dtypes(op, avals)
+    result = []
+    for value, aval, dtype in zip(given, avals, wanted, strict=True):
+        if is_dim(value):
+            result.append(interp.size(value, dtype))
+        elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
+            real = value._number._tensor
+            result.append(real if weak else _astype.fn(real, dtype))
+        elif not isinstance(value, Tensor):
+            t = constant(plain(value), dtype)
+            result.append(t if interp is None else interp.constant(t, weak))
+        elif value._array.dtype is dtype and (weak or not aval.weak):
+            result.append(value)
+        else:
+            result.append(_astype.fn(value, dtype))
+    return result
+
+
+def aval_of(t: Tensor) -> Aval:
+    array = t._array
+    if type(array) is _ndarray:
+        return Aval(array.shape, array.dtype)
+    return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
+
+
+# -- the slow path
+
+
+def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
+    """Run a row on anything: the general form of what the generated functions do for the common case."""
+    if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
+        return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
+    interp = current_interpreter()
+    if interp is None and len(args) == 2:
+        fast = _with_scalar(op, *args)
+        if fast is not None:
+            return op.fn(*fast)
+    values = _sequence(op, args[0]) if op.variadic else args
+    tensors = operands(op, values, interp, arithmetic and interp is not None)
+    plain_params(op, params)
+    if interp is not None:
+        out = interp.apply(op, tensors, params)  # checks as `_canonical` does
+        params = out._array.params
+    else:
+        params = _canonical(op, [aval_of(t) for t in tensors], values, tensors, params)
+        arrays = [t._array for t in tensors]
+        try:
+            if arrays and arrays[deciding(op)].size >= LARGE:
+                result = compute(op, arrays, params)
+            else:
+                result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+        except Exception as error:
+            result = recover(op, error, tensors, params)
+        out = wrap(result if type(result) is _ndarray else np.asarray(result))
+        watching = nans_var.get()
+        if watching is not None:
+            watching.check(op, arrays, out._array)
+    record(op, out, tensors, params)
+    if op.kind == "movement" and not op.variadic:
+        aliasing.link(tensors[0], out, op, params)
+    return out
+
+
+_weak_fits: dict[tuple[Op, np.dtype, type], bool] = {}
+
+
+def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
+    """`x * 2.0` with a scalar that takes the tensor's dtype: the operands for the hot path (1.5 us, 6 in general)."""
+    if type(x) is Tensor:
+        t, value = x, y
+    elif type(y) is Tensor:
+        t, value = y, x
+    else:
+        return None
+    kind, dtype = type(value), t._array.dtype
+    if kind is not float and kind is not int and kind is not bool and kind is not complex:
+        return None
+    fits = _weak_fits.get((op, dtype, kind))
+    if fits is None:
+        avals = [aval_of(t), _scalar_aval(value)]
+        fits = bare(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
+        _weak_fits[op, dtype, kind] = fits
+    if not fits:
+        return None
+    c = constant(value, dtype)
+    return (t, c) if t is x else (c, t)
+
+
+# Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.
+_STORAGE = ("movement", "gather", "creation", "random")
+
+
+def _flat(op: Op, args: tuple[Any, ...]) -> Sequence[Any]:
+    return args[0] if op.variadic and isinstance(args[0], list | tuple) else args
+
+
+def has_narrow(op: Op, args: tuple[Any, ...]) -> bool:
+    return any(map(_is_narrow, _flat(op, args)))
+
+
+def _is_narrow(value: Any) -> bool:
+    return issubclass(type(value), (Tensor, _ndarray, np.generic)) and dtypes.is_narrow(value.dtype)
+
+
+def _is_bfloat16_tensor(value: Any) -> bool:
+    return type(value) is Tensor and bool(value.dtype.kind == "V")
+
+
+# Products of tensors of a narrow storage, by its dtype: compiled.py, which stands above the tracer, registers them.
+narrow_products: dict[np.dtype, Callable[..., Any]] = {}
+
+
+def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: Callable[..., Any]) -> Any:
+    """A row on bfloat16 or float16: `run` in float32, the results rounded, unless another operand or `dtype` makes them
+    wider."""
+    given = _flat(op, args)
+    narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
+    if op.kind == "contraction" and current_interpreter() is None and all(_is_bfloat16_tensor(v) for v in given):
+        return narrow_products[narrow](*given)
+    wide = [_astype.fn(v, dtypes.float32) if _is_narrow(v) else v for v in given]
+    strong = [v for v in given if isinstance(v, Tensor | _ndarray)]
+    stays = all(dtypes.is_narrow(v.dtype) or v.dtype.kind in "iub" for v in strong)
+    if params.get("dtype") is not None and dtypes.canonical(params["dtype"]) is narrow:
+        params = {**params, "dtype": dtypes.float32}
+    elif params.get("dtype") is not None:
+        stays = False
+    found = run(op, (wide,) if op.variadic else tuple(wide), params)
+    rounded = [
+        _astype.fn(out, narrow) if stays and out.dtype is dtypes.float32 else out
+        for out in (found if op.results else [found])
+    ]
+    return tuple(rounded) if op.results else rounded[0]
+
+
+def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    for a in args:
+        if not isinstance(a, _OPERANDS):
+            return NotImplemented
+    return slow(op, args, params, arithmetic=True)
+
+
+def bare(op: Op) -> bool:
+    return op.kind == "elementwise" and not op.params and len(op.unify) == len(op.inputs)
+
+
+def _sequence(op: Op, xs: Any) -> Sequence[Any]:
+    if isinstance(xs, Tensor | _ndarray):
+        return list(xs)
+    try:
+        return list(xs)
+    except TypeError:
+        raise DTypeError(f"{op.name}: takes a sequence of tensors, got {type(xs).__name__}") from None
+
+
+def plain_params(op: Op, params: dict[str, Any]) -> None:
+    """Parameters are Python values: a tensor given as one (`reshape(x, t)`) is read."""
+    for name, value in params.items():
+        if value is REQUIRED:
+            raise TypeError(f"{op.name}() missing required argument: {name!r}")
+        if isinstance(value, Tensor):
+            params[name] = _plain(value) if not value.shape else value.tolist()
+        elif isinstance(value, tuple | list) and any(isinstance(v, _STANDING) for v in value):
+            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else known(plain(v)) for v in value])
+        elif type(value) in (Integer, Number):
+            params[name] = known(plain(value))
+
+
+def _plain(t: Tensor) -> Any:
+    return float(t) if type(t).is_number else t.item()
+
+
+def _canonical(
+    op: Op, avals: list[Aval], values: Sequence[Any], tensors: list[Tensor], params: dict[str, Any]
+) -> dict[str, Any]:
+    """Checked, canonical parameters; remembered for the hot path when the operands came as the row wants them."""
+    canonical = op.canonical_params(avals, params)
+    given: tuple[Any, ...] = (avals,) if op.variadic else tuple(avals)
+    op.infer(*given, **canonical)
+    if op in checked and all(v is t for v, t in zip(values, tensors, strict=True)):
+        cache = checked[op]
+        if len(cache) >= _CACHE_LIMIT:
+            cache.clear()
+        key = tuple(x for a in avals for x in (a.shape, a.dtype))
+        try:
+            cache[(*key, *(marked(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
+        except TypeError:  # a list as axis: canonical every time
+            pass
+    return canonical
+
+
+def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
+    """The hot path of a row over a list: tensors whose shapes and dtypes have come before (3 us, 12 in general)."""
+    if type(xs) is not list and type(xs) is not tuple:
+        return None
+    key: list[Any] = []
+    for x in xs:
+        if type(x) is not Tensor:
+            return None
+        key += (x._array.shape, x._array.dtype)
+    try:
+        found = checked[op][(*key, *map(marked, params.values()))]
+    except (KeyError, TypeError):
+        return None
+    known_params = dict(zip(params, found, strict=True))
+    out = wrap(op.eager([x._array for x in xs], **known_params))
+    if not grad_is_off() and any([x._node is not None for x in xs]):
+        record(op, out, list(xs), known_params)
+    return out
+
+
+def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[str, Any]) -> Any:
+    """NumPy refused. A division by zero is a value here; for the rest raise what the row's own shape rule says, which
+    is what a traced program would raise.
+    """
+    if isinstance(error, FLOAT_FLAGS):
+        arrays = [t._array for t in tensors]
+        with np.errstate(all="ignore"):
+            return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+    avals = [aval_of(t) for t in tensors]
+    try:
+        canonical = op.canonical_params(avals, params)
+        if op.variadic:
+            op.infer(avals, **canonical)
+        else:
+            op.infer(*avals, **canonical)
+    except HybridmlError as clear:
+        raise clear from None  # NumPy's own words would stand above these
+    if isinstance(error, IndexError) and not isinstance(error, OutOfBoundsError):
+        raise OutOfBoundsError(f"{op.name}: {error}") from None
+    raise error
+
+
+# -- recording
+
+
+def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
+    """Give `out` its history, if an input has one (the general form; generated functions inline it)."""
+    if not op.differentiable or grad_is_off() or not dtypes.is_inexact(out._array.dtype):
+        return
+    if op.variadic:
+        wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None)
+    else:
+        wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None and op.vjp[k] is not None)
+    if not wanting:
+        return
+    if op.variadic:
+        parents = [tensors[k]._node for k in wanting]
+        out._node = [
+            clock(),
+            pull_variadic,
+            out._array.shape,
+            *parents,
+            op,
+            wanting,
+            list(tensors),
+            params,
+            out._array,
+        ]
+        return
+    node = [clock(), pull_of(op, wanting), out._array.shape, *(tensors[k]._node for k in wanting)]
+    names = kept_names(op, wanting)
+    for name in names:
+        if name == "out":
+            if type(out._version) is int:
+                out._version = [out._version]
+            node.append((out._array, out._version))
+        elif name in op.params:
+            node.append(params[name])
+        elif name in op.inputs:
+            node.append(tensors[op.inputs.index(name)])
+        else:
+            source, _, what = name.rpartition("_")
+            array = tensors[op.inputs.index(source)]._array
+            node.append(array.shape if what == "shape" else array.dtype)
+    if may_be_stale(op, names):
+        node += here()
+    out._node = node

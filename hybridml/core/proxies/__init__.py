@@ -1,0 +1,1 @@
+"""Stand-ins for Python numbers and NumPy arrays inside a trace: their values come with the call."""

@@ -1,0 +1,122 @@
+"""NumPy arrays among the arguments of a function that is traced.
+
+What is computed with such an array and a tensor is a tensor, in eager code as in the graph; so the array is an input of
+the program, whatever its values. What NumPy alone makes of it (`a * 2`, `a[0]`, `np.sin(a)`, `a.flags`) is NumPy's, and
+no graph has it: such calls run eagerly, which is said with the line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import DTypeError, is_internal
+
+from ..tensor import Tensor
+from .scalar import StandIn
+
+_SAME = frozenset(("shape", "ndim", "size", "nbytes", "itemsize"))
+
+
+class Array(StandIn):
+    """`refuse` makes the exception for what only NumPy can do, from what it is."""
+
+    __slots__ = ("_given", "_lift", "_made", "_refuse")
+
+    def __init__(self, array: np.ndarray, lift: Callable[[], Tensor], refuse: Callable[[str], BaseException]) -> None:
+        self._given, self._lift, self._refuse = array, lift, refuse
+        self._made: Tensor | None = None
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._given)
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise self._refuse("__class__")
+
+    @property
+    def _tensor(self) -> Tensor:
+        """The input of the graph, which there is when it is first asked for."""
+        if self._made is None:
+            if type(self._given) is not np.ndarray:
+                raise self._refuse(f"a {type(self._given).__name__}")
+            try:
+                self._made = self._lift()
+            except DTypeError:
+                raise self._refuse(f"of {self._given.dtype}") from None
+        return self._made
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._given.dtype
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if type(self._given) is np.ndarray and (name in _SAME or (hasattr(Tensor, name) and _is_ours(2))):
+            return getattr(self._tensor, name)
+        if not hasattr(self._given, name):
+            raise AttributeError(f"'{type(self._given).__name__}' object has no attribute {name!r}")
+        raise self._refuse(name)
+
+    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Tensor) for x in inputs):
+            return NotImplemented  # the tensor knows
+        raise self._refuse(f"np.{ufunc.__name__}")
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(issubclass(kind, Tensor) for kind in types):
+            return NotImplemented
+        raise self._refuse(f"np.{func.__name__}")
+
+
+def _is_ours(depth: int) -> bool:
+    """Whether it is the framework that does something with an array: a tensor will come of it."""
+    return is_internal(sys._getframe(depth).f_code.co_filename)
+
+
+def _operator(method: str) -> Callable[[Array, Any], Any]:
+    def computed(self: Array, other: Any) -> Any:
+        if not isinstance(other, Tensor) and not _is_ours(2):
+            raise self._refuse(method)
+        return getattr(self._tensor, method)(other)
+
+    return computed
+
+
+def _refused(method: str) -> Callable[..., Any]:
+    def refused(self: Array, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(Tensor, method) and _is_ours(2):
+            return getattr(self._tensor, method)(*args, **kwargs)
+        raise self._refuse(method)
+
+    return refused
+
+
+_BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_OTHERS = (
+    "array bool bytes complex contains copy deepcopy delitem divmod dlpack float format getitem index int invert iter "
+    "neg pos abs rdivmod reduce reduce_ex repr setitem str"
+)
+
+
+def install() -> None:
+    """The methods that Python looks up on the class."""
+    for name in _BINARY.split():
+        for method in (f"__{name}__", f"__r{name}__"):
+            setattr(Array, method, _operator(method))
+        setattr(Array, f"__i{name}__", _refused(f"__i{name}__"))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        setattr(Array, f"__{name}__", _operator(f"__{name}__"))
+    for name in _OTHERS.split():
+        setattr(Array, f"__{name}__", _refused(f"__{name}__"))
+
+
+install()

@@ -1,0 +1,333 @@
+"""Tensor: an array (or, inside a traced function, a graph node) and its place in the gradient history.
+
+The class is bare on purpose: four slots and no `__init__`, which is what makes an eager operation cost about a
+microsecond (`Tensor()` and three stores take 0.10 us, a Python `__init__` 0.22 us). Rows of the operation table become
+its methods in `ops.py`; other rooms add theirs with the `method` decorator. Make tensors with `hm.tensor` or
+`hm.asarray`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+
+from .context import current_interpreter
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ndarray = np.ndarray
+
+
+class Device:
+    """Where data lives. This version has one device, the CPU."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: str = "cpu") -> None:
+        if str(type) != "cpu":
+            raise ArgumentError(f"device {type!r} is not available; this version runs on 'cpu'")
+        self.type = "cpu"
+
+    def __eq__(self, other: object) -> bool:
+        return (other.type if isinstance(other, Device) else other) == self.type
+
+    def __hash__(self) -> int:
+        return hash(self.type)
+
+    def __repr__(self) -> str:
+        return f"device({self.type!r})"
+
+    def __str__(self) -> str:
+        return self.type
+
+
+CPU = Device()
+
+
+class Tensor:
+    """A multi-dimensional array that can record how it was computed.
+
+    Supported dtypes: bool, int8..int64, uint8..uint64, float32, float64. Operators broadcast and promote as in the
+    array API standard (Python scalars take the tensor's dtype). Never call the class: `hm.tensor(data)` copies data,
+    `hm.asarray(array)` shares the memory of a NumPy array.
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [[2.0, 4.0], [6.0, 8.0]]
+    """
+
+    __slots__ = ("__weakref__", "_array", "_node", "_version", "_view")
+
+    _array: Any  # numpy.ndarray; a graph node while a function is traced
+    _node: Any  # tape node (list), Leaf, or None when no gradient is wanted
+    _version: Any  # stamp of the last in-place write: 0, an int, or a list shared by tensors over one memory
+    _view: Any  # (parent, op, params) of a view; unset on every other tensor (see aliasing.py)
+
+    __hash__ = object.__hash__
+    is_number = False  # true of what stands for a Python number inside a trace
+    is_double = False  # true of those that are NumPy's float64, of which `asarray` makes a float64
+
+    if TYPE_CHECKING:  # the rows of the operation table, installed by ops.py
+        T: Tensor
+        mT: Tensor
+        requires_grad: bool
+
+        @property
+        def grad(self) -> Tensor | None: ...
+        @grad.setter
+        def grad(self, value: Tensor | None) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lshift__(self, other: Any) -> Tensor: ...
+        def __rshift__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+
+    # -- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self._array.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type, one of `hm.bool`, `hm.int8`...`hm.float64`."""
+        return self._array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._array.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements (array API; `numel()` is the same)."""
+        size = 1
+        for n in self._array.shape:
+            size *= n
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        return self._array.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self._array.dtype.itemsize
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self.size
+
+    def dim(self) -> int:
+        """Number of axes."""
+        return len(self._array.shape)
+
+    # -- its values, as Python and NumPy see them
+
+    def numpy(self) -> np.ndarray:
+        """The values as a NumPy array over this tensor's memory, a new view each time. Inside a traced function:
+        `TraceError`.
+
+        A tensor that records history must be detached first, so that no gradient is lost without notice.
+        """
+        array = values(self, "numpy()")
+        if self._node is not None:
+            raise GradientError("numpy(): this tensor requires grad; use .detach().numpy()")
+        return array.view()  # the tensor keeps its form, whatever is done to that of the array
+
+    def item(self, *place: int) -> bool | int | float:
+        """The single value as a Python scalar; `ShapeError` when there is not exactly one. With a place (in the
+        flattened tensor, or an index for each axis) the value there.
+        """
+        if place:
+            return (self.reshape(-1)[place[0]] if len(place) == 1 else self[place]).item()
+        if self.size != 1:
+            raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
+        interp = current_interpreter()
+        return values(self, "item()").item() if interp is None else interp.item(self)
+
+    def tolist(self) -> Any:
+        """The values as (nested) Python lists of scalars."""
+        return values(self, "tolist()").tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = values(self, "conversion to a NumPy array")
+        found = np.array(array, dtype=dtype, copy=copy)
+        return found.view() if found is array else found
+
+    def __bool__(self) -> bool:
+        return bool(_single(self, "bool()"))
+
+    def __float__(self) -> float:
+        return float(_real(self, "float()"))
+
+    def __int__(self) -> int:
+        return int(_real(self, "int()"))
+
+    def __complex__(self) -> complex:
+        return complex(_single(self, "complex()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise DTypeError(f"a tensor used as a Python index must be an integer, got {self.dtype.name}")
+        return int(_single(self, "index"))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("len(): a 0-dimensional tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise ShapeError("iteration over a 0-dimensional tensor")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    # -- interchange
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The memory of this tensor for another library (`from_dlpack` there); history stays behind."""
+        from .dlpack import exported
+
+        return exported(values(self, "__dlpack__"), stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ArgumentError(f"array API version {api_version!r} is not known; 2024.12 is")
+        return sys.modules[__package__]
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        Device(device)
+        return self
+
+    # -- copies and pickles
+
+    def __reduce__(self) -> Any:
+        return _unpickle, (values(self, "pickle"), self._node is not None)
+
+    def __copy__(self) -> Tensor:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if type(self._node) is list:
+            raise GradientError("deepcopy: only tensors without history can be deep-copied; use .detach() or .clone()")
+        copy = wrap(values(self, "deepcopy").copy(order="K"))
+        copy.requires_grad_(self._node is not None)
+        memo[id(self)] = copy
+        return copy
+
+
+def method(fn: F) -> F:
+    """Decorator: the function becomes the Tensor method of its name."""
+    setattr(Tensor, fn.__name__, fn)
+    return fn
+
+
+def wrap(array: np.ndarray) -> Tensor:
+    """A tensor over an array that already has a canonical dtype; no copy, no check."""
+    t = Tensor()
+    t._array = array
+    t._node = None
+    t._version = 0
+    return t
+
+
+def adopt(array: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of any NumPy array; `DTypeError` for a dtype that the framework lacks."""
+    array = np.asarray(array)
+    dtype = dtypes.canonical(array.dtype)
+    if array.dtype is not dtype:  # a foreign byte order is converted, an unpickled dtype only replaced
+        array = array.view(dtype) if array.dtype == dtype else array.astype(dtype)
+    return wrap(array)
+
+
+def values(t: Tensor, what: str) -> np.ndarray:
+    """The NumPy array behind a tensor; `TraceError` where there is none: inside a trace, or leaked from one."""
+    interp = current_interpreter()
+    if interp is not None:
+        return interp.values(t, what)
+    array = t._array
+    if type(array) is not _ndarray:
+        raise leaked(t)
+    return array
+
+
+def leaked(t: Tensor) -> TraceError:
+    from .leaks import held_by
+
+    made = getattr(t._array, "where", "") or "an unknown line"
+    by, holder = getattr(type(t), "made_by", "a function"), held_by(t)
+    return TraceError(
+        f"a tensor that was made while {by} was traced is used after the trace: it has no value. Return it from "
+        f"the traced function instead of storing it elsewhere. It was made at {made}"
+        + (f"; it is {holder}" if holder else "")
+    )
+
+
+def _single(t: Tensor, what: str) -> Any:
+    if t.size != 1:
+        raise ShapeError(
+            f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
+            "reduce it first (any, all, sum)"
+        )
+    interp = current_interpreter()
+    return values(t, what).item() if interp is None else interp.scalar(t, what)
+
+
+def _real(t: Tensor, what: str) -> Any:
+    if t.dtype.kind == "c":
+        raise DTypeError(f"{what}: a {t.dtype.name} tensor is no real number; take .real, .imag or abs of it first")
+    return _single(t, what)
+
+
+def _unpickle(array: np.ndarray, requires_grad: bool) -> Tensor:
+    t = adopt(array)
+    return t.requires_grad_() if requires_grad else t
+
+
+Tensor.__module__ = "hybridml"

@@ -1,0 +1,151 @@
+"""`hybridml.doctor`: what of the framework works on this machine, and why the rest does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sysconfig
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Finding = tuple[str, bool, str]  # (what was looked at, whether it is as it should be, what there is)
+
+# Extras, by what is missing without them.
+_OPTIONAL = {
+    "safetensors": "files in safetensors format",
+    "scipy": "a second source of BLAS",
+    "matplotlib": "pictures in notebooks",
+    "cupy": "tensors on a GPU",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """What `doctor` found: a line for each thing looked at. `ok`: what tracing needs is there and right."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(fine for _, fine, _ in self.findings)
+
+    def __repr__(self) -> str:
+        wide = max(len(what) for what, _, _ in self.findings)
+        lines = [f"{'ok' if fine else '--':<4}{what:<{wide}}  {said}" for what, fine, said in self.findings]
+        return "\n".join([*lines, "all is well" if self.ok else "what is marked -- is missing or slower"])
+
+
+def doctor() -> Diagnosis:
+    """Look at this machine: Python, NumPy, LLVM, vectors, threads, caches, the native entry, and one compiled program.
+
+    Nothing is changed but the object cache, which keeps the program. The result prints itself; `.ok` is true where
+    everything that traced functions use is there, `.findings` has (what, whether it is fine, what there is).
+
+    >>> import hybridml as hm
+    >>> hm.doctor().findings[0][0]
+    'hybridml'
+    """
+    return Diagnosis(tuple(finding for look in _LOOKS for finding in _careful(look)))
+
+
+def _careful(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What a look finds, or the error that it ended with."""
+    try:
+        return list(look())
+    except Exception as error:
+        return [(look.__name__.strip("_"), False, f"{type(error).__name__}: {error}".splitlines()[0])]
+
+
+def _versions() -> Iterable[Finding]:
+    from .. import __version__
+
+    where = os.path.dirname(os.path.abspath(__file__))
+    yield "hybridml", True, f"{__version__} in {where}"
+    free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    known = platform.python_implementation() == "CPython" and not free
+    said = f"{platform.python_version()}{', free-threaded: not supported' * free}, {platform.platform()}"
+    yield "Python", known, said
+    yield "NumPy", True, np.__version__
+
+
+def _llvm() -> Iterable[Finding]:
+    try:
+        from hybridml_compiler.runtime.jit import host
+
+        machine = host()
+    except ImportError as error:
+        yield "LLVM", False, f"{error}; pip install llvmlite. Traced functions cannot be compiled"
+        return
+    yield "LLVM", True, f"llvmlite {machine.llvm}"
+    vectors = f"{machine.cpu}, vectors of {machine.vector_bits} bits"
+    more = "" if machine.registers else "; no fused multiply-add: products are left to BLAS"
+    yield "CPU", bool(machine.registers), vectors + more
+
+
+def _threads() -> Iterable[Finding]:
+    from hybridml_compiler.runtime import threads
+
+    count, cores = threads.get_num_threads(), os.cpu_count()
+    yield "threads", True, f"{count} of {cores} CPUs (HYBRIDML_NUM_THREADS, hm.set_num_threads)"
+
+
+def _blas() -> Iterable[Finding]:
+    from hybridml_compiler.runtime import blas
+
+    found = blas.find()
+    if found is None:
+        yield "BLAS", False, "none that multiplies correctly: large products are compiled by hybridml alone"
+    else:
+        yield "BLAS", True, os.path.basename(found.source)
+
+
+def _cache() -> Iterable[Finding]:
+    from hybridml_compiler.runtime import cache
+
+    found = cache.info()
+    if found.directory is None:
+        yield "object cache", True, "in memory only (HYBRIDML_CACHE_DIR)"
+        return
+    at = found.directory
+    while not os.path.exists(at):
+        at = os.path.dirname(at)
+    writable = os.access(at, os.W_OK)
+    said = f"{found.directory}, {found.entries} entries, {found.bytes / 2**20:.1f} MiB"
+    yield "object cache", writable, said + ("" if writable else "; not writable: every process compiles anew")
+
+
+def _entry() -> Iterable[Finding]:
+    from hybridml_compiler.runtime import layout
+
+    fast = layout.measured() is not None
+    portable = "the portable one: a call takes about 10 us instead of 1 (another Python or NumPy than is known)"
+    yield "native entry", fast, "calls of compiled programs enter native code directly" if fast else portable
+
+
+def _program() -> Iterable[Finding]:
+    from ..arrays.creation import arange
+    from ..tracing import trace
+
+    def f(x: Any) -> Any:
+        return x * 2 + 1
+
+    traced = trace(f)
+    x = arange(1000.0)
+    same = bool((traced(x)._array == f(x)._array).all())
+    said = f"first call {traced.stats.first_ms:.0f} ms" if same else "another result than eager"
+    yield "a traced program", same, said
+
+
+def _optional() -> Iterable[Finding]:
+    for name, what in _OPTIONAL.items():
+        try:
+            yield name, True, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield name, True, f"not installed (optional: {what})"
+
+
+_LOOKS = (_versions, _llvm, _threads, _blas, _cache, _entry, _program, _optional)

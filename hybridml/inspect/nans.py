@@ -1,0 +1,150 @@
+"""`debug_nans`: the operation, line and element where a NaN is made.
+
+Eagerly every operation looks at its result: generated functions take their general path then, so that nothing is paid
+for it at other times. A compiled program is run on copies of what it updates; its results and what it writes are looked
+at, and where there is a NaN its graph is run again, node by node, to name the line. Nothing has been written by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import LOCATION, with_location
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.locks import rlock
+from hybridml_compiler.ops.op import Op
+
+from ..core import codegen
+from ..core.context import interpreter, nans_var
+
+if TYPE_CHECKING:
+    from ..tracing.run.program import Program
+
+_lock = rlock()
+_watching = 0  # blocks that are open, in all threads
+
+
+class Watching:
+    """What `nans_var` holds. `infinities`: those are looked for as well."""
+
+    def __init__(self, infinities: bool) -> None:
+        self.infinities = infinities
+
+    def check(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray, where: str = "") -> None:
+        """FloatingPointError where an operation has made what is looked for from operands that have none of it."""
+        message = self._found(op, operands, result)
+        if message:
+            raise FloatingPointError(f"{message}{LOCATION}{where}" if where else with_location(message))
+
+    def _found(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray) -> str:
+        if op.kind == "creation" or not self._is_bad(result):
+            return ""
+        for name, test in (("nan", np.isnan), *((("inf", np.isinf),) if self.infinities else ())):
+            here = test(_wide(result))
+            if here.any() and not any(_is_float(a) and not _clean(a, name) for a in operands):
+                index = tuple(int(k) for k in np.unravel_index(int(np.argmax(here)), result.shape))
+                made_of = ", ".join(_describe(a, result.shape, index) for a in operands)
+                count = int(here.sum())
+                more = f", and {count - 1} more" if count > 1 else ""
+                at = f" at index {index}" if index else ""
+                return f"{op.name} made {name}{at}{more}, of {made_of or 'nothing'}"
+        return ""
+
+    def _is_bad(self, array: np.ndarray) -> bool:
+        if not _is_float(array):
+            return False
+        wide = _wide(array)
+        return bool(np.isnan(wide).any() or (self.infinities and np.isinf(wide).any()))
+
+    def call(self, program: Program, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs of a compiled program, once they have been looked at."""
+        executable = program.executable
+        shift = len(program.reads)
+        donated = {k: i if i < program.lead else i + shift for k, i in program.donate.items()}
+        given = list(arrays)
+        for i in donated.values():
+            given[i] = arrays[i].copy()
+        outputs: list[np.ndarray] = executable(given)
+        if any(map(self._is_bad, outputs)):
+
+            def visit(node: Node, operands: list[np.ndarray], value: np.ndarray) -> None:
+                assert node.op is not None
+                # A function of the library was captured in a call at another line.
+                self.check(node.op, operands, value, "" if program.tracer.silent else node.where)
+
+            interpret(program.whole, own, visit)
+        for k, i in donated.items():
+            np.copyto(arrays[i], given[i])
+            outputs[k] = arrays[i]
+        return outputs
+
+
+class debug_nans:
+    """Raise FloatingPointError where an operation makes a NaN of numbers: with its name, the line, the first element.
+
+    A context manager; called as `debug_nans(True)` or `debug_nans(False)`, it switches for the rest of the program as
+    well. It holds for this thread or task. With `infinities` an operation that makes an infinity of finite numbers is
+    found, too. Traced functions commit nothing of a call that raises.
+
+    >>> import hybridml as hm
+    >>> try:
+    ...     with hm.debug_nans():
+    ...         y = hm.log(hm.tensor([1.0, -1.0]))
+    ... except FloatingPointError as error:
+    ...     print(str(error).splitlines()[0])
+    log made nan at index (1,), of -1.0
+    """
+
+    __slots__ = ("_outer",)
+
+    def __init__(self, on: bool = True, *, infinities: bool = False) -> None:
+        self._outer = nans_var.get()
+        _switch(Watching(infinities) if on else None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _switch(self._outer)
+
+
+def _switch(to: Watching | None) -> None:
+    global _watching
+    before = nans_var.get()
+    nans_var.set(to)
+    with _lock:
+        _watching += (to is not None) - (before is not None)
+        for space in codegen.spaces:
+            space["_mode"] = _mode if _watching else interpreter
+
+
+def _mode() -> Any:
+    """Not None where a generated function is to take the general path, which checks."""
+    return interpreter() or nans_var.get()
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return dtypes.is_inexact(array.dtype)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _clean(array: np.ndarray, name: str) -> bool:
+    wide = _wide(array)
+    return not np.isnan(wide).any() if name == "nan" else bool(np.isfinite(wide).all())
+
+
+def _describe(array: np.ndarray, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
+    """The element that an elementwise operation has read, or the type of a larger operand."""
+    try:
+        element = np.broadcast_to(array, shape)[index]
+    except ValueError:
+        return f"{array.dtype}{list(array.shape)}"
+    return str(element) if array.shape == shape or array.size == 1 else f"{array.dtype}{list(array.shape)}"

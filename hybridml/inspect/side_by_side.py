@@ -1,0 +1,291 @@
+"""`hybridml.compare`: one function in both styles from the same start: times, kernels, memory, differences."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.ops.table import OPS
+
+from ..core import pytree
+from ..core.context import current_interpreter
+from ..core.tensor import Tensor
+from ..tracing import TracedFunction
+from .comparison import Comparison, Difference, KernelLine, Style
+from .snapshot import Snapshot
+
+_BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the clock costs 0.1 us
+
+
+def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any) -> Comparison:
+    """Run `fn(*args, **kwargs)` eagerly and traced, and lay the two side by side.
+
+    `fn` is a function, a module or an already traced function; it is traced and compiled anew, so that the first call
+    can be timed (machine code of an earlier run comes from the disk cache: an empty `HYBRIDML_CACHE_DIR` gives cold
+    times). A training step may be compared: both styles start from the same state (tensors, gradients, containers,
+    attributes and random generators that the function can reach), which is copied first and put back at the end.
+
+    `repeats` steady measurements a style are taken in turns, each of calls that fill a millisecond. Peak memory is what
+    tracemalloc sees, which NumPy reports its arrays to, plus the compiled program's own arena.
+
+    Raises ArgumentError for fewer than two repeats, and whatever the function raises.
+
+    >>> import hybridml as hm
+    >>> found = hm.compare(lambda x: hm.exp(x) * 2 + x, hm.ones((64,)), repeats=2)
+    >>> found.traced.kernels, found.results.ulp
+    (1, 0)
+    """
+    if repeats < 2:
+        raise ArgumentError(f"compare: repeats must be at least 2, got {repeats}: a spread needs two measurements")
+    name, plain, traced = both_styles(fn)
+    snapshot = Snapshot(**{name: plain}, arguments=args, keywords=kwargs)
+    eager = _Run("eager", lambda: plain(*args, **kwargs), snapshot)
+    compiled = _Run("traced", lambda: traced(*args, **kwargs), snapshot)
+    try:
+        before = snapshot.state()
+        for run in (eager, compiled):
+            run.first_call()
+            run.measure_memory()
+        eager.kernels, eager.bytes = _operations(eager)
+        _take_turns([eager, compiled], repeats)
+    finally:
+        snapshot.restore()
+    lines, missed = _describe(traced, compiled, snapshot)
+    return Comparison(
+        name=name,
+        eager=eager.style(),
+        traced=compiled.style(),
+        results=difference(eager.results, compiled.results),
+        state=difference(written(eager.state, before), written(compiled.state, before)),
+        kernels=lines,
+        compiles=traced.cache_info().compiles,
+        not_restored=missed,
+        repeats=repeats,
+    )
+
+
+def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], TracedFunction]:
+    """The name of a function, the function as Python has it, and a new traced function over it."""
+    # `trace` on a module returns that module, with a traced `forward`.
+    traced = fn if isinstance(fn, TracedFunction) else getattr(fn, "__dict__", {}).get("forward")
+    plain = traced._fn if isinstance(traced, TracedFunction) else fn
+    if not callable(plain):
+        raise ArgumentError(f"compare: takes a function or a module, got {type(fn).__name__}")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return plain(*args, **kwargs)
+
+    name = call.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
+    backend = traced._backend if isinstance(traced, TracedFunction) else "llvm"
+    return name, plain, TracedFunction(plain if isinstance(plain, FunctionType | MethodType) else call, backend)
+
+
+class _Run:
+    """One style while it is measured. Every measurement starts from the snapshot."""
+
+    def __init__(self, name: str, call: Callable[[], Any], snapshot: Snapshot) -> None:
+        self.name, self.call, self.snapshot = name, call, snapshot
+        self.results: dict[str, np.ndarray] = {}
+        self.state: dict[str, np.ndarray] = {}
+        self.samples: list[float] = []  # milliseconds
+        self.kernels = self.bytes = self.peak = 0
+        self.stages: dict[str, float] = {}
+
+    def first_call(self) -> None:
+        self.snapshot.restore()
+        start = time.perf_counter()
+        value = self.call()
+        self.first_ms = (time.perf_counter() - start) * 1e3
+        self.results = arrays_in(value)
+        self.state = self.snapshot.state()
+        self.call()  # the second call goes on from there, as in a program: it may need another signature
+
+    def measure_memory(self) -> None:
+        self.snapshot.restore()
+        outside = tracemalloc.is_tracing()
+        if not outside:
+            tracemalloc.start()
+        try:
+            tracemalloc.reset_peak()
+            base = tracemalloc.get_traced_memory()[0]
+            self.call()
+            self.peak = tracemalloc.get_traced_memory()[1] - base
+        finally:
+            if not outside:
+                tracemalloc.stop()
+
+    def sample(self) -> None:
+        """Milliseconds a call, of as many calls as fill a block."""
+        self.snapshot.restore()
+        self.call()  # guards are checked once more after the restore has assigned attributes
+        count, elapsed = 0, 0.0
+        clock = time.perf_counter
+        start = clock()
+        while elapsed < _BLOCK_MS:
+            more = max(1, count)  # 1, 1, 2, 4, ... calls between two looks at the clock
+            for _ in range(more):
+                self.call()
+            count += more
+            elapsed = (clock() - start) * 1e3
+        self.samples.append(elapsed / count)
+
+    def style(self) -> Style:
+        lower, median, upper = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return Style(
+            self.name, self.first_ms, median, lower, upper, self.kernels, self.bytes, self.peak, self.stages
+        )  # fmt: skip
+
+
+def _take_turns(runs: list[_Run], repeats: int) -> None:
+    """What else the machine does changes with time: both styles must meet the same."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for run in runs:
+                run.sample()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _operations(run: _Run) -> tuple[int, int]:
+    """(operations that an eager call runs, bytes that they read and write), by watching the functions of the rows.
+
+    Views move nothing; a library function that eager runs compiled counts as its kernels. A profile hook and not a
+    counter in the functions: those are the product's hot path.
+    """
+    count = moved = 0
+    last: Any = None
+
+    def watch(frame: FrameType, event: str, result: Any) -> None:
+        nonlocal count, moved, last
+        code = frame.f_code
+        if event != "return" or current_interpreter() is not None:  # what is captured does not run
+            return
+        called = frame.f_locals["self"] if code is TracedFunction.__call__.__code__ else None
+        if called is not None and called._last is not None:  # a composite, or an optimizer's step, that runs compiled
+            stats = called.stats
+            count, moved = count + stats.kernels, moved + stats.bytes
+        if not code.co_filename.startswith("<dispatch ") or not isinstance(result, Tensor):
+            return
+        op = OPS.get(code.co_name)
+        if op is None or result is last:  # a pull function; or the general path, which has called the row again
+            return
+        last = result
+        count += 1
+        if op.kind != "movement" or result._array.base is None:
+            given = [frame.f_locals.get(name) for name in op.inputs]
+            tensors = [t for x in given for t in (x if isinstance(x, list | tuple) else [x])]
+            moved += result.nbytes + sum(t.nbytes for t in tensors if isinstance(t, Tensor | np.ndarray))
+
+    run.snapshot.restore()
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        run.call()
+    finally:
+        sys.setprofile(before)
+    return count, moved
+
+
+def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tuple[KernelLine, ...], tuple[str, ...]]:
+    """Fill in what the compiled program says of itself; its kernels, and written tensors that the snapshot missed."""
+    entry = traced._shown()
+    executable = entry.program.executable
+    launches = getattr(executable, "launches", ())
+    run.kernels, run.bytes = traced.stats.kernels, traced.stats.bytes
+    # Large results are handed out again once nobody holds them: a call may allocate nothing, and still needs them.
+    results = sum(aval.nbytes for aval in getattr(executable, "outputs", ()))
+    run.peak = max(run.peak, results) + getattr(executable, "arena_bytes", 0)
+    run.stages = {"trace": traced.stats.trace_ms, **getattr(executable.stats, "milliseconds", {})}
+    lines = tuple(
+        KernelLine(kind_of(launch.work), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
+        for launch in launches
+    )
+    written = [source for _, source in entry.writes if source.kind == "held"]
+    missed = tuple(source.node.name for source in written if not snapshot.holds(source.real))
+    return lines, missed
+
+
+def kind_of(work: Any) -> str:
+    """`matmul f32 128x512x784`, `NumPy's svd`, `copy`, `loop`."""
+    name = type(work).__name__
+    return str(work) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
+
+
+def arrays_in(value: Any) -> dict[str, np.ndarray]:
+    """Copies of the leaves of a result that are numbers, by their position."""
+    found = {}
+    for k, leaf in enumerate(pytree.tree_leaves(value)):
+        if isinstance(leaf, Tensor):
+            found[f"result {k}"] = leaf._array.copy()
+        elif isinstance(leaf, np.ndarray | np.generic | bool | int | float):
+            found[f"result {k}"] = np.array(leaf)
+    return found
+
+
+def written(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a call has changed or added."""
+    return {path: array for path, array in after.items() if path not in before or distance(array, before[path])[2]}
+
+
+def difference(eager: dict[str, np.ndarray], traced: dict[str, np.ndarray]) -> Difference:
+    """The largest difference over arrays of one name; one that only one style has differs by infinity."""
+    names = list(dict.fromkeys([*eager, *traced]))
+    found = {name: distance(eager.get(name), traced.get(name)) for name in names}
+    where = max(names, key=lambda name: found[name][::-1], default="")
+    absolute, relative, ulp = (max((d[k] for d in found.values()), default=0) for k in range(3))
+    return Difference(len(names), absolute, relative, int(ulp), where if ulp else "")
+
+
+def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, int]:
+    """Largest difference of two arrays: absolute, as a part of the largest element, in representable numbers.
+
+    NaN equals NaN, and 0.0 equals -0.0. Arrays of different shape or dtype differ by infinity.
+
+    >>> one = np.float32([1.0])
+    >>> distance(one, one + 2 * np.finfo(np.float32).eps)[2]
+    2
+    """
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return math.inf, math.inf, sys.maxsize
+    if a.dtype.kind not in "fV":
+        differ = a != b
+        pairs = [(int(x), int(y)) for x, y in zip(a[differ], b[differ], strict=True)]
+        ulp = max((abs(x - y) for x, y in pairs), default=0)
+        whole = max((abs(int(x)) for x in (*a.ravel(), *b.ravel())), default=1) if pairs else 1
+        return float(ulp), ulp / whole, ulp
+    differ = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    if not differ.any():
+        return 0.0, 0.0, 0
+    if not (np.isfinite(a[differ]).all() and np.isfinite(b[differ]).all()):
+        return math.inf, math.inf, sys.maxsize
+    largest = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0)) for x in (a, b))
+    with np.errstate(over="ignore"):
+        absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ])))
+    return absolute, absolute / largest, int(np.max(_apart(_order(a[differ]), _order(b[differ]))))
+
+
+def _order(values: np.ndarray) -> np.ndarray:
+    """Whole numbers in the order of the floats: neighbours differ by 1, and 0.0 and -0.0 are one."""
+    bits = values.view(f"i{values.itemsize}").astype(np.int64)
+    lowest = np.int64(np.iinfo(f"i{values.itemsize}").min)
+    return np.where(bits < 0, lowest - bits, bits)
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a - b| of int64 without overflow."""
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    return high.view(np.uint64) - low.view(np.uint64)

@@ -1,0 +1,37 @@
+"""NumPy's protocols: an unmodified NumPy function, or user code written for NumPy, runs on tensors.
+
+`np.sin(t)`, `array * t` and `np.linalg.norm(t, axis=0)` run what has the same meaning
+here: they differentiate and trace.
+`ufuncs.py` has the elementwise functions and their methods, `table.py` how the others are called; the other files hold
+their rows by subject. They are imported by the first call that needs them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor import Tensor, method
+
+_OURS = (Tensor, np.ndarray, np.generic)
+
+
+@method
+def __array_ufunc__(self: Tensor, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+    """NumPy's ufunc protocol: `np.add(array, tensor)` is `hm.add`; NEP 13."""
+    from . import ufuncs
+
+    if any(hasattr(x, "__array_ufunc__") and not isinstance(x, _OURS) for x in inputs):
+        return NotImplemented  # another type's turn
+    return ufuncs.run(ufunc, call, inputs, kwargs)
+
+
+@method
+def __array_function__(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy's function protocol: `np.sum(tensor)` is `hm.sum`; NEP 18."""
+    from . import functions
+
+    if not all(issubclass(t, _OURS) for t in types):
+        return NotImplemented
+    return functions.run(func, args, kwargs)

@@ -1,0 +1,332 @@
+"""What a profile writes down while it is on: eager operations, calls of traced functions, launches, arrays.
+
+Times are those of `time.perf_counter_ns`. An operation is timed inside of its hook: what the profile itself does (5 us
+to find the user's line, to count bytes, to watch the result) lies between operations. Launches are timed by the program
+itself: while a profile is on, its step is one that reads the clock round every launch, with the same kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
+from hybridml_compiler.locks import lock
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.runtime import entry
+from hybridml_compiler.runtime.executable import Executable
+from hybridml_compiler.runtime.spans import Span, clock
+from hybridml_compiler.runtime.stored import STEP
+
+from ..core import dispatch, pytree
+from ..core.context import current_interpreter
+from ..core.tensor import Tensor
+from ..tracing import TracedFunction
+from .kernels import flops
+from .watch import Watch
+
+_now = time.perf_counter_ns
+
+
+class Call(NamedTuple):
+    """An eager operation; a call of a traced function (`compiled`: one that traced and compiled, too), or of a compiled
+    program by eager code (a gradient, a large operation)."""
+
+    name: str
+    kind: str  # "operation", "call", "program"
+    thread: int
+    start: int
+    end: int
+    place: tuple[str, int]  # file and line of the user
+    bytes: int
+    flops: int
+    compiled: bool = False
+
+
+class Memory(NamedTuple):
+    """An array that eager code or a traced function has made: alive from `time` on."""
+
+    time: int
+    nbytes: int
+    what: str
+    place: tuple[str, int]
+
+
+class Timed:
+    """The step of a program that reads the clock, beside the `plain` one. It does not keep the program alive."""
+
+    def __init__(self, executable: Executable) -> None:
+        stages: Any = executable.stages
+        self.plain = executable.step
+        self.library, self.recorder = stages.timed()
+        self.step = self.library.address(STEP)
+
+    def use(self, executable: Executable, timed: bool) -> None:
+        """The step of every call from now on, those of native entries included."""
+        old, new = (self.plain, self.step) if timed else (self.step, self.plain)
+        executable.step = new
+        for block in entry.blocks:
+            if block.step == old:
+                block.step = new
+
+
+# A program that has once been profiled keeps its other step for the next time: making one takes milliseconds.
+_timed: weakref.WeakKeyDictionary[Executable, Timed] = weakref.WeakKeyDictionary()
+_one = lock()  # profile at a time
+
+
+class Recording:
+    """On between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.arrays: list[Memory] = []
+        self.freed: dict[int, int] = {}  # number of an array -> when
+        self.launches: list[tuple[Executable, list[Span], int]] = []  # of each program, with the number of lost ones
+        self.own: set[Executable] = set()  # programs of the user's traced functions: the others are the library's
+        self.threads: dict[int, str] = {}
+        self.start = self.stop = 0
+        self._watch = Watch()
+        self._used: dict[Executable, Timed] = {}
+        self._inside = threading.local()
+        self._known: dict[int, weakref.ref[np.ndarray]] = {}
+        self._compiles: dict[int, int] = {}
+        self._functions: dict[int, TracedFunction] = {}
+        self._breaks: list[tuple[int, int]] = []  # in which programs were prepared for being timed
+
+    def begin(self) -> None:
+        if not _one.acquire(blocking=False):
+            raise ArgumentError("profile: another profile is on; only one can be at a time")
+        for function in _operations():
+            self._watch.add(function, self._operation)
+        self._watch.add(dispatch.slow, self._general)  # type: ignore[arg-type]
+        self._watch.add(TracedFunction.__call__, self._traced)  # type: ignore[arg-type]
+        self._watch.add(Executable.__call__, self._executable)  # type: ignore[arg-type]
+        self._watch.add(entry.build_entry, self._entry)  # type: ignore[arg-type]
+        self.start = _now()
+
+    def end(self) -> None:
+        self.stop = _now()
+        self._watch.end()
+        for executable, timed in self._used.items():
+            timed.use(executable, False)
+            lost = timed.recorder.lost
+            self.launches.append((executable, timed.recorder.take(), lost))
+        for function in self._functions.values():
+            self.own.update(programs(function))
+        self._leave_out_breaks()
+        self.threads = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
+        for used in (self._used, self._known, self._functions):
+            used.clear()
+        _one.release()
+
+    def _leave_out_breaks(self) -> None:
+        """All times as if preparing programs had taken none."""
+        shown = _without(self._breaks)
+        self.stop = shown(self.stop)
+        self.calls = [call._replace(start=shown(call.start), end=shown(call.end)) for call in self.calls]
+        self.arrays = [array._replace(time=shown(array.time)) for array in self.arrays]
+        self.freed = {number: shown(time) for number, time in self.freed.items()}
+        self.launches = [
+            (executable, [span._replace(start=shown(span.start), end=shown(span.end)) for span in spans], lost)
+            for executable, spans, lost in self.launches
+        ]
+
+    # -- hooks
+
+    def _operation(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return self._hook(original, original.__name__)
+
+    def _general(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        hook = self._hook(original, "")
+
+        def general(op: Any, args: Any, params: Any, *more: Any, **names: Any) -> Any:
+            return hook(op, args, params, *more, **names)
+
+        return general
+
+    def _hook(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Outermost operations: a row that casts its operands first is one."""
+        inside, calls = self._inside, self.calls
+
+        def operation(*args: Any, **kwargs: Any) -> Any:
+            if current_interpreter() is not None or getattr(inside, "operation", False):
+                return original(*args, **kwargs)
+            inside.operation = True
+            start = _now()
+            try:
+                result = original(*args, **kwargs)
+                end = _now()
+            finally:
+                inside.operation = False
+            op = OPS.get(name or args[0].name)
+            if type(result) is Tensor and op is not None:
+                given = args if name else args[1]
+                arrays = list(_arrays((*given, *kwargs.values()) if name else given))
+                out = result._array
+                moved = 0
+                if op.kind != "movement" or out.base is None:
+                    moved = out.nbytes + sum(a.nbytes for a in arrays)
+                count = flops(op.kind, [a.shape for a in arrays], out.shape)
+                place = _place()
+                calls.append(Call(op.name, "operation", threading.get_ident(), start, end, place, moved, count))
+                self._born(out, op.name, place)
+            return result
+
+        return operation
+
+    def _traced(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(function: TracedFunction, *args: Any, **kwargs: Any) -> Any:
+            if current_interpreter() is not None:
+                return original(function, *args, **kwargs)
+            before = function._compiles
+            if not function._silent:
+                self._functions[id(function)] = function
+            if self._compiles.get(id(function)) != before:
+                self._prepare(programs(function))
+                self._compiles[id(function)] = before
+            outer = getattr(self._inside, "operation", False)
+            self._inside.operation = False  # what an operation runs compiled is inside of it
+            start = _now()
+            try:
+                result = original(function, *args, **kwargs)
+            finally:
+                self._inside.operation = outer
+                name = function._name
+                place = self._note(name, "call", start, function._compiles != before)
+            for leaf in pytree.tree_leaves(result):
+                if type(leaf) is Tensor:
+                    self._born(leaf._array, f"result of {name}", place)
+            return result
+
+        return call
+
+    def _executable(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(executable: Executable, *args: Any, **kwargs: Any) -> Any:
+            self._prepare([executable])
+            start = _now()
+            try:
+                return original(executable, *args, **kwargs)
+            finally:
+                self._note(executable.name, "program", start)
+
+        return run
+
+    def _entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def build(spec: Any) -> Any:
+            self._prepare([owner for owner in spec.keep if isinstance(owner, Executable)])
+            made = original(spec)
+            for executable, timed in list(self._used.items()):
+                if timed.plain == spec.step:
+                    timed.use(executable, True)
+            return made
+
+        return build
+
+    def _prepare(self, executables: Any) -> None:
+        for executable in executables:
+            if executable in self._used or clock() is None or not hasattr(executable.stages, "timed"):
+                continue
+            start = _now()
+            timed = _timed.get(executable)
+            if timed is None:
+                timed = _timed[executable] = Timed(executable)
+            timed.recorder.take()
+            self._used[executable] = timed
+            timed.use(executable, True)
+            self._breaks.append((start, _now()))
+
+    def _note(self, name: str, kind: str, start: int, compiled: bool = False) -> tuple[str, int]:
+        end, place = _now(), _place()
+        self.calls.append(Call(name, kind, threading.get_ident(), start, end, place, 0, 0, compiled))
+        return place
+
+    # -- memory
+
+    def _born(self, array: Any, what: str, place: tuple[str, int]) -> None:
+        if type(array) is not np.ndarray or array.base is not None or not array.nbytes:
+            return  # a view has no memory of its own
+        known = self._known.get(id(array))
+        if known is not None and known() is array:
+            return
+        number, freed = len(self.arrays), self.freed
+
+        def gone(_: Any, number: int = number) -> None:
+            freed[number] = _now()
+
+        self._known[id(array)] = weakref.ref(array, gone)
+        self.arrays.append(Memory(_now(), array.nbytes, what, place))
+
+
+def programs(function: TracedFunction) -> Iterator[Executable]:
+    """The programs that a traced function has compiled, with those of its questions and gradients."""
+    for entries in list(function._entries.values()):
+        for found in entries:
+            made = [outcome.program for outcome in found.outcomes]
+            while made:
+                program = made.pop()
+                made += [backward.program for backward in program._vjps.values()]
+                if isinstance(program._executable, Executable):
+                    yield program._executable
+            at = [found.root]
+            while at:
+                ask = at.pop()
+                segment = getattr(ask, "segment", None)
+                if segment is not None and isinstance(segment.executable, Executable):
+                    yield segment.executable
+                at += list(getattr(ask, "next", {}).values())
+
+
+def _without(breaks: list[tuple[int, int]]) -> Callable[[int], int]:
+    """From a time to what a clock would say that stands still in the breaks."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end in sorted(breaks):
+        if ends and start <= ends[-1]:  # of two threads at once
+            ends[-1] = max(end, ends[-1])
+        else:
+            starts.append(start)
+            ends.append(end)
+    before = [0, *accumulate(end - start for start, end in zip(starts, ends, strict=True))]
+
+    def shown(time: int) -> int:
+        k = bisect_right(starts, time)
+        return time - before[k] + (max(ends[k - 1] - time, 0) if k else 0)
+
+    return shown
+
+
+def describe(place: tuple[str, int]) -> str:
+    """`file.py:12: y = x @ w`"""
+    return describe_line(*place) if place[0] else ""
+
+
+def _place() -> tuple[str, int]:
+    frame = user_frame()
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _operations() -> Iterator[FunctionType]:
+    """The functions of the rows, and their copies that are operators of Tensor."""
+    found = [op.fn for op in OPS.values()] + list(vars(Tensor).values())
+    for function in found:
+        if isinstance(function, FunctionType) and function.__code__.co_filename.startswith("<dispatch "):
+            yield function
+
+
+def _arrays(values: Any) -> Iterator[np.ndarray]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value._array
+        elif isinstance(value, np.ndarray):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _arrays(value)

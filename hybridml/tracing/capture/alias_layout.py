@@ -1,0 +1,154 @@
+"""How the tensors of a trace lie in memory in eager code: what decides whether a reshape is a view.
+
+NumPy lays a result out as its operands lie ("K" order), so `(x.T + 1).reshape(-1)` is a copy. A traced tensor has no
+memory; a *stand-in* has its shape and strides, over one element that must not be touched. Where the rule is NumPy's,
+the operation itself says what it is: it runs on arrays of at most two elements an axis, which lie as the operands do.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+from weakref import ReferenceType, ref
+
+import numpy as np
+
+from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.values import at_hand
+
+from ...core.aliasing import VIEWS, layout
+from ...core.tensor import Tensor
+from .subgraph import between
+
+_LAID_AS_OPERANDS = frozenset({"elementwise", "reduction", "scan"})
+_strided = np.lib.stride_tricks.as_strided
+
+
+def stand_in(shape: Sequence[int], dtype: Any, order: Sequence[int] | None = None) -> np.ndarray:
+    """A dense array with its axes in this order in memory (C order without one)."""
+    strides = [0] * len(shape)
+    step = np.dtype(dtype).itemsize
+    for axis in reversed(range(len(shape)) if order is None else order):
+        strides[axis] = step
+        step *= max(1, shape[axis])
+    return _strided(np.empty(1, dtype), shape, strides)
+
+
+def order_of(array: np.ndarray) -> tuple[int, ...] | None:
+    """Axes from the largest stride to the least; None for C order, which axes of one element do not disturb."""
+    if array.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]) if array.shape[k] > 1 else math.inf))
+    moving = [k for k in order if array.shape[k] > 1]
+    return None if moving == sorted(moving) else (*[k for k in range(array.ndim) if array.shape[k] <= 1], *moving)
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Whether results of it alone lie in C order."""
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1 and s]
+    return array.flags.c_contiguous or (all(s > 0 for s in steps) and steps == sorted(steps, reverse=True))
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    """An array of at most two elements an axis that lies as this one does."""
+    axes = range(array.ndim)
+    shape = [min(n, 2) if s or n == 0 else 1 for n, s in zip(array.shape, array.strides, strict=True)]
+    order = sorted(axes, key=lambda k: -abs(array.strides[k]))
+    dense = np.zeros([shape[k] for k in order], array.dtype).transpose([order.index(k) for k in axes])
+    turned = dense[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
+    return np.broadcast_to(turned, [min(n, 2) for n in array.shape])
+
+
+def _dense(node: ir.Node) -> np.ndarray:
+    return stand_in(at_hand(tuple(node.shape)), node.dtype)
+
+
+class Layouts:
+    """The layouts of one trace."""
+
+    def __init__(self) -> None:
+        self._of: dict[ir.Node, np.ndarray | None] = {}  # None: dense, in C order
+        self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray]] = {}
+
+    def source(self, t: Tensor, array: np.ndarray) -> None:
+        """`t` stands for this array."""
+        like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
+        self._pinned[id(t)] = ref(t), like
+        self._of[t._array] = like
+
+    def pin(self, t: Tensor) -> None:
+        """Before `t` gets another value, which is stored where the present one is."""
+        self._pinned[id(t)] = ref(t), self.of(t)
+
+    def of(self, t: Tensor) -> np.ndarray:
+        """A stand-in for a tensor that is no view."""
+        pinned = self._pinned.get(id(t))
+        if pinned is not None and pinned[0]() is t:
+            return pinned[1]
+        return self.of_node(t._array)
+
+    def of_node(self, node: ir.Node) -> np.ndarray:
+        for n in between([node], self._of):
+            if n not in self._of:
+                self._of[n] = self._make(n)
+        return self._at(node)
+
+    def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
+        """`t` is a new result. What was written to lies where it lay, whatever its value's node says, and so may what
+        is computed from it.
+        """
+        node = t._array
+        if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
+            return
+        if node.op is None or node.op.name in VIEWS or not node.inputs:
+            return
+        laid = self._laid(node, [layout(x) for x in operands])
+        own = self.of_node(node)
+        laid = _dense(node) if laid is None else laid
+        if laid.strides != own.strides:
+            self._pinned[id(t)] = ref(t), laid
+
+    def _at(self, node: ir.Node) -> np.ndarray:
+        found = self._of[node]
+        return _dense(node) if found is None else found
+
+    def _make(self, node: ir.Node) -> np.ndarray | None:
+        if node.op is None:
+            return None
+        known = [self._of[n] for n in node.inputs]
+        if node.op.name in VIEWS:
+            return (
+                None if node.op.name == "reshape" and known[0] is None else self._view(node, self._at(node.inputs[0]))
+            )
+        return self._laid(node, known)
+
+    def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:
+        """How the result of an operation lies whose operands lie as `known`; None is dense, in C order."""
+        op = node.op
+        assert op is not None
+        if all(a is None or _is_plain(a) for a in known):
+            return None
+        operands = [_dense(n) if a is None else a for a, n in zip(known, node.inputs, strict=True)]
+        if op.name == "slice_update" or op.kind == "scatter":  # NumPy's copy of the first operand
+            return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(operands[0]))
+        if (op.kind not in _LAID_AS_OPERANDS and op.name != "concat") or "stride" in op.params:  # windows: C order
+            return None
+        params = {name: at_hand(value) for name, value in node.params.items()}
+        small = [_small(a) for a in operands]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            result = np.asarray(op.eager(small, **params) if op.variadic else op.eager(*small, **params))
+        return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(result))
+
+    def _view(self, node: ir.Node, operand: np.ndarray) -> np.ndarray | None:
+        assert node.op is not None
+        params = {name: at_hand(value) for name, value in node.params.items()}
+        if node.op.name == "reshape":
+            try:
+                return np.reshape(operand, params["shape"], copy=False)
+            except ValueError:
+                return None
+        found: np.ndarray = node.op.eager(operand, **params)
+        return found

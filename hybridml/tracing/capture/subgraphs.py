@@ -1,0 +1,289 @@
+"""Regions: the parts of a traced program that a control operation runs, captured as graphs of their own.
+
+A function is run on fresh inputs by the tracer that is in force, so it may reach whatever the program around it may.
+What it takes from around it becomes an operand of the control operation when the region is closed, and what it writes
+(a tensor from outside, updated in place; the state of a generator) goes in and out as one more value. Its history is
+recorded on the same tape: what is older than the region is its boundary (see `tape.run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import TraceError, user_location
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import may_fail
+from hybridml_compiler.schedule.cost import is_expensive
+from hybridml_compiler.schedule.turned import packings
+
+from ...core.aliasing import stamp
+from ...core.context import clock, grad_is_off
+from ...core.tape import KEPT, Leaf
+from ...core.tensor import Tensor
+from ..python_state.guards import Watch
+from ..python_state.mutations import find, name_in
+from ..python_state.side_effects import Undone
+from ..specialize.errors import Unrepeatable
+from .tracer import Frame, ShadowLeaf, Tracer
+
+_ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
+
+
+@dataclass(eq=False)
+class Region:
+    """`outputs` as functions of `inputs` and of what lies around; `states` are tensors from outside that it writes,
+    whose values are its last inputs and outputs. `silent` are those that it writes without history (`no_grad`)."""
+
+    tracer: Tracer
+    since: int
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    states: list[Tensor]
+    silent: list[Tensor]
+    made: set[ir.Node]
+    checks: Sequence[ir.Node] = ()  # what may raise in it
+
+    def leave(self, values: Sequence[Tensor]) -> None:
+        """The states take the values that the control operation has left them with."""
+        for state, value in zip(self.states, values, strict=True):
+            self.tracer.writes(state)
+            state._array = value._array
+            if all(state is not t for t in self.silent):
+                state._node = value._node
+            stamp(state)
+
+
+def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", where: str = "") -> Tensor:
+    """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
+    t = tracer.wrap(ir.input_node(Aval(tuple(map(int, shape)), dtype), name, where))  # its sizes are numbers
+    t._node = _entrance(t)
+    return t
+
+
+def _entrance(t: Tensor) -> Any:
+    """A history of its own, and no leaf: a region may write to what it is given in place."""
+    return None if grad_is_off() or t.dtype.kind not in "fV" else [clock(), _pass_on, t.shape, Leaf(t.shape, t.dtype)]
+
+
+def _pass_on(g: Tensor, node: Any) -> Any:
+    return ((node[3], g),)
+
+
+def leaf_of(t: Tensor) -> Leaf | None:
+    """Where the gradient of an input of a region arrives."""
+    return None if t._node is None else t._node[3]
+
+
+def boundary(roots: Iterable[Any], since: int, own: Iterable[Any]) -> list[Any]:
+    """Where histories of a region end around it: in older nodes, and in leaves that are none of its `own`."""
+    seen = {id(leaf) for leaf in own}
+    found, stack = [], list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Leaf) or node[0] <= since:
+            found.append(node)
+        else:
+            stack += [
+                n for n in node[KEPT:] if isinstance(n, Leaf) or (type(n) is list and len(n) > KEPT and callable(n[1]))
+            ]
+    return found
+
+
+def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
+    """Its present value and history."""
+    copy = tracer.wrap(t._array)
+    copy._node = t._node
+    return copy
+
+
+def enter(tracer: Tracer) -> Frame:
+    tracer.frames.append(Frame(clock()))
+    return tracer.frames[-1]
+
+
+def leave(tracer: Tracer) -> None:
+    """The end of the frame that was entered last; what it made was made in the one around it, too."""
+    frame = tracer.frames.pop()
+    if tracer.frames:
+        tracer.frames[-1].made |= frame.made
+        tracer.frames[-1].tensors += frame.tensors
+
+
+def capture_region(
+    tracer: Tracer,
+    what: str,
+    avals: Sequence[tuple[tuple[int, ...], Any]],
+    fn: Callable[[list[Tensor]], list[Tensor]],
+    users: Sequence[Callable[..., Any]],
+    once: bool = False,
+) -> Region:
+    """`fn` of a list of tensors, which calls the functions of a user, as a region. `what` names it in errors: "the
+    body of scan".
+
+    What it writes is an input as well, unless it runs `once`: then it starts from the value outside. What it changes
+    in Python it would change in every step: such a call runs eagerly.
+    """
+    watch = Watch(users[0], users[1:]) if tracer.ask is not None else None
+    states: list[Tensor] = []
+    made: list[Tensor] = []  # by captures so far: some of them are views that are written with what they show
+    where = user_location()
+    for _ in range(_ROUNDS):
+        frame = enter(tracer)
+        leaves = [i.leaf for i in tracer.inputs]
+        grads = {id(leaf): (leaf, leaf._grad, leaf.changed) for leaf in leaves if isinstance(leaf, ShadowLeaf)}
+        known = [(t, t._array, t._node) for t in states]
+        try:
+            inputs = [fresh(tracer, shape, dtype, what, where) for shape, dtype in avals]
+            given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype, what, where) for t in states]
+            for state, t in zip(states, given, strict=True):
+                state._array, state._node = t._array, t._node
+            outputs = fn(inputs) if watch is None else _watched(what, watch, partial(fn, inputs))
+            silent = [state for state, t in zip(states, given, strict=True) if state._node is t._node]
+            for state in silent:
+                state._node = None
+            outputs = [*outputs, *(snapshot(tracer, t) for t in states)]
+        finally:
+            before = [*known, *frame.written.values()]
+            leave(tracer)
+            for t, array, node in reversed(before):
+                t._array, t._node = array, node
+        _no_gradients(tracer, what, grads)
+        made += frame.tensors
+        own = {id(t) for t in made} - {id(t) for t in tracer.shadows.values()}
+        if any(id(t) in frame.written for t in inputs):
+            raise TraceError(
+                f"{what} updates one of its arguments in place; compute the new value and return it instead"
+            )
+        found = [t for t, _, _ in frame.written.values() if id(t) not in own and all(t is not s for s in states)]
+        if not found:
+            inputs += [] if once else given
+            return Region(tracer, frame.since, inputs, outputs, states, silent, frame.made, list(frame.checks))
+        states += found
+    raise TraceError(f"{what} updates other tensors in place each time it runs; return new values instead")
+
+
+def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[Tensor]:
+    """What the function of a user gives, if that is all it does."""
+
+    def refuse(name: str, line: str) -> Exception:
+        return Unrepeatable(
+            f"{what} calls {name} ({line}), once and not each time it runs; call it before, and pass what it gives"
+        )
+
+    watch.begin()
+    undone = Undone(watch, name_in(watch), refuse)
+    with undone:
+        outputs = call()
+    if undone.lost:
+        names = ", ".join(sorted(name for name, _ in undone.lost))
+        raise TraceError(
+            f"{what} goes through {names} when it is captured, which cannot be set back; take the items before, and "
+            "pass them as a tensor"
+        )
+    if changed := find(watch, undone):
+        raise Unrepeatable(
+            f"{what} changes {', '.join(sorted(map(str, changed)))}, once and not each time it runs; return the value "
+            "instead"
+        )
+    return outputs
+
+
+def _no_gradients(tracer: Tracer, what: str, before: dict[int, tuple[ShadowLeaf, Tensor | None, bool]]) -> None:
+    """Has the region called `backward()`? Then its gradients belong to no step in particular."""
+    changed = False
+    for leaf in [i.leaf for i in tracer.inputs]:
+        if isinstance(leaf, ShadowLeaf):
+            _, grad, was = before.get(id(leaf), (leaf, None, False))
+            if leaf.changed and not (was and leaf._grad is grad):
+                leaf._grad, leaf.changed, changed = grad, was, True
+    if changed:
+        raise TraceError(
+            f"{what} sets .grad of a tensor from outside (backward()); use hm.autograd.grad inside, and return what it "
+            "gives"
+        )
+
+
+# -- closing
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Graph outputs over `inputs` of the region and one input for each of `taken`, values from around it."""
+
+    outputs: list[ir.Node]
+    taken: list[ir.Node]
+    given: list[ir.Node]  # the inputs that stand for them
+
+
+def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs: Mapping[ir.Node, ir.Node]) -> Closed:
+    """Cut the graph of `outputs` where it leaves the region.
+
+    `inside` says which nodes are computed in the region; `inputs` are given to it, each as another node.
+    """
+    final: dict[ir.Node, ir.Node] = dict(inputs)
+    taken: dict[ir.Node, ir.Node] = {}
+    stack = list(reversed(outputs))
+    while stack:
+        node = stack[-1]
+        if node in final:
+            stack.pop()
+        elif node.is_constant:
+            final[node] = node
+        elif node.op is None or not inside(node):
+            _ = [int(n) for n in node.shape]
+            final[node] = taken[node] = ir.input_node(node.aval, node.name)
+        else:
+            waiting = [n for n in node.inputs if n not in final]
+            stack += reversed(waiting)
+            if not waiting:
+                operands = tuple([final[n] for n in node.inputs])
+                final[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
+    return Closed([final[n] for n in outputs], list(taken), list(taken.values()))
+
+
+def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]:
+    """The nodes of a graph that vary with one of `on`."""
+    found = set(on)
+    for node in ir.topological(outputs):
+        if any(n in found for n in node.inputs):
+            found.add(node)
+    return found
+
+
+def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
+    """What the body of a loop computes: what varies from step to step, what may fail, and what is as cheap to compute
+    as to read. All else is computed once, before the loop."""
+    varies = dependent(outputs, inputs)
+    for node in ir.topological(outputs):
+        if node.op is None or node in varies:
+            continue
+        if (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
+            varies.add(node)
+    operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
+    turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view
+
+    def inside(node: ir.Node) -> bool:
+        return node in varies or (_is_free(node) and node not in turned)
+
+    return inside
+
+
+def _is_free(node: ir.Node) -> bool:
+    """A view, a fill, or an elementwise value that is larger than what it is made of, and cheap."""
+    assert node.op is not None
+    if node.kind == "elementwise":
+        return not is_expensive(node) and node.aval.nbytes > sum(n.aval.nbytes for n in node.inputs)
+    return node.kind in ("movement", "creation")
+
+
+def is_dear(node: ir.Node) -> bool:
+    """Is it worth keeping a value of a step, rather than computing it again?"""
+    assert node.op is not None
+    return node.kind not in ("elementwise", "movement", "creation") or is_expensive(node)

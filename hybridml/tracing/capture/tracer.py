@@ -1,0 +1,405 @@
+"""The tracing interpreter: a function runs once with tensors that hold graph nodes instead of arrays.
+
+Everything that the function reaches from outside becomes an input of the graph: arguments, and tensors and arrays found
+in closures, modules, optimizers and generators ("captured", by identity). Each is represented by a *shadow*, a traced
+tensor that takes every in-place update and every `.grad`; the real tensor is not touched until the compiled call. So a
+trace that raises has changed nothing, and what a shadow holds at the end says what must be written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Protocol
+from weakref import ReferenceType, ref
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import TraceError, user_location
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.body import may_fail
+from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.locks import rlock
+from hybridml_compiler.ops.movement import inverse
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import set_real
+
+from ...core.context import current_interpreter, interpreter, interpreter_var
+from ...core.proxies.integer import Integer
+from ...core.proxies.scalar import Number
+from ...core.tape import Leaf
+from ...core.tensor import Tensor, leaked, wrap
+from ..python_state.names import Names
+from ..python_state.scalar_source import Place
+from ..specialize.errors import Untraceable
+from ..specialize.symbolic_shapes import Sized
+from .alias_layout import Layouts
+from .memory_order import Order, memory_order
+from .returned import is_returned
+from .traced_tensor import Traced, Weak, is_number
+
+_ndarray = np.ndarray
+_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
+
+
+@dataclass(eq=False)
+class Input:
+    """An input of the graph, and where a call finds its array."""
+
+    # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad", "place" (of a
+    # lifted float, see lifted.py)
+    kind: str
+    index: int
+    real: Any  # the tensor or array at trace time; None once the trace is done where each call brings its own
+    node: ir.Node  # the array as it lies in memory
+    shadow: Traced
+    start: ir.Node  # the value of the shadow before the program updates it
+    order: Order | None = None  # axes of the real array in the order of its memory
+    owner: Input | None = None  # of a "grad": the input whose gradient it is
+    wants: bool = False  # the real tensor requires grad
+    recorded: bool = False  # it is an inner tensor of a history outside
+    place: Place | None = None
+    leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
+    is_integer: bool = False  # a Python int (see integers.py)
+
+
+class ShadowLeaf(Leaf):
+    """The leaf of a shadow: `.grad` and hooks start as those of the real leaf, read only when the program reads
+    them.
+    """
+
+    __slots__ = ("_grad", "changed", "dropped", "input", "known", "tracer")
+
+    def __init__(self, tracer: Tracer, source: Input) -> None:
+        self.tracer, self.input = tracer, source
+        self.known = self.changed = False
+        self.dropped = False  # the real `.grad` is done without, unread, before anything may fail
+        self._grad: Tensor | None = None
+        self.shape, self.dtype = source.start.shape, source.start.dtype
+        self.hooks = getattr(source.real._node, "hooks", None)
+
+    @property
+    def inner(self) -> bool:  # type: ignore[override]
+        return self.input.recorded
+
+    @property
+    def grad(self) -> Tensor | None:
+        if not self.known:
+            self.known = True
+            self._grad = self.tracer.read_grad(self.input)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if self.input.recorded and value is not None:
+            raise Untraceable(
+                "backward() inside a traced function reached a tensor that was computed outside of it with history; "
+                "trace the whole computation, or pass the tensor through detach()"
+            )
+        self.dropped = self.dropped or (value is None and not self.known and not self.tracer.may_fail)
+        self.known = self.changed = True
+        self._grad = value
+
+
+Ask = Callable[[ir.Node, str], np.ndarray]
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a tracer notes while it captures a region."""
+
+    since: int  # the clock: histories that are older come from outside
+    made: set[ir.Node] = field(default_factory=set)
+    checks: dict[ir.Node, None] = field(default_factory=dict)  # what may raise, in the order of the program
+    tensors: list[Tensor] = field(default_factory=list)  # made inside, kept so that none has the address of another
+    written: dict[int, tuple[Tensor, Any, Any]] = field(default_factory=dict)  # with value and history before
+
+
+class LineObserver(Protocol):
+    """What is told of every operation that a trace captures (see observed.py)."""
+
+    def see(self, tracer: Tracer, until: CodeType) -> None: ...
+
+
+class Tracer:
+    """The interpreter while a function is traced. See `dispatch.slow` for who calls it.
+
+    `nodes`: the inputs that earlier traces of the same entry have made, by what they stand for. Equal operations on
+    equal nodes are one node, so what two paths have in common is known to be that.
+    """
+
+    def __init__(
+        self, name: str, nodes: dict[Any, ir.Node] | None = None, sized: Sized | None = None,
+        names: Names | None = None, silent: bool = False,
+    ) -> None:  # fmt: skip
+        self.name, self.names, self.silent = name, names, silent
+        self.guards = None if sized is None else sized.guards
+        self.shapes = {} if sized is None else sized.pattern.shapes  # of arguments with symbolic sizes
+        space = {"__slots__": (), "__module__": "hybridml", "made_by": name}
+        self.cls: type[Traced] = type("Tensor", (Traced,), dict(space))
+        self.number: type[Weak] = type("Tensor", (Weak, self.cls), dict(space))
+        self.inputs: list[Input] = []
+        self.double: type[Weak] = type("Tensor", (self.number,), space | {"is_double": True})
+        self.nodes: dict[Any, ir.Node] = {} if nodes is None else nodes
+        self.shadows: dict[int, Traced] = {}  # id of a real tensor or array -> its shadow
+        self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
+        self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
+        self.root: CodeType | None = None  # of the function that is traced
+        self.later: dict[int, tuple[float, Number]] = {}  # floats that are returned, by id: what they are
+        self.strict = False  # nothing is to be asked
+        self.prints: Callable[[Any, Any], None] | None = None
+        self.environment: dict[str, str | None] = {}  # environment variables that were read
+        self.ask: Ask | None = None  # what knows values; None when the function has returned
+        self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
+        self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
+        self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there
+        self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
+        self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
+        self.may_fail = False  # there is an index to check by now
+        self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
+        self.layouts = Layouts()
+        self.observer: LineObserver | None = None  # where names of variables are asked for (see observed.py)
+        self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
+        self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
+
+    def run(self, fn: Callable[[], Any]) -> Any:
+        """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
+        outer = interpreter()
+        try:
+            interpreter_var.set(self)
+            return fn()
+        finally:
+            interpreter_var.set(outer)
+
+    # -- values
+
+    def wrap(self, node: ir.Node, number: bool = False, double: bool = False) -> Traced:
+        t = self.double() if number and double else self.number() if number else self.cls()
+        t._array, t._node, t._version = node, None, 0
+        if self.frames:
+            self.frames[-1].tensors.append(t)
+        else:
+            self.made.append(ref(t))
+        return t
+
+    def constant(self, t: Tensor, weak: bool = False) -> Traced:
+        """A literal of the program."""
+        return self.wrap(ir.constant(t._array, weak=weak), weak)
+
+    def size(self, size: Any, dtype: np.dtype, number: bool = False) -> Traced:
+        """A size that comes with the call, as a value."""
+        return self.wrap(ir.apply(_full, [], {"shape": (), "value": size, "dtype": dtype}, user_location()), number)
+
+    def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
+        if self.observer is not None:
+            self.observer.see(self, Tracer.run.__code__)
+        if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
+            # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
+            tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
+        # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
+        number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
+        node = ir.apply(op, [t._array for t in tensors], params, user_location())
+        self.may_fail = self.may_fail or may_fail(node)
+        if fails(node):
+            (self.frames[-1] if self.frames else self).checks[node] = None
+        if self.frames:
+            self.frames[-1].made.add(node)
+        out = self.wrap(node, number, number and any(type(t) is self.double for t in tensors))
+        self.layouts.made(out, tensors)
+        return out
+
+    def trust(self, node: ir.Node) -> None:
+        """The node raises for nothing: its indices are made to exist."""
+        (self.frames[-1] if self.frames else self).checks.pop(node, None)
+
+    def writes(self, t: Tensor) -> None:
+        """Before `t` gets another value: a region notes it, to put the present one back."""
+        if self.frames:
+            self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
+
+    def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:
+        """Arithmetic of lifted Python floats stays Python's: float64."""
+        return (dtypes.float64,) * len(avals)
+
+    def lift(self, t: Tensor, source: Any = None) -> Tensor:
+        """The traced tensor that stands for `t` (or for the NumPy array `source`)."""
+        if issubclass(type(t), self.cls):
+            return t
+        if issubclass(type(t), Traced):
+            raise leaked(t)
+        found = self.shadows.get(id(t if source is None else source))
+        if found is not None:
+            self.reached.add(id(t if source is None else source))
+            return found
+        real = t if source is None else source
+        name = (None if self.names is None else self.names.of(real)) or f"captured{len(self.inputs)}"
+        return self._add("held" if source is None else "array", -1, real, t, name)
+
+    def present(self, t: Tensor) -> ir.Node | None:
+        """The value of a tensor at this line of the program; None where the program has not come upon it."""
+        shadow = t if issubclass(type(t), self.cls) else self.shadows.get(id(t))
+        return None if shadow is None else shadow._array
+
+    def changed_since(self, before: Sequence[tuple[Tensor, ir.Node | None]]) -> list[tuple[Tensor, Traced]]:
+        """Those tensors whose `present` value is another than before, with that value."""
+        starts = {id(i.real): i.start for i in self.inputs}
+        values = [(t, starts.get(id(t)) if node is None else node) for t, node in before]
+        return [(t, self.wrap(node)) for t, node in values if node is not None and self.present(t) is not node]
+
+    def argument(self, index: int, value: Any, t: Tensor, name: str) -> Traced:
+        """The shadow of a tensor or array argument."""
+        found = self.shadows.get(id(value))
+        return found if found is not None else self._add("argument", index, value, t, name)
+
+    def lift_float(
+        self, kind: str, index: int, value: Any, name: str, place: Place | None = None, double: bool = False
+    ) -> Number:
+        """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
+        node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
+        shadow = self.wrap(node, True, double)
+        self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
+        return Number(shadow)
+
+    def lift_integer(
+        self, kind: str, index: int, value: int, name: str, place: Place | None = None, double: bool = False
+    ) -> Any:
+        """The integer that stands for a Python int, or for NumPy's int64."""
+        number = self.lift_float(kind, index, value, name, place, double)
+        self.inputs[-1].is_integer = True
+        return Integer(self, number, value, kind=np.int64 if double else int)
+
+    def look_at(self, node: ir.Node) -> None:
+        """The program holds for the values of the inputs that this one is computed from."""
+        self.looked_at.update(inputs_of(node))
+
+    def check_divisor(self, t: Tensor) -> bool:
+        """Whether a number may be divided by this one. Of an input that is a guard, of anything else a question."""
+        node = t._array
+        ends = inputs_of(node)
+        if self.ask is None or self.strict or not ends or not all(map(self.has_input, ends)):
+            return True  # sizes are positive; in the body of a control operation there are no Python numbers
+        if not node.is_input:
+            return bool(self._value(OPS["not_equal"].fn(t, 0)._array, "a division"))
+        self.not_zero.add(node)
+        source = self.input_of(node)
+        return bool(source.real != 0)
+
+    def _input(self, key: Any, aval: Aval, name: str) -> ir.Node:
+        node = self.nodes.get(key)
+        if node is None or node.aval != aval:
+            node = self.nodes[key] = ir.input_node(aval, name, user_location())
+        return node
+
+    def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
+        order = memory_order(t._array)
+        seen = (
+            self.shapes.get(index, t.shape) if kind == "argument" else t.shape if owner is None else owner.start.shape
+        )
+        shape = seen if order is None else tuple(seen[k] for k in order)
+        key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
+        node = start = self._input(key, Aval(shape, t.dtype), name)
+        if order is not None:
+            start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
+        shadow = self.wrap(start)
+        wants = isinstance(real, Tensor) and t._node is not None
+        source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and type(t._node) is list)
+        if wants:
+            shadow._node = source.leaf = ShadowLeaf(self, source)
+        self.inputs.append(source)
+        self.shadows[id(real)] = shadow
+        self.layouts.source(shadow, t._array)
+        return shadow
+
+    def read_grad(self, source: Input) -> Tensor | None:
+        node = source.real._node
+        grad = None if node is None or type(node) is list else node.grad
+        self.grad_guards.append((source, grad is None))
+        if grad is None:
+            return None
+        found = self.shadows.get(id(grad))
+        return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
+
+    def are_around(self, nodes: Sequence[ir.Node]) -> bool:
+        """Whether inputs are all numbers from around the function (see lifted.py), or ints."""
+        around = {i.node for i in self.inputs if i.kind == "place" or i.is_integer}
+        return bool(around and nodes) and all(n in around for n in nodes)
+
+    def has_input(self, node: ir.Node) -> bool:
+        """Whether an input is one of the traced function: bodies of control operations have others."""
+        return any(i.node is node for i in self.inputs)
+
+    def input_of(self, node: ir.Node) -> Input:
+        return next(i for i in self.inputs if i.node is node)
+
+    # -- what the program asks of values
+
+    def _value(self, node: ir.Node, what: str) -> np.ndarray:
+        if self.ask is None:
+            raise TraceError(
+                f"{what} needs the value of a tensor where a gradient of {self.name} is derived, which has none; use "
+                "tensor operations instead of Python numbers"
+            )
+        return self.ask(node, what)
+
+    def values(self, t: Tensor, what: str) -> np.ndarray:
+        """The array behind a traced tensor, read-only: it is the value of this call."""
+        return self._value(self.lift(t)._array, what)
+
+    def item(self, t: Tensor) -> Any:
+        """The single value: a number of the graph where it is a float, as nothing may ever look at it."""
+        t = self.lift(t)
+        if not dtypes.is_float(t.dtype) or not inputs_of(t._array):
+            return self._value(t._array, "item()").item()
+        return Number(self._float64(t))
+
+    def _float64(self, t: Tensor) -> Traced:
+        """The single value, as Python has floats."""
+        flat = t if t.shape == () else OPS["reshape"].fn(t, ())
+        return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
+
+    def scalar(self, t: Tensor, what: str) -> Any:
+        """The single value of `t`, asked for in as few distinct answers as `what` needs."""
+        t = self.lift(t)
+        if what == "float()" and inputs_of(t._array) and t.dtype.kind in "fiu" and is_returned(self.root):
+            later = float("nan")  # an object of its own, which nothing looks at before it is returned
+            self.later[id(later)] = later, Number(self._float64(t))
+            return later
+        if what == "bool()" and t.dtype.kind != "b":
+            t = OPS["not_equal"].fn(t, 0)
+        elif what == "int()" and dtypes.is_float(t.dtype):
+            t = OPS["trunc"].fn(t)
+        return self._value(t._array, what).item()
+
+    # -- what a trace leaves behind
+
+    def written(self) -> list[Input]:
+        """Inputs whose tensors the program updates in place."""
+        return [i for i in self.inputs if i.shadow._array is not i.start]
+
+    def grads(self) -> list[tuple[Input, Tensor | None]]:
+        """Leaves whose `.grad` the program sets, with the new gradient."""
+        leaves = [(i, i.leaf) for i in self.inputs]
+        return [(i, leaf._grad) for i, leaf in leaves if isinstance(leaf, ShadowLeaf) and leaf.changed]
+
+
+def _real(size: Any) -> Any:
+    """A size in arithmetic of Python floats: a number of the trace, see number.py."""
+    interp = current_interpreter()
+    return float(int(size)) if interp is None else Number(interp.size(size, dtypes.float64, True))
+
+
+set_real(_real)
+
+
+def inputs_of(node: ir.Node) -> list[ir.Node]:
+    """The inputs that a value depends on; none for a literal."""
+    return [n for n in ir.topological([node]) if n.is_input]
+
+
+def is_tracing() -> bool:
+    """True while a traced function is being captured, false in eager code (and in compiled calls)."""
+    return current_interpreter() is not None

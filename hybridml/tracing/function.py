@@ -1,0 +1,515 @@
+"""`trace`: the decorator, and the callable it makes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import sys
+import time
+import types
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from hybridml_compiler.config import is_deterministic
+from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
+from hybridml_compiler.locks import rlock
+
+from ..core import pytree
+from ..core.context import current_interpreter, nans_var, stance_var
+from ..core.tracebacks import shorten
+from .introspection import CacheInfo, Shown
+from .python_state.names import arguments
+from .python_state.promoted_ints import Integers, lifted_in
+from .python_state.signals import handled_outside
+from .run.compiled_path import Leaves, Outcome
+from .run.native_call import MISS, Fast, build
+from .specialize import retrace_reasons as reasons
+from .specialize.entry import Entry, Stumbled
+from .specialize.errors import Failed, Unrepeatable, Untraceable, report
+from .specialize.gc_pause import collector_paused
+from .specialize.path_tree import Arrays, Ask, Endless
+from .specialize.signature import doubles_in, signature
+from .specialize.symbolic_shapes import MOST_KNOWN, Families, Refused, Sized
+
+Check = Literal["first", "always"] | int | None
+_ndarray = np.ndarray
+_log = logging.getLogger("hybridml")
+BACKENDS = ("llvm", "interpret")
+MOST_PROGRAMS = 256  # compiled programs of one function
+MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call with some arguments runs: a path, what it is called with, what it has computed on the way."""
+
+    structure: pytree.Structure
+    leaves: list[Any]
+    entry: Entry
+    outcome: Outcome
+    known: Arrays
+
+
+class TracedFunction(Shown):
+    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
+
+    __qualname__: str
+
+    def __init__(
+        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
+        silent: bool = False, dynamic: bool = True, check: Check = None,
+    ) -> None:  # fmt: skip
+        """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
+        `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
+        symbolic. `check`: calls that eager runs beside (see audits.py).
+        """
+        if backend not in BACKENDS:
+            raise ArgumentError(f"trace: backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        if not callable(fn):
+            raise ArgumentError(f"trace: takes a function or a module, got {type(fn).__name__}")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ArgumentError(
+                f"trace: {getattr(fn, '__name__', 'this')} is a generator function, which runs between the steps of "
+                "its user; trace the function that computes one of them, or return a list"
+            )
+        if check not in (None, "first", "always") and not (type(check) is int and check > 0):
+            raise ArgumentError(f"trace: check must be 'first', 'always' or a number of calls, got {check!r}")
+        if check is not None and inspect.iscoroutinefunction(fn):
+            raise ArgumentError("trace: check runs a function twice, which a coroutine function cannot be")
+        functools.update_wrapper(self, fn)
+        self._fn, self._backend, self._most = fn, backend, most
+        self._strict, self._silent = strict, silent
+        self._is_async = inspect.iscoroutinefunction(fn)
+        self._families = Families() if dynamic else None
+        self._integers = Integers()
+        self._name = getattr(fn, "__name__", type(fn).__name__)
+        self._entries: dict[Any, list[Entry]] = {}
+        self._last: Entry | None = None
+        self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
+        self._check = check
+        self._every = 1 if check == "always" else check if isinstance(check, int) else 0
+        self._calls = 0  # counted where every Nth is checked
+        self._lock = rlock()
+        self._compiles = self._hits = 0
+        self._trace_ms = 0.0
+        self._reported: set[str] = set()
+        self._retraces: list[str] = []
+        self._changes: Counter[str] = Counter()  # what was another value -> how often
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        direct = self._direct
+        if direct is not None:
+            out = direct(*args, **kwargs)
+            if out is not MISS:
+                self._hits += 1
+                return out
+        interp = current_interpreter()
+        if interp is not None:  # a traced function inside another is part of it
+            return interp.copies.get(id(self._fn), self._fn)(*args, **kwargs)
+        try:
+            return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
+        out = self._general(args, kwargs)
+        return await out if inspect.iscoroutine(out) else out
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if stance_var.get() == "eager" and not self._silent:
+            return self._fn(*args, **kwargs)
+        if self._every:
+            self._calls += 1
+            if self._calls % self._every == 0:
+                return self._checked(lambda: self._run(args, kwargs), args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves = Leaves()
+        leaves.given = args, kwargs
+        structure = pytree.flatten(leaves.given, leaves, {})
+        given, objects = signature(structure, leaves)
+        key = self._integers.key(given)
+        try:
+            for entry in self._entries.get(key) or self._other_sizes(key):
+                with entry.alone():
+                    if not entry.holds(leaves):
+                        continue
+                    if not entry.eager:
+                        out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
+                        if out is not MISS:
+                            return out
+                        outcome, known, passed = entry.find(leaves)
+                        if outcome is not None:
+                            self._hits += 1
+                            self._last = entry
+                            return entry.run(outcome, leaves, known)
+                if entry.eager or not self._may_grow(entry, passed[-1]):
+                    return self._fn(*args, **kwargs)
+                on = entry, known, len(entry.outcomes)
+                return self._new(args, kwargs, given, structure, leaves, objects, on)
+            if self._programs() >= self._most and not (self._silent and is_deterministic()):
+                if not self._silent:
+                    self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
+                return self._fn(*args, **kwargs)
+            return self._new(args, kwargs, given, structure, leaves, objects)
+        except Endless as endless:
+            self._report_eager(f"{endless}: such calls run eagerly")
+            return self._fn(*args, **kwargs)
+        except Stumbled as stumbled:
+            out = self._fn(*args, **kwargs)  # raises an error of its own
+            stumbled.entry.eager = True
+            self._entries.setdefault(key, []).insert(0, stumbled.entry)
+            self._report_eager(f"cannot be traced ({stumbled.what}): calls like this one run eagerly")
+            return out
+        except Untraceable as error:
+            if self._strict:
+                raise
+            self._report(f"runs eagerly in such calls: {str(error).partition(LOCATION)[0]}")
+            return self._fn(*args, **kwargs)
+        except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
+            return self._fn(*args, **kwargs)
+
+    def _other_sizes(self, key: Any) -> list[Entry]:
+        """The program with symbolic sizes that takes a signature which is new."""
+        entry = self._families.entry(key) if self._families is not None else None
+        if entry is None:
+            return []
+        if len(self._entries) < MOST_KNOWN:
+            self._entries.setdefault(key, []).append(entry)
+        return [entry]
+
+    def _fast_call(self, entry: Entry, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call the short way, or MISS."""
+        fast = self._fast(entry, leaves)
+        if fast is None:
+            return MISS
+        out = fast.timed(leaves)
+        if out is not MISS:
+            self._hits += 1
+            self._last = entry
+            more = kwargs or fast.left or self._is_async or self._every or entry.doubles
+            if not more and len(leaves) == len(args):
+                self._direct = fast.direct
+        elif fast.moved():  # places that hold other objects, equal to the ones seen
+            entry.fast = build(entry, leaves)
+        return out
+
+    def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
+        """The short way of an entry, made when a path of it is taken for the second time."""
+        grown = entry.grown
+        if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
+            entry.fast, entry.tried = build(entry, leaves), grown
+        fast: Fast | None = entry.fast
+        if fast is not None:
+            fast.refresh()
+        return fast
+
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
+        """A call that is to be traced, where the stance has it so."""
+        stance = None if self._silent or not self._entries else stance_var.get()
+        if stance == "eager_on_retrace":
+            return self._fn(*args, **kwargs)
+        if stance == "fail_on_retrace":
+            why = (
+                "a value that it asks for is another than before"
+                if len(new) > 4
+                else self._why(self._integers.key(new[0]), new[0], new[2])
+            )
+            raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
+        if self._check == "first":
+            return self._checked(lambda: self._trace(args, kwargs, *new), args, kwargs)
+        return self._trace(args, kwargs, *new)
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
+        entry, outcome, known = self._grown(*new)
+        with entry.alone():
+            # By now another thread may have drawn the numbers that were looked at, or stored a gradient.
+            now, known = entry.find(new[2])[:2] if entry.drawn else (outcome, known)
+            if now is not None and entry.grads_hold(new[2]):
+                return entry.run(now, new[2], known)
+        return self._run(args, kwargs)
+
+    def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The path of a call with these arguments, traced if it is new. It is not run: no state is written.
+
+        TraceError where such a call runs eagerly.
+        """
+        leaves = Leaves()
+        leaves.given = args, kwargs
+        structure = pytree.flatten(leaves.given, leaves, {})
+        given, objects = signature(structure, leaves)
+        key = self._integers.key(given)
+        on = None
+        try:
+            for entry in self._entries.get(key) or self._other_sizes(key):
+                if entry.eager or not entry.holds(leaves):
+                    continue
+                outcome, known, _ = entry.find(leaves)
+                if outcome is not None:
+                    return Call(structure, leaves, entry, outcome, known)
+                on = entry, known, len(entry.outcomes)
+                break
+            entry, outcome, known = self._grown(given, structure, leaves, objects, on)
+        except Endless as endless:
+            raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
+        return Call(structure, leaves, entry, outcome, known)
+
+    def _grown(
+        self, given: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
+        on: tuple[Entry, Arrays, int] | None = None,
+    ) -> tuple[Entry, Outcome, Arrays]:  # fmt: skip
+        """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
+        with self._lock:
+            key = self._integers.key(given)
+            for entry in self._entries.get(key, ()):  # another thread may have been faster
+                if entry.holds(leaves) and not entry.eager:
+                    outcome, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
+                    if on is None or on[0] is not entry or on[2] != len(entry.outcomes):
+                        outcome, known, _ = entry.find(leaves)
+                    break
+            else:
+                outcome, known = None, Arrays(_nothing)
+                now = self._integers.seen(given)
+                why = self._why(key, key if now == key else given, leaves) if self._entries else ""
+                more = lifted_in(now) - lifted_in(key)
+                key = now
+                sized = self._sized(given, key, structure, leaves, objects)
+                if sized is not None:
+                    what, entry, outcome, known = sized
+                else:
+                    what, entry = [], self._entry(key, objects)
+                    outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+                if why:
+                    names = list(arguments(self._fn, structure))
+                    what += [names[k] for k in more if k in entry.integers - entry.pinned]
+                    self._count(why, bool(what))
+                    self._note(why + (f": now for any {', '.join(what)}" if what else ""))
+                return entry, outcome, known
+            if outcome is None:
+                outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+            else:
+                self._hits += 1
+        return entry, outcome, known
+
+    def _entry(self, key: Any, objects: list[Any], sized: Sized | None = None) -> Entry:
+        return Entry(
+            self._fn, self._name, self._backend, objects, self._strict, sized, lifted_in(key), self._integers,
+            doubles_in(key),
+        )  # fmt: skip
+
+    def _compiled(
+        self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
+    ) -> tuple[Outcome, Arrays, Entry]:
+        """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
+        what stands for them."""
+        try:
+            return *self._compile(given, key, entry, structure, leaves, known), entry
+        except Refused:
+            plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles)
+            try:
+                found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
+            except (Endless, Unrepeatable):
+                self._integers.fix_all(given, entry.integers, entry.places)
+                raise
+        self._integers.fix_all(given, entry.integers, entry.places)
+        return *found, plain
+
+    def _sized(
+        self, given: Any, key: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any]
+    ) -> tuple[list[str], Entry, Outcome, Arrays] | None:
+        """A new program for more sizes than those of this call; None where it is to be compiled for these."""
+        while self._families is not None:
+            pattern = self._families.pattern(key)
+            if pattern is None:
+                break
+            entry = self._entry(key, objects, Sized(pattern))
+            try:
+                outcome, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
+            except Refused as refused:
+                for line in self._families.refuse(key, pattern, refused, arguments(self._fn, structure)):
+                    self._note(line)
+                continue
+            return pattern.describe(arguments(self._fn, structure)), entry, outcome, known
+        return None
+
+    def _compile(
+        self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
+    ) -> tuple[Outcome, Arrays]:
+        start = time.perf_counter()
+        entries = self._entries.setdefault(key, [])
+        entry.silent = self._silent
+        try:
+            with collector_paused(), handled_outside():
+                outcome, known = entry.grow(structure, leaves, known)
+        except (Endless, Unrepeatable):
+            entry.eager = True
+            entries.insert(0, entry)
+            raise
+        outcome.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
+        self._trace_ms = outcome.first_ms - outcome.program.compile_ms
+        if entry.pinned:  # ints at which Python has looked are part of the signature
+            if entry in entries:
+                entries.remove(entry)
+            key = self._integers.fix(given, entry.pinned)
+            entries = self._entries.setdefault(key, [])
+        if entry not in entries:
+            entries.insert(0, entry)
+        if self._families is not None:
+            self._families.traced(key, entry)
+        self._direct = None
+        once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
+        if once:
+            entry.eager = True
+            self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
+        self._compiles += 1
+        self._last, entry.last = entry, outcome
+        return outcome, known
+
+    def _why(self, key: Any, given: Any, leaves: list[Any]) -> str:
+        if same := self._entries.get(key):
+            return reasons.of_state(same[0], leaves)
+        return reasons.of_arguments(self._fn, list(self._entries), given)
+
+    def _count(self, why: str, is_last: bool) -> None:
+        """Say once that one Python value makes program after program (`is_last`: it will make no other one)."""
+        if is_last:
+            return
+        changed, arrow, _ = why.partition(" -> ")
+        what = changed.rpartition(" ")[0]
+        self._changes[what] += 1 if arrow else 0
+        if self._changes[what] == MOST_OTHERS and not self._silent:
+            self._report(
+                f"has been traced {MOST_OTHERS} times because another value was found ({why}): no new program is "
+                "needed for a number in a tensor, or for one that is an argument, a variable, an attribute or an item"
+            )
+
+    def _note(self, reason: str) -> None:
+        """One line of `retraces`."""
+        if len(self._retraces) < MOST_PROGRAMS:
+            self._retraces.append(f"{self._name} retraced: {reason}")
+        _log.info("%s retraced: %s", self._name, reason)
+
+    def _may_grow(self, entry: Entry, ask: Ask) -> bool:
+        """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
+        if ask.hopeless(MOST_OTHERS):
+            entry.eager = True
+            self._report_eager(_other(ask, f"was another one in {len(ask.next)} calls: calls like this one"))
+            return False
+        if self._programs() < self._most:
+            self._note(f"{ask.what} at {ask.where} is another than before")
+            return True
+        self._report_eager(_other(ask, f"leads to more than {self._most} programs: calls with further values"))
+        return False
+
+    def _report_eager(self, message: str) -> None:
+        self._report(f"{message}. Return the tensor and read it after the call, or use tensor operations")
+
+    def _report(self, message: str) -> None:
+        """Once for each reason."""
+        if message not in self._reported:
+            self._reported.add(message)
+            report(f"{self._name} {message}")
+
+    def _programs(self) -> int:
+        entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
+        return sum(max(len(entry.outcomes), 1) for entry in entries.values())
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else types.MethodType(self, obj)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self.__qualname__
+        dynamic = self._families is not None
+        return TracedFunction, (self._fn, self._backend, self._most, self._strict, self._silent, dynamic, self._check)
+
+    def __repr__(self) -> str:
+        info = self.cache_info()
+        return f"<traced {self._name}: {info.entries} compiled signatures, {info.hits} hits>"
+
+    # -- what there is to see
+
+    def cache_info(self) -> CacheInfo:
+        """How often calls compiled and how often they did not."""
+        return CacheInfo(self._compiles, self._hits, self._programs())
+
+    @property
+    def retraces(self) -> tuple[str, ...]:
+        """Why calls after the first were traced, a line for each (the log "hybridml", level INFO, has them, too).
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x, n: x * n)
+        >>> y = f(hm.tensor([1.0]), 3), f(hm.tensor([1.0]), 4)
+        >>> f.retraces
+        ('<lambda> retraced: argument n 3 -> 4: now for any n',)
+        """
+        return tuple(self._retraces)
+
+    def clear(self) -> None:
+        """Forget every compiled signature (and the tensors they hold)."""
+        with self._lock:
+            self._entries.clear()
+            if self._families is not None:
+                self._families.clear()
+            self._integers.clear()
+            self._last = self._direct = None
+            self._reported.clear()
+
+
+def _other(ask: Ask, what: str) -> str:
+    return f"asks ({ask.what}) for a value that {what} run eagerly from now on; the line is {ask.where}"
+
+
+def _nothing(node: Any) -> Any:
+    raise KeyError(node)
+
+
+@overload
+def trace(
+    fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+) -> Any: ...
+@overload
+def trace(
+    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+) -> Callable[[Callable[..., Any]], Any]: ...
+def trace(
+    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
+    check: Check = None,
+) -> Any:  # fmt: skip
+    """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
+
+    Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
+    other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
+    numbers are as in eager code. A new dtype, number of axes or Python value is compiled anew; a float argument is
+    not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
+    `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
+    program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
+    such a call leaves the results and the state of the function itself. A module is returned itself, with its `forward`
+    traced.
+
+    >>> import hybridml as hm
+    >>> @hm.trace
+    ... def f(x):
+    ...     return x * 2 + 1
+    >>> f(hm.tensor([1.0, 2.0])).tolist()
+    [3.0, 5.0]
+    """
+    if fn is None:
+        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic, check=check)
+    if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
+        module: Any = fn
+        traced = TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic, check=check)
+        object.__setattr__(module, "forward", traced)
+        return module
+    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check)

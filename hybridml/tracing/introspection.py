@@ -1,0 +1,180 @@
+"""What a traced function shows of itself. The one door to the inspector and the profiler: loaded when asked for."""
+
+from __future__ import annotations
+
+import html
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.text import print_graph
+
+from .run.compiled_path import Outcome
+from .specialize.entry import Entry
+from .specialize.path_tree import Ask, way
+
+if TYPE_CHECKING:
+    from ..inspect.explained import Explanation
+    from ..inspect.fetch import Fetch
+    from ..profiler.page import View
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """Calls that traced and compiled (`compiles`), calls that did not (`hits`), compiled signatures kept
+    (`entries`).
+    """
+
+    compiles: int
+    hits: int
+    entries: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
+
+    `first_ms` is what the first call took in all: capture, passes, code generation and the run.
+    """
+
+    trace_ms: float
+    passes_ms: float
+    codegen_ms: float
+    first_ms: float
+    steady_ms: float
+    kernels: int
+    bytes: int
+
+
+def _answer(ask: Ask, value: bytes) -> str:
+    """` is True`, for a single value."""
+    return f" is {np.frombuffer(value, ask.node.dtype)[0]}" if ask.node.aval.shape == () else ""
+
+
+class Shown:
+    """The part of `TracedFunction` that only looks."""
+
+    _name: str
+    _last: Entry | None
+    _trace_ms: float
+
+    def _shown(self) -> Outcome:
+        shown = None if self._last is None else self._last.shown()
+        if shown is None:
+            raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
+        return shown
+
+    def _parts(self) -> Iterator[tuple[str, ir.Graph | None, Any]]:
+        """What the last call has run, in order: segments, each with the question that it ends in (graph and executable
+        are None where the value was there by then), and the end, without one."""
+        outcome = self._shown()
+        for ask, value in way(None if self._last is None else self._last.root, outcome):
+            answer = _answer(ask, value)
+            question = f"{ask.what}{answer} at {ask.where}"
+            yield question, *((None, None) if ask.segment is None else (ask.segment.graph, ask.segment.executable))
+        yield "", outcome.program.graph, outcome.program.executable
+
+    @property
+    def ir(self) -> str:
+        """Text of the captured graphs of the last call, below the guards of its symbolic sizes: one, or a segment for
+        each value that Python has asked for, with the question below it.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x) if x.sum() > 0 else -x)
+        >>> y = f(hm.tensor([1.0]))
+        >>> [line.split(" at ")[0] for line in f.ir.splitlines() if line.startswith("# ")]
+        ['# bool() is True']
+        """
+        sized = None if self._last is None else self._last.sized
+        lines = [] if sized is None else [f"# {guard}  {guard.where}" for guard in sized.guards.list]
+        for question, graph, _ in self._parts():
+            lines += [] if graph is None else [print_graph(graph)]
+            lines += [f"# {question}"] if question else []
+        return "\n".join(lines)
+
+    @property
+    def llvm(self) -> str:
+        """LLVM IR of what the last call has run, in the parts of `ir`."""
+        lines = []
+        for question, _, executable in self._parts():
+            lines += [] if executable is None else [executable.llvm]
+            lines += [f"; {question}"] if question else []
+        return "\n".join(lines)
+
+    @property
+    def stats(self) -> Stats:
+        """Times, kernels and bytes of the last call's program."""
+        entry = self._shown()
+        found = entry.program.executable.stats
+        ms = getattr(found, "milliseconds", {})
+        compile_ms = entry.program.compile_ms
+        passes = sum(ms.get(k, 0.0) for k in ("verify", "passes", "plan"))
+        each = [getattr(executable, "stats", None) for _, _, executable in self._parts()]
+        return Stats(
+            self._trace_ms, passes, compile_ms - passes, entry.first_ms,
+            statistics.median(entry.steady_ms) if entry.steady_ms else entry.run_ms,
+            sum(getattr(s, "kernels", 0) for s in each), sum(getattr(s, "nbytes", 0) for s in each),
+        )  # fmt: skip
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
+        from ..inspect.explanation import explain, explain_last
+
+        traced: Any = self
+        return explain(traced, *args, **kwargs) if args or kwargs or self._last is None else explain_last(traced)
+
+    def run(self, *args: Any, fetch: Fetch, feed: Mapping[Any, Any] | None = None, **kwargs: Any) -> Any:
+        """Values from inside of a call with these arguments, without the call (see fetch.py).
+
+        `fetch` is one name or a list of them, `feed` gives other values than those that the function computes: names
+        of arguments, captured tensors and variables, `"file.py:12"` or a line number for what a line computes, `"%3"`
+        for a node of `ir`. Only what is needed is computed, and nothing is written.
+
+        Raises ArgumentError for names that are not there, ShapeError and DTypeError for fed arrays that do not fit.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> f.run(hm.tensor([1.0, 2.0]), fetch="%2").tolist()
+        [2.0, 4.0]
+        """
+        from ..inspect.fetch import run
+
+        traced: Any = self
+        return run(traced, args, kwargs, fetch, feed or {})
+
+    def show(self) -> View:
+        """A page of the last call's program: source lines, kernels, graph IR and LLVM IR, each leading to the others.
+
+        It is shown in a notebook; `show().save(path)` writes it for a browser. Programs of more than 160 operations are
+        drawn kernel by kernel. Raises ArgumentError before the first call.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> y = f(hm.ones((4,)))
+        >>> f.show().title
+        '<lambda>: 3 operations in 1 kernel'
+        """
+        from ..profiler.page import view
+
+        program = self._shown().program
+        return view(self._name, program.executable, program.graph)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write `show()` as an HTML file that needs nothing but itself."""
+        self.show().save(path)
+
+    def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ..inspect.audits import checked
+
+        traced: Any = self
+        return checked(traced, call, args, kwargs)
+
+    def _repr_html_(self) -> str:
+        shown = None if self._last is None else self._last.shown()
+        return f"<pre>{html.escape(repr(self))}</pre>" if shown is None else self.show()._repr_html_()

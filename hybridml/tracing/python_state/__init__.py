@@ -1,0 +1,1 @@
+"""Python state that a trace reads or changes: guards, captured numbers, mutations, side effects."""

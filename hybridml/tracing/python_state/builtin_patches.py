@@ -1,0 +1,137 @@
+"""Names of Python that ask what a trace cannot answer by itself: `type`, `print`, `os.environ`.
+
+For the time of a trace the modules of the code that names one of them have another object of that name, which does
+what Python's does for all but the thread that traces. There `type(x)` is what eager code would have, and `print(x)` is
+noted: every call prints, with its own values. Environment variables that anybody reads are noted, to be guarded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from hybridml_compiler.in_force import Changes
+from hybridml_compiler.sizes.dims import is_dim
+
+from ...core.context import current_interpreter
+from ...core.proxies.integer import Integer
+from ...core.proxies.scalar import StandIn
+from ..capture.traced_tensor import Traced
+from . import guards
+from .guards import Entry
+
+_OF_A_TRACE = (Traced, StandIn, Integer)
+
+
+class _Type:
+    """`type`, for `type(x)`, `isinstance(C, type)`, `class Meta(type)` and `type[C]`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1 or kwargs:
+            return type(*args, **kwargs)
+        x = args[0]
+        kind = type(x)
+        if kind is _Type:
+            return type
+        return x.__class__ if issubclass(kind, _OF_A_TRACE) or is_dim(x) or kind.__module__ == "hybridml" else kind
+
+    def __instancecheck__(self, obj: Any) -> bool:
+        return isinstance(obj, type)
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return issubclass(cls, type)
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        return (type,)
+
+    def __eq__(self, other: object) -> bool:
+        return other is type or other is self
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+    def __or__(self, other: Any) -> Any:
+        return type | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | type
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __repr__(self) -> str:
+        return repr(type)
+
+
+say = builtins.print
+
+
+def _print(*args: Any, **kwargs: Any) -> None:
+    interp = current_interpreter()
+    if interp is None or interp.prints is None:
+        say(*args, **kwargs)
+    else:
+        interp.prints(args, kwargs)
+
+
+_variables: Any = vars(os.environ)["_data"]
+_encode_key: Any = os.environ.encodekey
+_READING = os._Environ.__getitem__.__code__
+
+
+def _reads(name: Any) -> Any:
+    """The key of a variable, as `os.environ[name]` asks for it, whoever reads it: a library, too."""
+    interp = current_interpreter()
+    if interp is not None and isinstance(name, str) and name[:8] != "HYBRIDML":
+        if sys._getframe(1).f_code is _READING:  # `os.environ[name] = value` asks as well
+            interp.environment[name] = _variables.get(_encode_key(name))
+    return _encode_key(name)
+
+
+def variables_read(tracer: Any) -> list[Entry]:
+    """Guards for the environment variables that a trace has read."""
+    return [(_variables.get, _encode_key(name), value) for name, value in tracer.environment.items()]
+
+
+SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
+guards.SHIMS.update(map(id, SHIMS.values()))
+_changes = Changes()
+
+
+def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
+    """While functions are traced, which name so much."""
+    wanted = [name for name in SHIMS if name in names]
+    spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
+    patches: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
+    patches |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    return _changes.hold(patches)
+
+
+def _watch_environ() -> Callable[[], object]:
+    """Hear what is read, by an attribute of the one object: code that Python 3.13 has specialised does not see the
+    1001st change of a class."""
+    environ: Any = os.environ
+    environ.encodekey = _reads
+    return partial(setattr, environ, "encodekey", _encode_key)
+
+
+def _shadow(space: dict[str, Any], name: str) -> Callable[[], object] | None:
+    """Put a shim into global variables, unless they have the user's own."""
+    if name in space:
+        return None
+    space[name] = SHIMS[name]
+
+    def undo() -> None:
+        if space.get(name) is SHIMS[name]:
+            del space[name]
+
+    return undo

@@ -1,0 +1,329 @@
+"""Numbers from around a traced function, lifted: a float in a global variable or a closure cell is an input of the
+program, so that another value is no other program, as with a float argument. An int, and any number in an attribute, is
+one from its second value on (see integers.py): most never change, and native code guards a hundred of them in 0.3 us,
+where reading as many takes 6. A number of which the program asks the value is guarded: another program for each value.
+
+*Variables.* What the trace runs are copies of the functions that read the number, over copies of their global variables
+and cells in which a stand-in lies. So a number is lifted only where every way to its readers is known to lead to the
+copies: by global names and cells, not by containers, defaults or methods; nothing may assign global variables.
+
+*Attributes.* For the time of the trace the class of the object is a subclass of its own, whose `__getattribute__` gives
+the stand-in, and only to the tracer that is in force (a context variable: no other thread has it) for this object and
+name. The object's `__dict__` is not touched, nor its class, so all others read what they always do; what could notice
+is `type(obj) is C` in another thread, and what reads a `__dict__` (`copy`, `vars`, `asdict`): code that names one of
+these lifts no attribute. Numbers in dicts, lists and tuples: see contained.py.
+"""
+
+from __future__ import annotations
+
+import abc
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from operator import attrgetter
+from typing import Any
+
+from hybridml_compiler.in_force import Changes
+
+from ...core.context import current_interpreter
+from ..capture.tracer import Tracer
+from .bytecode import instructions
+from .captured_containers import Containers, Copies, ItemOf, OthersOf
+from .classes import class_of
+from .guards import Entry, Watch, holder
+from .libraries import is_library_class
+from .mutations import uses
+from .promoted_ints import Integers
+from .reads import cell_contents
+from .scalar_source import Place
+
+# Code that says one of these may read an attribute past the class of its object, or look at the class itself.
+_PAST_THE_CLASS = frozenset(
+    ("type", "copy", "deepcopy", "asdict", "astuple", "replace", "dumps", "pickle", "setattr", "state_dict")
+)
+
+
+def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
+    """The numbers that can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: lift
+    nothing but floats in variables.
+    """
+    if watch.reflects() or "globals" in watch.names:
+        return []
+    kinds = (float,) if seen is None else (float, int, tuple)
+    candidates = [e for e in (*watch.free, *watch.quiet) if type(e[2]) in kinds and e[0] is not len]
+    if not candidates:
+        return []
+    stored = _stored(watch)
+    leads = _Leads(fn, watch)
+
+    def slot(entry: Entry) -> Place | None:
+        """The variable or attribute of an entry, if a trace can be given something else there."""
+        read, key, value = entry
+        name = key if isinstance(key, str) else watch.cells.get(id(key), "")
+        if isinstance(read, attrgetter) and read is not cell_contents:
+            name = ""
+        place = Place(name, entry, type(value))
+        if not name or name in stored:
+            return None
+        if read is cell_contents:
+            place.cell = key
+            return place if leads.to(place) else None
+        if leads.are_variables(holder(entry)):
+            return place if leads.to(place) else None
+        place.obj = watch.owners.get(id(holder(entry))) if seen is not None else None
+        return place if place.obj is not None and _is_attribute(place, watch) else None
+
+    containers = Containers(watch, slot)
+    found: list[Place] = []
+    for entry in candidates:
+        for place in _items(entry, containers, slot) if seen is not None else filter(None, [slot(entry)]):
+            if seen is not None and seen.is_fixed(place.holder, place.name):
+                continue
+            if not place.is_new or (seen is not None and seen.other(place.holder, place.name, place.guard[2])):
+                place.index = len(found)
+                found.append(place)
+    _take(found, watch)
+    return found
+
+
+def _items(entry: Entry, containers: Containers, slot: Callable[[Entry], Place | None]) -> Iterator[Place]:
+    """The numbers that an entry reads: one, or those in a tuple."""
+    read, key, value = entry
+    owner = holder(entry)
+    if type(value) is not tuple and not containers.has(owner):
+        place = slot(entry)
+        if place is not None:
+            yield place
+        return
+    if type(value) is tuple and not any(type(item) in (float, int) for item in value):
+        return
+    ways = containers.to(owner) if type(value) is not tuple else containers.ways(entry)
+    if ways is None:
+        return
+    name = "".join([ways.slots[0].name, *(f"[{k!r}]" for _, k, _ in ways.links)])
+    if type(value) is not tuple:
+        yield Place(f"{name}[{key!r}]", entry, type(value), container=owner, key=key, ways=ways)
+        return
+    for k, item in enumerate(value):
+        if type(item) in (float, int):
+            yield Place(
+                f"{name}[{k}]", (ItemOf(read, k), key, item), type(item), container=value, key=k, ways=ways,
+                owner=ways.slots[0].holder if not containers.has(owner) else owner,
+            )  # fmt: skip
+
+
+def _take(found: Sequence[Place], watch: Watch) -> None:
+    """Lifted numbers are no guards; of a tuple the other items are."""
+    lifted: dict[int, set[int]] = {}
+    for place in found:
+        if isinstance(place.guard[0], ItemOf):
+            lifted.setdefault(id(place.container), set()).add(place.key)
+    guards = {id(place.guard) for place in found}
+
+    def left(entries: Sequence[Entry]) -> Iterator[Entry]:
+        for entry in entries:
+            read, key, value = entry
+            if type(value) is tuple and id(value) in lifted:
+                others = OthersOf(read, frozenset(lifted[id(value)]))
+                yield others, key, others(key)
+            elif id(entry) not in guards:
+                yield entry
+
+    watch.free, watch.quiet = list(left(watch.free)), list(left(watch.quiet))
+
+
+def _stored(watch: Watch) -> set[str]:
+    """Names that reached code assigns."""
+    return {i.argval for code in watch.codes for i in instructions(code) if i.opname.startswith(("STORE_", "DELETE_"))}
+
+
+class _Leads:
+    """How code comes to the functions that a watch has reached."""
+
+    def __init__(self, fn: Any, watch: Watch) -> None:
+        self.watch = watch
+        self.variables = {id(f.__globals__) for f in watch.functions}
+        modules = {id(vars(m)) for m in watch.reached() if isinstance(m, types.ModuleType)}
+        self.assigned = {
+            id(f.__globals__) for f in watch.functions for code in _codes(f.__code__)
+            for i in instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+        } | modules  # fmt: skip
+        self.loose = set(watch.loose)
+        self.callers: dict[int, list[types.FunctionType]] = {}
+        root = getattr(fn, "__func__", fn)
+        known = {id(f) for f in watch.functions}
+        for entry in (*watch.free, *watch.quiet):
+            _, key, value = entry
+            if id(value) not in known or (value is root and _is_method(fn, watch, entry)):
+                continue
+            if isinstance(key, types.CellType) or self.are_variables(holder(entry)):
+                readers = self._readers(key, holder(entry))
+                if readers is not None:
+                    self.callers.setdefault(id(value), []).extend(readers)
+                    continue
+            self.loose.add(id(value))
+        if id(root) not in known:
+            self.loose.update(known)
+
+    def are_variables(self, owner: Any) -> bool:
+        """Whether a dict has the global variables of a function."""
+        return type(owner) is dict and id(owner) in self.variables
+
+    def _readers(self, key: Any, owner: Any) -> list[types.FunctionType] | None:
+        """The functions that read a variable; None where others may read it as well."""
+        if isinstance(key, types.CellType):
+            # by identity: `in` compares what the cells hold, which may be arrays
+            return [f for f in self.watch.functions if any(cell is key for cell in f.__closure__ or ())]
+        found = [f for f in self.watch.functions if key in self.watch.names_of(f)]
+        return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
+
+    def to(self, place: Place) -> bool:
+        """Whether all ways to the readers of a variable are known; they are noted then."""
+        pending = self._readers(place.cell or place.name, holder(place.guard))
+        if not pending:
+            return False
+        met = {id(f): f for f in pending}
+        while pending:
+            f = pending.pop()
+            if id(f) in self.loose or id(f.__globals__) in self.assigned:
+                return False
+            for caller in self.callers.get(id(f), ()):
+                if id(caller) not in met:
+                    met[id(caller)] = caller
+                    pending.append(caller)
+        place.readers = list(met.values())
+        return True
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
+
+
+def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
+    """Whether an entry is the class of a method, of which nothing calls the method but the trace."""
+    return (
+        isinstance(fn, types.MethodType)
+        and type(holder(entry)) is types.MappingProxyType
+        and watch.count(type(fn.__self__)) == 1
+        and not any(True for _ in uses(watch.codes, fn.__name__))
+    )
+
+
+def over(fn: Any, lifted: Sequence[tuple[Place, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
+    """A copy of the function that reads `lifted` in their places; `copies` takes those of all functions, by id."""
+    functions = {id(f): f for place, _ in lifted for f in place.readers}
+    if not functions:
+        return fn
+    spaces = {id(f.__globals__): dict(f.__globals__) for f in functions.values()}
+    cells: dict[int, types.CellType] = {}
+    for place, number in lifted:
+        if place.cell is not None:
+            cells[id(place.cell)] = types.CellType(number)
+        elif place.obj is None:
+            spaces[id(place.holder)][place.name] = number
+    references = [entry for entry in (*watch.free, *watch.quiet) if id(entry[2]) in functions]
+    for _, key, _ in references:
+        if isinstance(key, types.CellType):
+            cells[id(key)] = types.CellType()
+    for i, f in functions.items():
+        copies[i] = _copy(f, spaces[id(f.__globals__)], cells)
+    for entry in references:
+        _, key, value = entry
+        if isinstance(key, types.CellType):
+            cells[id(key)].cell_contents = copies[id(value)]
+        elif id(holder(entry)) in spaces:
+            spaces[id(holder(entry))][key] = copies[id(value)]
+    if isinstance(fn, types.MethodType):
+        return types.MethodType(copies.get(id(fn.__func__), fn.__func__), fn.__self__)
+    return copies.get(id(fn), fn)
+
+
+def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, types.CellType]) -> types.FunctionType:
+    closure = tuple(cells.get(id(c), c) for c in f.__closure__ or ())
+    copy = types.FunctionType(f.__code__, variables, f.__name__, f.__defaults__, closure or None)
+    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+    copy.__dict__.update(f.__dict__)
+    return copy
+
+
+def lift(tracer: Tracer, found: list[Place]) -> tuple[list[tuple[Place, Any]], Copies]:
+    """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers."""
+    make = {float: tracer.lift_float, int: tracer.lift_integer}
+    lifted = [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
+    copies = Copies([(p, number) for p, number in lifted if p.ways is not None])
+    return [(p, number) for p, number in lifted if p.ways is None] + copies.shown, copies
+
+
+def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> list[Place]:
+    """The places that stay lifted: those that the program computes with, if it never looked at them. `used`: their
+    indices. The others are guarded."""
+    looked_at = {i.index for i in tracer.inputs if i.kind == "place" and i.node in tracer.looked_at}
+    keep = [p for p in found if p.index in used and p.index not in looked_at]
+    for p in found:
+        if p not in keep:
+            read, key, _ = p.guard
+            watch.free.append((read, key, p.read()))
+    return keep
+
+
+# -- attributes
+
+
+def _is_attribute(place: Place, watch: Watch) -> bool:
+    """Whether an entry is an attribute that code reads by way of the object's class, and only so."""
+    cls = class_of(place.obj)
+    if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library_class(cls):
+        return False
+    if type(cls) not in (type, abc.ABCMeta) or any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1]):
+        return False
+    values = [vars(base)[place.name] for base in cls.__mro__ if place.name in vars(base)]
+    return not any(hasattr(type(value), "__get__") for value in values)
+
+
+@lru_cache(maxsize=256)
+def _seeing(cls: type) -> type:
+    """A subclass in which a tracer sees the numbers that it has lifted."""
+
+    inherited: Any = cls.__getattribute__
+
+    def read(self: Any, name: str) -> Any:
+        interp = current_interpreter()
+        if interp is not None:
+            found = interp.attributes.get((id(self), name))
+            if found is not None:
+                return found
+        return inherited(self, name)
+
+    own = {"__slots__": (), "__getattribute__": read, "__class__": property(lambda self: cls), "_seen_as": cls}
+    seeing = type(cls)(cls.__name__, (cls,), {**own, "__module__": "hybridml", "__qualname__": cls.__qualname__})
+    return seeing
+
+
+_set_class = vars(object)["__class__"].__set__
+_changes = Changes()
+
+
+@contextmanager
+def seen_in(tracer: Tracer, lifted: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+    """While a function is traced: its lifted attributes."""
+    objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
+    if not objects:
+        yield
+        return
+    tracer.attributes = {(id(p.obj), p.name): number for p, number in lifted if p.obj is not None}
+    try:
+        with _changes.hold({i: partial(_show, obj) for i, obj in objects.items()}):
+            yield
+    finally:
+        tracer.attributes = {}
+
+
+def _show(obj: Any) -> Callable[[], object]:
+    """Let traces see the lifted attributes of an object."""
+    cls: Any = type(obj)
+    _set_class(obj, _seeing(cls))
+    return partial(_set_class, obj, cls)

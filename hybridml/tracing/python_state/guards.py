@@ -1,0 +1,508 @@
+"""Guards: the Python values a trace has relied on. A call whose guards hold may run the compiled program.
+
+Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
+classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
+An attribute that no reached code names is not watched: a counter beside a traced step may move freely. That an object
+or class gets or loses one is: code may ask whether it is there. So are the classes of objects and the bases of classes,
+the code and the defaults of functions, which reloading tools replace in place, the bytes of buffers, and the
+environment variables where code names them. Of installed packages the data that code names is watched, not the code.
+Entries of a `Module` or `Optimizer` are looked at only when `mutation_epoch.epoch` has moved.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import dis
+import functools
+import gc
+import os
+import re
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextvars import ContextVar
+from operator import attrgetter, methodcaller
+from typing import Any
+
+import numpy as np
+
+from ...core.proxies.integer import Integer
+from ...core.proxies.scalar import StandIn
+from ...core.tensor import Tensor
+from . import mutation_epoch
+from .classes import announced, class_of, is_data, may_change, reads_unseen, registered, resolution, says, slots
+from .libraries import is_fixed, is_library, is_library_class, is_ours
+from .reads import (
+    FUNCTION_PARTS,
+    MOST_COMPARED,
+    cell_contents,
+    checksum,
+    contents,
+    elements,
+    environment,
+    form,
+    is_buffer,
+    size_of,
+    variable,
+    what_of,
+)
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_OPAQUE = (np.ufunc, np.dtype, StandIn, Integer)
+_MAX_ENTRIES = 20000
+_MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
+_MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
+_MOST_CODES = 4096  # code objects of which names are remembered: 1.3 KB each
+# Called by our own code, so no code of the user names them.
+_HOOKS = frozenset(("forward", "backward", "update", "state_names"))
+# Code that says one of these can read an attribute of any name.
+_REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
+# Code that says one of these can read a global variable of any name.
+_BY_STRING = _REFLECTION | {"globals", "__globals__", "eval", "exec", "modules", "import_module"}
+# Code that says one of these can read any environment variable.
+_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
+_FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
+_NAME = re.compile(r"[^\W\d]\w*")
+
+SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see shims.py)
+Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
+
+
+class Watch:
+    """What was seen before a trace; `holds()` tells whether it is still so."""
+
+    def __init__(self, fn: Callable[..., Any], objects: Iterable[Any]) -> None:
+        self.free: list[Entry] = []  # checked at every call
+        self.quiet: list[Entry] = []  # checked when the epoch has moved
+        self.moving: list[Entry] = []  # changed by the function itself: no guards (see effects.py)
+        self.functions: list[types.FunctionType] = []  # that were reached
+        self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
+        self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
+        self.loose: set[int] = set()  # ids of functions and containers that are reached by other ways than the entries
+        self.owners: dict[int, Any] = {}  # id of a `__dict__` -> the object whose attributes are in it
+        self._root = fn
+        self._seen: set[int] = set()
+        self._keep: list[Any] = []
+        self.names = set(_HOOKS)
+        self._spaces: list[tuple[Mapping[str, Any], ...]] = []  # where an attribute is looked up, in this order
+        self._class_vars: dict[type, Mapping[str, Any]] = {}
+        # The attributes that objects had, by the id of their `__dict__`: what no code names may still be missed.
+        self._attributes_of: dict[int, tuple[Mapping[str, Any], frozenset[str]]] = {}
+        self._data_only: set[int] = set()  # ids of spaces of installed packages, whose functions are not looked at
+        self._buffers: dict[int, Any] = {}  # arrays and other buffers that were reached, by id
+        self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
+        self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
+        self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
+        self._done: set[tuple[int, str]] = set()
+        self._pending: list[tuple[Any, bool]] = [(fn, False)]
+        self._reach(*objects)
+        self._collect()
+        self.epoch = mutation_epoch.epoch.value
+
+    def holds(self) -> bool:
+        if not hold(self.free):
+            return False
+        if mutation_epoch.epoch.value != self.epoch:
+            if not hold(self.quiet):
+                return False
+            self.epoch = mutation_epoch.epoch.value
+        return True
+
+    def knows(self, obj: Any) -> bool:
+        """Whether an object was there before the trace, as far as it is watched."""
+        return id(obj) in self._seen or any(value is obj for _, _, value in (*self.free, *self.quiet, *self.moving))
+
+    def begin(self) -> None:
+        """Before a trace: what traces have changed before is looked at from here on."""
+        self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
+        self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
+        self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
+        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
+        self._arrays = [(elements, a, elements(a)) for k, a in self.named_arrays(_MAX_COPIED) if k not in known]
+
+    def end(self) -> list[Entry]:
+        """After a trace: what the function has changed, which no longer is a guard."""
+        watched = (*self.free, *self.quiet, *self.moving, *self._arrays)
+        changed = [entry for entry in watched if not hold((entry,))]
+        owners = {id(owner) for entry in changed if type(owner := holder(entry)) in (list, deque, set)}
+        for entries in (self.free, self.quiet):
+            kept: list[Entry] = []
+            for entry in entries:
+                of_owner = id(holder(entry)) in owners
+                if not of_owner and hold((entry,)):
+                    kept.append(entry)
+                elif self._counts_attributes(entry):  # they are given once: the next call finds them
+                    kept.append((len, entry[1], len(entry[1])))
+                elif entry[0] is len or not of_owner:
+                    self.moving.append(entry)
+            entries[:] = kept
+        self.moving += [entry for entry in self._arrays if not hold((entry,))]
+        self._arrays = []
+        self.epoch = mutation_epoch.epoch.value
+        return changed
+
+    def read_by_numpy(self, inputs: Container[int]) -> None:
+        """Arrays that code names may be read by NumPy: their elements are guarded, but for those that are `inputs` and
+        nothing else (by id)."""
+        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read in (elements, checksum)}
+        for k, array in self.named_arrays(sys.maxsize):
+            if k not in inputs and k not in known:
+                read = what_of(array)
+                self.free.append((read, array, read(array)))
+
+    def named_arrays(self, most: int) -> list[tuple[int, Any]]:
+        """Arrays and other buffers that code names, of at most so many bytes, by id."""
+        return [(k, b) for k, b in self._buffers.items() if size_of(b) <= most]
+
+    def _counts_attributes(self, entry: Entry) -> bool:
+        return entry[0] is len and id(entry[1]) in self._attributes_of
+
+    def items_of(self, container: Any) -> list[Any]:
+        """What a list, deque or set held before the trace."""
+        return self._items[id(container)]
+
+    def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
+        """The keys of a dict before the trace, as far as they are watched."""
+        if id(mapping) in self._attributes_of:
+            return set(self._attributes_of[id(mapping)][1])
+        entries = (*self.free, *self.quiet, *self.moving)
+        return {key for read, key, _ in entries if read is not len and holder((read, key, None)) is mapping}
+
+    def moved_attributes(self, mapping: Any) -> list[str]:
+        """Attributes that an object has got or lost since the last trace."""
+        mapping, before = self._attributes_of.get(id(mapping), ({}, frozenset()))
+        return sorted(before ^ frozenset(mapping))
+
+    def was_absent(self, mapping: Mapping[str, Any], name: str) -> bool:
+        """Whether a watched global variable or attribute was not there before the trace."""
+        if id(mapping) in self._attributes_of:
+            return name not in self._attributes_of[id(mapping)][1]
+        return (id(mapping), name) in self._missing
+
+    def class_of(self, space: Mapping[str, Any]) -> type:
+        """The class with these attributes."""
+        return next(cls for cls, attributes in self._class_vars.items() if attributes is space)
+
+    def names_of(self, fn: types.FunctionType) -> frozenset[str]:
+        """What a function may look up by name."""
+        return _names(fn.__code__)
+
+    def reached(self) -> list[Any]:
+        """Every object that was reached."""
+        return self._keep
+
+    def count(self, cls: type) -> int:
+        """How many objects of a class were reached."""
+        return sum(isinstance(value, cls) for value in self._keep)
+
+    def reflects(self) -> bool:
+        """Whether reached code can read an attribute that it does not name."""
+        return not self.names.isdisjoint(_REFLECTION)
+
+    # -- collecting
+
+    def _collect(self) -> None:
+        """Visit until nothing new is reached: code gives names, names lead to attributes, attributes to code."""
+        known = -1
+        while self._pending or known != len(self.names):
+            while self._pending and len(self.free) + len(self.quiet) < _MAX_ENTRIES:
+                self._visit(*self._pending.pop())
+            self._pending.clear()
+            known = len(self.names)
+            for spaces in self._spaces:
+                self._attributes(spaces)
+        self.free += [(len, d, len(d)) for d, _ in self._attributes_of.values()]  # last: named ones say more
+        if not self.names.isdisjoint(_ENVIRONMENT):
+            self.free.append((environment, os.environ, environment(os.environ)))
+
+    def _visit(self, value: Any, quiet: bool) -> None:
+        kind = type(value)  # what an object says that it is (`__class__`) may be anything: a mock of a tensor is none
+        if issubclass(kind, _SCALARS):
+            if kind is str and "{" in value:
+                self.names |= fields(value)
+            return
+        if issubclass(kind, _OPAQUE) or id(value) in self._seen or value is os.environ:
+            return
+        self._seen.add(id(value))
+        self._keep.append(value)
+        if issubclass(kind, np.ndarray):
+            self.free.append((form, value, form(value)))
+            if value.dtype != object:
+                self._buffers[id(value)] = value
+        elif kind is types.BuiltinFunctionType:
+            self.names |= _REFLECTION & {value.__name__}
+            self._reach(value.__self__)  # `table.get`; a module in other cases
+        elif kind in (attrgetter, methodcaller):
+            self.names |= {name for given in value.__reduce__()[1] for name in str(given).split(".")}
+        elif issubclass(kind, Tensor):
+            self._reach(*(getattr(value._node, "hooks", None) or {}).values())
+        elif kind is types.FunctionType:
+            self._function(value)
+        elif kind is types.MethodType:
+            self._reach(value.__self__)
+            self._reach(value.__func__, loose=value is not self._root)
+        elif issubclass(kind, staticmethod | classmethod):
+            self._reach(value.__func__)
+        elif issubclass(kind, property):
+            self._reach(value.fget)
+        elif kind is ContextVar:
+            self._add(variable, value, variable(value))
+        elif issubclass(kind, weakref.ref):
+            self._reach(value())
+        elif issubclass(kind, functools.partial):
+            self._reach(value.func, value.args, value.keywords)
+        elif issubclass(kind, dict | list | tuple | deque | set | frozenset):
+            self._container(value, quiet)
+        elif kind is types.MappingProxyType:
+            self._reach(*gc.get_referents(value))  # the mapping that it shows, which nothing else tells
+        elif issubclass(kind, types.ModuleType):
+            self._module(value)
+        elif issubclass(kind, type):
+            self._class(value)
+        elif callable(value) and hasattr(value, "__wrapped__"):
+            self._reach(value.__wrapped__, loose=not is_ours(kind.__module__))
+        else:
+            self._object(value)
+
+    def _module(self, module: types.ModuleType) -> None:
+        name = str(vars(module).get("__name__"))
+        if is_fixed(name):
+            return
+        if is_library(name):
+            self._data_only.add(id(vars(module)))
+        self._spaces.append((vars(module),))
+
+    def _class(self, cls: type) -> None:
+        kind = type(cls)
+        spaces = self._class_spaces(cls)
+        self._spaces.append((*spaces, *self._class_spaces(kind)))
+        if issubclass(kind, abc.ABCMeta):
+            self.free.append((registered, cls, registered(cls)))
+
+    def _reach(self, *values: Any, loose: bool = True) -> None:
+        if loose:
+            self._loosen(values)
+        self._pending += [(value, False) for value in values]
+
+    def _loosen(self, values: Iterable[Any]) -> None:
+        self.loose.update(id(value) for value in values if type(value) in (types.FunctionType, dict, list))
+
+    def _add(self, read: Callable[[Any], Any], key: Any, value: Any, quiet: bool = False) -> None:
+        (self.quiet if quiet else self.free).append((read, key, value))
+        self._pending.append((value, quiet))
+
+    def _function(self, fn: types.FunctionType) -> None:
+        self._reach(getattr(fn, "__wrapped__", None), loose=is_library(fn.__globals__.get("__name__", "")))
+        if is_library(fn.__globals__.get("__name__", "")):  # a decorator's: it calls what it was given
+            self._reach(*(f for cell in fn.__closure__ or () if callable(f := contents(cell))))
+            return
+        names = _names(fn.__code__)
+        self.names |= names
+        self.functions.append(fn)
+        self.codes += _nested(fn.__code__)
+        self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
+        self.free += [(read, fn, read(fn)) for read in FUNCTION_PARTS]
+        self._reach(fn.__defaults__, fn.__kwdefaults__)
+        self._spaces.append((vars(fn),))
+        self._attributes_of[id(vars(fn))] = vars(fn), frozenset(vars(fn))
+        for cell in fn.__closure__ or ():
+            try:
+                self._add(cell_contents, cell, cell.cell_contents)
+            except ValueError:  # not assigned yet
+                continue
+        for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
+            value = fn.__globals__.get(name, _GONE)
+            if value is _GONE or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
+                continue
+            self._done.add((id(fn.__globals__), name))
+            self._add(fn.__globals__.get, name, value)
+        for name in _maybe_missing(fn.__code__):
+            if (
+                name not in fn.__globals__
+                and name not in vars(builtins)
+                and (id(fn.__globals__), name) not in self._done
+            ):
+                self._done.add((id(fn.__globals__), name))
+                self._missing.add((id(fn.__globals__), name))
+                self.free.append((fn.__globals__.get, name, None))
+
+    def _container(self, value: Any, quiet: bool) -> None:
+        if isinstance(value, set | frozenset):
+            if len(value) <= MOST_COMPARED and all(isinstance(item, _SCALARS) for item in value):
+                (self.quiet if quiet else self.free).append((frozenset, value, frozenset(value)))
+            return
+        entries = self.quiet if quiet else self.free
+        mapping = isinstance(value, dict)
+        items = list(value.values() if mapping else value)
+        if isinstance(value, tuple):
+            self._loosen(items)
+            self._pending += [(item, quiet) for item in items]
+            return
+        entries.append((len, value, len(items)))
+        if len(items) <= _MAX_ITEMS:
+            read = dict.get.__get__(value) if mapping else value.__getitem__
+            for key, item in value.items() if mapping else enumerate(items):
+                if not (quiet and type(key) is Tensor):  # an optimizer fills in the state of a parameter
+                    self._add(read, key, item, quiet)
+        elif len(items) <= MOST_COMPARED:
+            self._loosen(items)
+            entries.append((_values if mapping else tuple, value, tuple(items)))
+            self._pending += [(item, quiet) for item in items]
+
+    def _object(self, obj: Any) -> None:
+        cls = class_of(obj)
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict:
+            self.owners[id(attributes)] = obj
+        else:
+            attributes = {}
+        classes = self._class_spaces(cls)
+        if says(obj) not in cls.__mro__:  # a proxy
+            classes += self._class_spaces(says(obj))
+        managed = announced(cls)
+        if not is_library_class(type(cls)):
+            self._pending.append((cls, False))  # attributes of its class are read by its methods, too
+        if may_change(cls):
+            (self.free if managed is None else self.quiet).append((class_of, obj, cls))
+        if managed is not None:
+            for name, value in list(attributes.items()):
+                self.quiet.append((attributes.get, name, value))
+                self._pending.append((value, name in managed))
+            self.quiet.append((len, attributes, len(attributes)))
+            self._spaces.append(classes)
+        elif reads_unseen(cls):
+            self._container(attributes, False)
+            self._spaces.append(classes)
+        else:
+            self._spaces.append((attributes, *classes))
+            if hasattr(obj, "__dict__"):
+                self._attributes_of[id(attributes)] = attributes, frozenset(attributes)
+        for name in slots(cls):
+            if hasattr(obj, name):
+                self._add(attrgetter(name), obj, getattr(obj, name))
+        if is_buffer(obj):
+            self._buffers[id(obj)] = obj
+
+    def _class_spaces(self, cls: type) -> tuple[Mapping[str, Any], ...]:
+        spaces: list[Mapping[str, Any]] = []
+        for base in cls.__mro__:
+            is_closed = is_library_class(base)
+            if is_closed and is_fixed(base.__module__):
+                continue
+            # `vars` makes a new proxy each time: kept, so that it is known by its identity
+            space = self._class_vars.get(base)
+            if space is None:
+                space = self._class_vars[base] = vars(base)
+                if is_closed:
+                    self._data_only.add(id(space))
+                else:
+                    self._attributes_of[id(space)] = space, frozenset(space)
+                    self.free.append((resolution, base, base.__mro__))
+            spaces.append(space)
+        return tuple(spaces)
+
+    def _attributes(self, spaces: tuple[Mapping[str, Any], ...]) -> None:
+        """Entries for the attributes that reached code names; one that is found in a class may come to be shadowed."""
+        every = not self.names.isdisjoint(_REFLECTION)
+        for space in spaces:
+            for name in list(space):
+                if id(space) in self._data_only:
+                    if name not in self.names or not is_data(space[name]):
+                        continue
+                elif not (name in self.names or every or (name[:2] == "__" and callable(space[name]))):
+                    continue
+                if name in _CONSTRUCTION or (id(space), name) in self._done:
+                    continue
+                for other in spaces:
+                    if (id(other), name) not in self._done:
+                        self._done.add((id(other), name))
+                        self._keep.append(other)
+                        self._add(other.get, name, other.get(name))
+
+
+_CONSTRUCTION = frozenset(("__init__", "__new__", "__init_subclass__", "__repr__", "__class__", "__weakref__"))
+
+
+def hold(entries: Iterable[Entry]) -> bool:
+    try:
+        for read, key, value in entries:
+            now = read(key)
+            if now is not value and not _equal(now, value):
+                return False
+    except (AttributeError, IndexError, KeyError, ValueError):  # what was there is gone
+        return False
+    return True
+
+
+def _equal(now: Any, value: Any) -> bool:
+    if type(now) is not type(value):
+        return False
+    if isinstance(value, complex | np.complexfloating):
+        return repr(now) == repr(value)  # signs of zeros, which say on which side of a cut it is, and nan
+    if isinstance(value, _SCALARS):
+        return bool(now == value or (now != now and value != value))
+    if type(value) is tuple:
+        return len(now) == len(value) and all(a is b or _equal(a, b) for a, b in zip(now, value, strict=True))
+    return type(value) is frozenset and now == value
+
+
+def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    return tuple(mapping.values())
+
+
+@functools.lru_cache(_MOST_CODES)
+def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
+    """The names that a code object may look up, nested functions included; `strings` may be given to `getattr`."""
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= _names(const, strings)
+        elif strings and isinstance(const, str):
+            names |= {const} if const.isidentifier() else fields(const)
+    return frozenset(names)
+
+
+@functools.lru_cache(_MOST_CODES)
+def _maybe_missing(code: types.CodeType) -> frozenset[str]:
+    """Global variables that code, or code in it, assigns or may do without: one that it can only read is there."""
+    found = frozenset[str]().union(*map(_maybe_missing, (c for c in code.co_consts if isinstance(c, types.CodeType))))
+    operations = code.co_code[::2]
+    catches = bool(code.co_exceptiontable)
+    if not catches and dis.opmap["STORE_GLOBAL"] not in operations:
+        return found
+    wanted = ("STORE_GLOBAL", "LOAD_GLOBAL") if catches else ("STORE_GLOBAL",)
+    return found | {i.argval for i in dis.get_instructions(code) if i.opname in wanted}
+
+
+def holder(entry: Entry) -> Any:
+    """The list, dict, set or deque that an entry reads; None for anything else."""
+    read, key, _ = entry
+    if read in (len, frozenset, tuple, _values):
+        return key
+    return getattr(read, "__self__", None) if not isinstance(read, attrgetter) else None
+
+
+def fields(text: str) -> set[str]:
+    """The names in the fields of a format string: `v` of "{0.v}"."""
+    return {name for field in _FIELD.findall(text) for name in _NAME.findall(field)}
+
+
+_GONE = object()
+
+
+def _now(read: Callable[[Any], Any], key: Any) -> Any:
+    try:
+        return read(key)
+    except (AttributeError, IndexError, KeyError, ValueError):
+        return _GONE
+
+
+def _nested(code: types.CodeType) -> list[types.CodeType]:
+    found = [code]
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found += _nested(const)
+    return found

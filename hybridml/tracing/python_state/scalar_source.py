@@ -1,0 +1,69 @@
+"""Where a captured Python number comes from, and how a program comes to the container that it is in."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ...core.proxies.integer import LARGEST
+from .guards import Entry, holder
+
+Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is there
+
+
+@dataclass
+class Ways:
+    """How a program comes to a container: by these variables and attributes, and from there by these links."""
+
+    slots: list[Place] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Place:
+    """Where a lifted number lives. `guard` is its entry among the guards, taken from there while it is lifted."""
+
+    name: str
+    guard: Entry
+    kind: type  # float or int
+    cell: types.CellType | None = None
+    obj: Any = None  # of an attribute; neither: a global variable, or an item of a container
+    container: Any = None  # of an item: what it is in, and how that is reached
+    key: Any = None
+    ways: Ways | None = None
+    owner: Any = None  # of an item of a tuple: what holds the tuple
+    readers: Sequence[types.FunctionType] = ()  # of a variable, with whatever leads to them
+    index: int = -1
+
+    def read(self) -> Any:
+        read, key, _ = self.guard
+        try:
+            return read(key)
+        except (ValueError, IndexError):  # an empty cell, a shorter list
+            return None
+
+    @property
+    def now(self) -> Callable[[], Any]:
+        """A function that gives the present value, without a method between: ValueError or IndexError for none."""
+        read, key, _ = self.guard
+        return partial(read, key)
+
+    def fits(self, value: Any) -> bool:
+        """Whether the program takes this value."""
+        if type(value) is int:
+            return self.kind is int and -LARGEST <= value <= LARGEST
+        return type(value) is self.kind
+
+    @property
+    def holder(self) -> Any:
+        if self.owner is not None:
+            return self.owner
+        return self.cell if self.cell is not None else holder(self.guard)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is lifted at its second value."""
+        return self.kind is int or self.obj is not None or self.container is not None

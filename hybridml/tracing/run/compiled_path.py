@@ -1,0 +1,394 @@
+"""What a path of a traced function ends in: its program, what that writes back, what it returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Container, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import CompileError, HybridmlError, TraceError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
+
+from ...core import aliasing, pytree
+from ...core.context import grad_is_off, no_grad
+from ...core.proxies.array import Array
+from ...core.proxies.integer import plain
+from ...core.proxies.scalar import known as as_known
+from ...core.proxies.scalar import tensor_of
+from ...core.shared import is_generator_state
+from ...core.tensor import Tensor, adopt, wrap
+from ..capture.alias_layout import order_of
+from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.traced_tensor import is_number
+from ..capture.tracer import Input, Tracer
+from ..python_state.mutations import Effect
+from ..specialize.errors import Failed, Untraceable
+from ..specialize.path_tree import PathEnd
+from .program import Program, dense
+from .random_draws import Draw, added
+
+_ndarray = np.ndarray
+_LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
+
+
+class Leaves(list[Any]):
+    """Those of the arguments of a call, with the arguments themselves."""
+
+    __slots__ = ("given",)
+    given: Any
+
+
+@dataclass(frozen=True)
+class View:
+    """A result that shares its memory with an input or another result: made as eager code makes it, in the call."""
+
+    of_input: bool
+    index: int  # of the input or output
+    steps: tuple[tuple[Any, dict[str, Any]], ...]  # rows, outermost last
+    recorded: bool
+
+    def make(self, base: Tensor, sizes: Mapping[str, int] | None = None) -> Tensor:
+        def view() -> Tensor:
+            found = base
+            for row, params in self.steps:
+                known = {name: substitute(v, sizes) for name, v in params.items()} if sizes is not None else params
+                found = row.fn(found, **known)
+            return found
+
+        if self.recorded:
+            return view()
+        with no_grad():
+            return view()
+
+    @property
+    def is_sized(self) -> bool:
+        """Does a size come with the call?"""
+        return any(has_dims(v) for _, params in self.steps for v in params.values())
+
+
+@dataclass(frozen=True)
+class Result:
+    """A leaf of the returned container: "output" k, "float" k (a number, with its type), "input" (what is given, or a
+    tensor of that array), "view" k, "size" (of a symbolic dimension), "value".
+    """
+
+    kind: str
+    index: int
+    value: Any = None
+
+
+class Outcome(PathEnd):
+    """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
+    they raise for."""
+
+    def __init__(
+        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = (),
+        arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
+        checked: Container[ir.Node] = (),
+    ) -> None:  # fmt: skip
+        """Containers that are returned as they are, by their numbers (see pytree.py): copies of those that are
+        `arguments`, where a call returns its own, and those that were `there` before.
+        """
+        self.tracer, self.effects = tracer, effects
+        outputs: list[Tensor] = []
+        leaves: list[Any] = []
+        known = {id(container): number for number, container in (*there, *arguments)}
+        self.known = len(known)
+        self.structure = _plain_keys(pytree.flatten((result, *(effect.value for effect in effects)), leaves, known))
+        whole = pytree.known_in(self.structure)
+        self.own = sorted(number for number, _ in arguments if number in whole)
+        self.there = {number: container for number, container in there if number in whole}
+        seen: dict[int, int] = {}
+        self.views: list[View] = []
+        shared = _shared_bases(tracer, leaves)
+        self.results = [self._result(leaf, tracer, outputs, seen, shared) for leaf in leaves]
+        self.n_results = len(outputs)  # write-backs and gradients follow
+        self.writes: list[tuple[int, Input]] = []
+        orders: list[Order | None] = [None if o.ndim < 2 else order_of(aliasing.layout(o)) for o in outputs]
+        updated = tracer.written()
+        _check_writable(updated, tracer.inputs)
+        for source in updated:
+            self.writes.append((len(outputs), source))
+            outputs.append(source.shadow)
+            orders.append(source.order)
+        self.n_own = len(outputs)  # results and write-backs: what can have a history
+        self.grads: list[tuple[Input, int | None]] = []
+        for source, grad in tracer.grads():
+            self.grads.append((source, None if grad is None else len(outputs)))
+            if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
+                outputs.append(grad)
+                orders.append(source.order)
+        checks = uncovered([o._array for o in outputs], [n for n in tracer.checks if n not in checked])
+        reached = set(ir.topological([*(o._array for o in outputs), *checks]))
+        self.inputs = [i for i in tracer.inputs if i.kind != "place" or i.node in reached]
+        position = {id(i): k for k, i in enumerate(self.inputs)}
+        self.program = Program(
+            tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
+            {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
+            sum(i.kind == "argument" for i in self.inputs), checks,
+        )  # fmt: skip
+        at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
+        self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]
+        self.views = [replace(v, index=at[v.index]) if v.of_input else v for v in self.views]
+        # Write-backs that end the history of what they update (y.zero_()).
+        self.cut = [k for k, i in self.writes if i.leaf is not None and i.shadow._node is None]
+        states = [(k, i) for k, i in self.writes if is_generator_state(i.real)]
+        found = [(position[id(i)], i.real, added(outputs[k]._array, i.node)) for k, i in states]
+        alone = bool(given) or any(blocks is None for *_, blocks in found)
+        self.drawn: list[Tensor] = [i.real for _, i in states] if alone else []
+        self.draws = [Draw(k, t, n) for k, t, n in found if n is not None and not alone]
+        written = {position[id(i)] for _, i in self.writes}
+        recorded = [k for k in self.program.differentiable() if k < self.n_own]
+        # Values that a later backward reads and this call overwrites are copied first (the state of a generator).
+        self.copies = sorted(written & set(self.program.needed())) if recorded and written else []
+        self.fetches: dict[Any, Any] = {}  # executables of parts of it, and its values by their names (see fetch.py)
+        self.named: Any = None
+        self.calls = 0
+        self.taken = 0  # calls that have asked their way to it
+        self.first_ms = self.run_ms = 0.0  # the first call in all, and its run alone
+        self.steady_ms: list[float] = []
+
+    def _result(
+        self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int], shared: set[int]
+    ) -> Result:
+        if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
+            return Result("value", -1, leaf)
+        if isinstance(leaf, _LAZY):
+            raise TraceError(
+                f"{tracer.name} returns a {type(leaf).__name__}, which would run when the trace is over; return a list"
+            )
+        if is_dim(leaf):
+            return Result("size", -1, leaf)
+        given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
+        leaf = tensor_of(given)
+        if not issubclass(type(leaf), Tensor):
+            return Result("value", -1, plain(leaf))
+        t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
+        if not issubclass(type(t), tracer.cls):
+            return Result("value", -1, t)  # a tensor from outside that the program only hands on
+        for k, source in enumerate(tracer.inputs if not t.is_double else ()):  # a float is given, NumPy's is returned
+            if source.shadow is t and source.real is not None:
+                return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not Array)
+        base, steps = _steps(t)
+        if steps:
+            of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
+            if of is not None or id(base) in shared:
+                if of is None and id(base) not in seen:
+                    seen[id(base)] = len(outputs)
+                    outputs.append(base)
+                if ~id(t) not in seen:
+                    seen[~id(t)] = len(self.views)
+                    index = seen[id(base)] if of is None else of
+                    self.views.append(View(of is not None, index, steps, t._node is not None))
+                return Result("view", seen[~id(t)])
+        if id(t) not in seen:
+            seen[id(t)] = len(outputs)
+            outputs.append(t)
+        return Result("float", seen[id(t)], given.__class__) if is_number(t) else Result("output", seen[id(t)])
+
+    # -- the call
+
+    def run(self, leaves: Sequence[Any], known: Mapping[ir.Node, np.ndarray]) -> Any:
+        """One call, with what the segments before it have computed. Everything that a call writes is written here."""
+        start = time.perf_counter()
+        reals = [real_of(source, leaves) for source in self.inputs]
+        arrays = [in_memory(array_of(r), source.order) for r, source in zip(reals, self.inputs, strict=True)]
+        given = arrays.copy()
+        for k, a in enumerate(arrays):
+            arrays[k] = dense(a)
+        for draw in self.draws:  # the program works on a copy, which is dropped
+            given[draw.at] = arrays[draw.at] = np.empty(2, np.uint64)
+        taken = [draw.take(arrays[draw.at]) for draw in self.draws]
+        kept: list[Any] = list(reals)
+        recording = not grad_is_off() and any(
+            leaf is not None and isinstance(r, Tensor) and r._node is not None
+            for leaf, r in zip(self.program.leaves, reals, strict=True)
+        )
+        if recording:
+            for k in self.copies:
+                copy = wrap(as_seen(arrays[k].copy(), self.inputs[k].order))
+                copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
+                kept[k] = copy
+        try:
+            k = self.program.lead
+            more = [known[n] for n in self.program.reads]
+            outputs = self.program.call([*arrays[:k], *more, *arrays[k:]] if more else arrays, arrays)
+        except BaseException as error:
+            for draw, after in zip(self.draws, taken, strict=True):
+                draw.give_back(after)
+            if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
+                raise Failed from error
+            raise
+        fresh: dict[int, Tensor] = {}
+        for k, _ in self.writes:
+            i = self.program.donate[k]
+            if given[i] is not arrays[i]:
+                np.copyto(given[i], arrays[i])
+        aliasing.stamp(*(r for k, _ in self.writes if isinstance(r := reals[self.program.donate[k]], Tensor)))
+        for result in self.results:
+            if result.kind == "output" and result.index not in fresh:
+                fresh[result.index] = self._seen(outputs, result.index)
+        for view in self.views:
+            if not view.of_input and view.index not in fresh:
+                fresh[view.index] = self._seen(outputs, view.index)
+        for source, index in self.grads:
+            grad = None if index is None else wrap(as_seen(outputs[index], source.order))
+            real_of(source, leaves)._node.grad = grad
+        if recording or self._makes_leaves():
+            self._record(kept, fresh, reals)
+        views = self._views(fresh, reals) if self.views else []
+        sizes: dict[str, int] = {}
+        if any(r.kind == "size" for r in self.results):
+            sizes = bindings([i.node.shape for i in self.inputs], [a.shape for a in arrays])
+        values = [self._value(r, fresh, outputs, reals, views, sizes) for r in self.results]
+        made = dict(self.there)
+        if self.own and isinstance(leaves, Leaves):
+            there = pytree.containers(leaves.given)
+            made |= {k: there[-1 - k] for k in self.own}
+        value, *put = pytree.unflatten(self.structure, values, made, self.known)
+        for effect, new in zip(self.effects, put, strict=True):
+            effect.put(new)
+        self._time(start)
+        return value
+
+    def _makes_leaves(self) -> bool:
+        return any(o._node is not None for o in self.program.outputs)
+
+    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
+        results = dict(fresh)
+        for k, _ in self.writes:
+            real = reals[self.program.donate[k]]
+            if isinstance(real, Tensor) and type(self.program.outputs[k]._node) is list:
+                results[k] = real  # an update in place that is part of the history
+        self.program.record(kept, results)
+        for k in self.cut:
+            reals[self.program.donate[k]]._node = None
+
+    def _seen(self, outputs: Sequence[np.ndarray], k: int) -> Tensor:
+        return wrap(as_seen(outputs[k], self.program.output_orders[k]))
+
+    def _views(self, fresh: dict[int, Tensor], reals: list[Any]) -> list[Tensor]:
+        sizes = None
+        if any(view.is_sized for view in self.views):
+            arrays = [in_memory(array_of(r), i.order).shape for r, i in zip(reals, self.inputs, strict=True)]
+            sizes = bindings([n.shape for n in self.program.nodes], arrays)
+        return [
+            view.make(_tensor(reals[view.index]) if view.of_input else fresh[view.index], sizes) for view in self.views
+        ]
+
+    def _value(
+        self,
+        r: Result,
+        fresh: dict[int, Tensor],
+        outputs: Sequence[np.ndarray],
+        reals: list[Any],
+        views: list[Tensor],
+        sizes: Mapping[str, int],
+    ) -> Any:
+        if r.kind == "view":
+            return views[r.index]
+        if r.kind == "output":
+            return fresh[r.index]
+        if r.kind == "float":
+            return r.value(outputs[r.index].item())
+        if r.kind == "size":
+            return evaluate(r.value, sizes)
+        if r.kind == "input":
+            return _tensor(reals[r.index]) if r.value else reals[r.index]
+        return r.value
+
+    def _time(self, start: float) -> None:
+        self.calls += 1
+        elapsed = (time.perf_counter() - start) * 1e3
+        if self.calls == 1:
+            self.run_ms = elapsed
+            self.first_ms += elapsed
+        elif self.calls < 64:
+            self.steady_ms.append(elapsed)
+
+
+def real_of(source: Input, leaves: Sequence[Any]) -> Any:
+    """What an input is in a call with these arguments."""
+    if source.kind == "argument":
+        return leaves[source.index]
+    if source.kind == "grad" and source.owner is not None:
+        return grad_of(source.owner, leaves)
+    return source.real if source.place is None else source.place.read()
+
+
+def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
+    node = real_of(source, leaves)._node
+    return None if node is None or type(node) is list else node.grad
+
+
+def hooks_of(node: Any) -> tuple[int, ...]:
+    """Keys of the hooks of a leaf: the program has them built in."""
+    return tuple(node.hooks) if node.hooks else ()
+
+
+def _plain_keys(s: pytree.Structure) -> pytree.Structure:
+    """A structure without numbers of the trace, whose values are known when they have become keys."""
+    if s.kind is None or s.kind is pytree.Again:
+        return s
+    keys = tuple([as_known(plain(key)) for key in s.keys])
+    return s._replace(keys=keys, children=tuple(map(_plain_keys, s.children)))
+
+
+def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
+    """The tensor that `t` is a view of in the end, and how."""
+    steps: list[tuple[Any, dict[str, Any]]] = []
+    while (view := getattr(t, "_view", None)) is not None:
+        t, op, params = view
+        steps.append((op, params))
+    return t, tuple(reversed(steps))
+
+
+def _shared_bases(tracer: Tracer, leaves: Sequence[Any]) -> set[int]:
+    """Of the memory of results, what several of them lie in."""
+    found: dict[int, set[int]] = {}
+    for leaf in leaves:
+        if issubclass(type(leaf), tracer.cls):
+            found.setdefault(id(_steps(leaf)[0]), set()).add(id(leaf))
+    return {base for base, several in found.items() if len(several) > 1}
+
+
+def _tensor(real: Any) -> Tensor:
+    return real if isinstance(real, Tensor) else adopt(real)
+
+
+def owner_of(array: np.ndarray) -> Any:
+    return array if array.base is None else array.base
+
+
+def array_of(real: Any) -> np.ndarray:
+    if isinstance(real, Tensor):
+        return real._array
+    return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
+
+
+def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
+    """An update in place must reach its memory, and no other input may show it half done."""
+    for source in written:
+        if not array_of(source.real).flags.writeable:
+            raise Untraceable(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")
+    targets = {id(source) for source in written}
+    arrays = [(array_of(i.real), i) for i in inputs if isinstance(i.real, Tensor | _ndarray)]
+    spans = [(*np.lib.array_utils.byte_bounds(array), i) for array, i in arrays]
+    spans.sort(key=lambda span: span[:2])
+    reach: list[tuple[int, Input]] = []  # spans before this one that end behind its start
+    for low, high, i in spans if written else ():
+        reach = [(end, other) for end, other in reach if end > low]
+        for _, other in reach:
+            if {id(i), id(other)} & targets and np.shares_memory(array_of(i.real), array_of(other.real)):
+                source, shown = (i, other) if id(i) in targets else (other, i)
+                raise Untraceable(
+                    f"in-place update of {source.node.name}, which shares memory with {shown.node.name}: a compiled "
+                    "program cannot see the one through the other; pass only one of them, or clone() one"
+                )
+        reach.append((high, i))

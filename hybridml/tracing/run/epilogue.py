@@ -1,0 +1,110 @@
+"""What is left to do in Python after the native call of a program: stamps of updated tensors, `.grad`, containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core import aliasing, pytree
+from ...core.context import clock, grad_is_off
+from ...core.tape import KEPT, Node, part
+from ...core.tensor import Tensor, adopt
+from ..capture.memory_order import as_seen
+from .compiled_path import Outcome, real_of
+
+
+def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
+    """What is left to do in Python after the native call; None when its result is the result."""
+    place = {k: j for j, k in enumerate(executable.fresh)}
+    count = len(place)
+    results: list[tuple[int, bool, Any]] = [
+        (
+            place.get(r.index, -1) if r.kind in ("output", "float") else -1,
+            r.kind == "float",
+            r.index if r.kind == "view" else r.value,
+        )
+        for r in outcome.results
+    ]
+    viewed = [r.kind == "view" for r in outcome.results]
+    bases = [
+        (view, None if view.of_input else place[view.index], outcome.inputs[view.index] if view.of_input else None)
+        for view in outcome.views
+    ]
+    stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
+    grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
+    permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
+    freed = [
+        place[k] for k, o in enumerate(outcome.program.outputs[: outcome.n_results])
+        if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
+    ]  # fmt: skip
+    history = _historian(outcome)
+    recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
+    structure, effects, there, known = outcome.structure, outcome.effects, outcome.there, outcome.known
+    single = structure.children[0].kind is None and not effects
+    if (
+        single
+        and results[0][:2] == (0, False)
+        and count == 1
+        and not (stamped or grads or freed or recorded or permuted)
+    ):
+        return None
+
+    def finish(out: Any, args: Sequence[Any]) -> Any:
+        tensors = (out,) if count == 1 else out or ()
+        aliasing.stamp(*stamped)
+        for j, order in permuted:
+            tensors[j]._array = as_seen(tensors[j]._array, order)
+        for j in freed:
+            tensors[j]._node = [clock(), None, tensors[j]._array.shape]
+        if history is not None:
+            joint = history(args)
+            for k in recorded:
+                tensor = tensors[place[k]]
+                tensor._node = part(joint, k, tensor._array.shape)
+        for real, at in grads:
+            real._node.grad = None if at is None else tensors[at]
+        views = [view.make(tensors[at] if at is not None else _base(source, args)) for view, at, source in bases]
+        values = [
+            views[value] if is_view
+            else value if at < 0
+            else value(tensors[at]._array.item()) if number
+            else tensors[at]
+            for (at, number, value), is_view in zip(results, viewed, strict=True)
+        ]  # fmt: skip
+        if single:
+            return values[0]
+        value, *put = pytree.unflatten(structure, values, dict(there), known)
+        for effect, new in zip(effects, put, strict=True):
+            effect.put(new)
+        return value
+
+    return finish
+
+
+def _base(source: Any, args: Sequence[Any]) -> Tensor:
+    """The tensor that an input is in this call."""
+    real = real_of(source, args)
+    return real if isinstance(real, Tensor) else adopt(real)
+
+
+def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
+    """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
+    program = outcome.program
+    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]
+    if grad_is_off() or not wanting or not any(k < outcome.n_results for k in program.differentiable()):
+        return None
+    needed = program.needed()
+    parents = [outcome.inputs[k].real for k in wanting]
+    given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
+    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
+    numbers = [(k, i.place) for k, i in enumerate(outcome.inputs) if k in needed and i.place is not None]
+
+    def history(args: Sequence[Any]) -> Node:
+        kept = fixed.copy()
+        for k, index in given:
+            kept[k] = args[index]
+        for k, place in numbers:
+            kept[k] = place.read()
+        return program.history(parents, wanting, kept)
+
+    return history

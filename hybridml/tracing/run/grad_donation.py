@@ -1,0 +1,66 @@
+"""Gradients whose memory a call may write the new ones to.
+
+A training step drops every `.grad` and makes new ones. Were the old ones kept until the new ones are there, as other
+results are, there would be two of each: AlexNet has 233 MB of them. So where the program drops them before anything in
+it may fail, they are lent to the call: if nobody else holds one, its memory is that of the next one. If the call fails,
+the dropped gradients are None, as they are eagerly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from sys import getrefcount
+
+import numpy as np
+
+from ...core.tensor import Tensor
+from ..capture.tracer import Input, ShadowLeaf
+
+
+def _references(holder: list[object]) -> int:
+    held = holder[0]
+    return getrefcount(held)
+
+
+_ALONE = _references([object()])  # of what one holder and a local variable know; interpreters count differently
+
+
+class Loans:
+    """`grads`: tensors (by their inputs) whose new `.grad` is output k."""
+
+    def __init__(self, grads: Sequence[tuple[Input, int]], n_outputs: int) -> None:
+        dropped = [(source, k) for source, k in grads if isinstance(leaf := source.leaf, ShadowLeaf) and leaf.dropped]
+        self.grads = [(source.real, k) for source, k in dropped]
+        self.words = (ctypes.c_int64 * max(n_outputs, 1))()
+
+    def offer(self) -> None:
+        """Before a call: lend what only the tensors themselves hold."""
+        for real, k in self.grads:
+            grad = real._node.grad
+            lent = grad is not None and getrefcount(grad) == _ALONE
+            self.words[k] = _owner(grad) if lent else 0
+
+    def lose(self) -> None:
+        """After a call that failed half way: what was lent is gone."""
+        for real, k in self.grads:
+            if self.words[k]:
+                real._node.grad = None
+
+    def first(self) -> dict[int, np.ndarray]:
+        """Output -> the array of the present `.grad`, which a native entry has not seen yet."""
+        found = {k: real._node.grad for real, k in self.grads}
+        return {k: array for k, g in found.items() if g is not None and (array := _memory(g)) is not None}
+
+
+def _memory(grad: Tensor) -> np.ndarray | None:
+    """The array that owns its memory; None for one that something else holds as well (the view, not the memory)."""
+    array = grad._array
+    if array.base is None:
+        return array
+    return array.base if type(array.base) is np.ndarray and getrefcount(array) == _ALONE else None
+
+
+def _owner(grad: Tensor) -> int:
+    array = _memory(grad)
+    return 0 if array is None else id(array)

@@ -1,0 +1,405 @@
+"""The short way through a traced function: native calls that check the arguments, run a program and make its results.
+
+Measured for `x * 2 + 1` on 16 floats: 15 us through `Outcome.run` (signature, lists of arrays, ctypes), about 1 us
+here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
+does not do is left to Python after it (finish.py). Calls that need more (recording a gradient, NumPy or non-contiguous
+arguments, updated arguments) keep to `Outcome.run`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.graph import ir
+from hybridml_compiler.locks import lock
+
+from ...core import replay
+from ...core.context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
+from ...core.proxies.integer import LARGEST
+from ...core.tensor import Tensor, wrap
+from ..capture.memory_order import in_memory
+from ..capture.tracer import Input
+from ..python_state.guards import hold
+from ..python_state.mutation_epoch import epoch
+from ..specialize.entry import Entry
+from ..specialize.path_tree import Ask, Segment, key
+from .compiled_path import Outcome, real_of
+from .epilogue import finisher
+from .grad_donation import Loans
+from .native_guards import split
+from .program import Interpreted, compile_graph
+from .random_draws import Draw
+
+MISS = object()  # a guard did not hold
+_RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
+TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
+
+Native = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class End:
+    """The native form of an outcome."""
+
+    outcome: Outcome
+    native: Native
+    finish: Callable[[Any, Sequence[Any]], Any] | None
+    loans: Loans | None
+    extra: list[ir.Node]  # what it reads of earlier segments
+    draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
+
+
+@dataclass(eq=False)
+class Step:
+    """The native form of a question."""
+
+    ask: Ask
+    native: Native | None  # None where the value is an input, or known by now
+    gives: Sequence[ir.Node]
+    extra: list[ir.Node]
+    source: Input | None  # of a value that is an input
+    next: dict[bytes, Step | End | None] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Cell:
+    """A lifted number: where it is read, whether the program takes a value, what native code reads."""
+
+    read: Callable[[], Any]
+    fits: Callable[[Any], bool] | None
+    number: Tensor
+    last: Any = None
+
+
+class Fast:
+    """An entry that is called with its tensors and floats as plain arguments."""
+
+    def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
+        from hybridml_compiler.runtime.entry import ArraySpec, Constant, FloatCell
+
+        self.entry = entry
+        self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
+        taken = {i.index for i in entry.inputs if i.kind == "argument"}
+        self.specs: tuple[Any, ...] = tuple(
+            Constant(leaf) if k not in taken
+            else FloatCell() if type(leaf) in (float, int)
+            else ArraySpec(leaf.dtype, leaf.shape)
+            for k, leaf in enumerate(leaves)
+        )  # fmt: skip
+        self.places, self.rest = split(entry.watch.free)
+        # What every guard was checked at; native code compares these in place.
+        self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
+        # Lifted floats: where each is read, and the number that native code reads.
+        fits = {place.index: place.fits for place in entry.places}  # the others are guarded
+        self.numbers = {
+            i.node: Cell(i.place.now, fits.get(i.index), wrap(np.zeros(())))
+            for i in entry.inputs
+            if i.place is not None
+        }
+        self.left = TIMED_CALLS
+        self.start = None if root is None else self._build(root)
+        self.last: Outcome | None = None  # of the last call
+        self.direct: Callable[..., Any] = self.call
+        # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
+        self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
+        plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
+        if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
+            self.alone = lock()
+            self.direct = self.call_alone
+        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
+            self.direct = self.start.native
+
+    def refresh(self) -> None:
+        """All guards have been checked: remember where the counters stand."""
+        for counter, seen in self.epochs:
+            seen.value = counter.value
+
+    def moved(self) -> bool:
+        """Whether native code, which compares by identity, has seen a change where the guards hold."""
+        return len(self.rest) < len(split(self.entry.watch.free)[1])
+
+    def timed(self, args: Sequence[Any]) -> Any:
+        """A call, and what the first of them take."""
+        start = time.perf_counter()
+        out = self.direct(*args)
+        if self.left and out is not MISS:
+            outcome = self.start.outcome if isinstance(self.start, End) else self.last
+            if outcome is not None:
+                outcome.steady_ms.append((time.perf_counter() - start) * 1e3)
+            self.left -= 1
+        return out
+
+    def call(self, *args: Any, **names: Any) -> Any:
+        """`MISS`, or the result."""
+        if names or len(args) != len(self.specs) or interpreter_var.get() is not None:  # part of another function
+            return MISS
+        if self.rest and not hold(self.rest):
+            return MISS
+        if self.entry.owners and self.entry.overlaps(args):
+            return MISS
+        if self.integers:
+            reals = self._reals(args)
+            if reals is None:
+                return MISS
+            args = reals
+        for source in self.entry.not_zero:
+            if real_of(source, args) == 0:
+                return MISS
+        if self.numbers and not self._read_numbers():
+            return MISS
+        known: dict[ir.Node, Tensor] = {}
+        at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
+        if type(at) is not End:
+            return MISS
+        if at.loans is not None:
+            at.loans.offer()
+        if at.draws:
+            out = self._draw(at, args)
+        else:
+            out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
+        return out if out is MISS or at.finish is None else at.finish(out, args)
+
+    def call_alone(self, *args: Any, **names: Any) -> Any:
+        """`call`, one at a time: MISS while another thread is in it."""
+        if not self.alone.acquire(blocking=False):
+            return MISS
+        try:
+            if not self.entry.drawn:
+                return self.call(*args, **names)
+            with replay.source().alone(self.entry.drawn):
+                return self.call(*args, **names)
+        finally:
+            self.alone.release()
+
+    def _draw(self, at: End, args: Sequence[Any]) -> Any:
+        """The native call of an end that draws random numbers."""
+        taken = [draw.take(state) for draw, state in at.draws]
+        out = MISS
+        try:
+            out = at.native(*args)
+        finally:
+            if out is MISS:
+                for (draw, _), after in zip(at.draws, taken, strict=True):
+                    draw.give_back(after)
+        return out
+
+    def _reals(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The arguments as native code takes them, ints as floats; None for what the program does not take."""
+        reals = list(args)
+        for k, only in self.integers:
+            value = args[k]
+            if type(value) is not int or not -LARGEST <= value <= LARGEST or (only is not None and value != only):
+                return None
+            reals[k] = float(value)
+        return tuple(reals)
+
+    def _read_numbers(self) -> bool:
+        """The present values of what is lifted; False for one that the program does not take. 50 ns each."""
+        try:
+            for cell in self.numbers.values():
+                value = cell.read()
+                if value is not cell.last:
+                    if cell.fits is not None and not cell.fits(value):
+                        return False
+                    cell.number._array[()] = cell.last = value
+        except (ValueError, IndexError):  # an empty closure cell, a shorter list
+            return False
+        return True
+
+    def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
+        """Ask until a path ends; None where native code has no answer, or the answer is new."""
+        passed: list[Ask] = []
+        while True:
+            node = at.ask.node
+            if at.source is not None:
+                array = _present(at.source, args)
+            elif at.native is None:
+                array = known[node]._array
+            else:
+                out = at.native(*args, *[known[n] for n in at.extra])
+                if out is MISS:
+                    return None
+                if len(at.gives) == 1:
+                    known[node] = out
+                else:
+                    known.update(zip(at.gives, out, strict=True))
+                array = known[node]._array
+            value = key(array)
+            passed.append(at.ask)
+            if value not in at.next:
+                after = at.ask.next.get(value)
+                if after is None or self.grown != self.entry.grown:
+                    return None
+                at.next[value] = self._build(after)
+            found = at.next[value]
+            if type(found) is End:
+                for ask in passed:
+                    ask.hits += 1
+                self.last = found.outcome
+                self.last.taken += 1
+                return found
+            if not isinstance(found, Step):
+                return None
+            at = found
+
+    # -- building
+
+    def _build(self, at: Ask | Outcome) -> Step | End | None:
+        """None for what native code cannot do. Every native call checks all guards: any may be the first of a path."""
+        return self._end(at) if isinstance(at, Outcome) else self._step(at)
+
+    def _step(self, ask: Ask) -> Step | None:
+        if ask.segment is None:
+            return Step(ask, None, (), [], self.entry.by_node.get(ask.node))
+        executable = _compiled(ask.segment)
+        captured = [i for n in ask.segment.reads if (i := self.entry.by_node.get(n)) and i.kind != "argument"]
+        if isinstance(executable, Interpreted) or not are_plain(captured):
+            return None
+        extra = [n for n in ask.segment.reads if n not in self.entry.by_node]
+        native = self._native(executable, extra, captured)
+        return Step(ask, native, ask.segment.gives, extra, None)
+
+    def _end(self, outcome: Outcome) -> End | None:
+        from hybridml_compiler.runtime.entry import RING_MIN
+
+        executable = outcome.program.executable
+        captured = [i for i in outcome.inputs if i.kind != "argument"]
+        if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(outcome):
+            return None
+        place = {k: j for j, k in enumerate(executable.fresh)}
+        large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
+        loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
+        states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in outcome.draws}
+        native = self._native(executable, outcome.program.reads, captured, loans, states)
+        finish = finisher(outcome, executable)
+        draws = [(draw, states[id(draw.state)]._array) for draw in outcome.draws]
+        return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads, draws)
+
+    def _native(
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None,
+        states: Mapping[int, Tensor] = {},
+    ) -> Native:  # fmt: skip
+        from hybridml_compiler.runtime.entry import ArraySpec, EntrySpec, build_entry
+
+        loans = Loans([], len(executable.fresh)) if loans is None else loans
+        return build_entry(
+            EntrySpec(
+                step=executable.step,
+                tensor_type=Tensor,
+                array_slot="_array",
+                args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
+                outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
+                fallback=_miss,
+                on_status=partial(_failed, loans),
+                slot_defaults={"_node": None, "_version": 0},
+                require_none_slots=("_node",),
+                captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
+                arena=executable.give_arena() if executable.arena_bytes else None,
+                epochs=self.epochs,
+                contexts=(
+                    (_no_grad, grad_is_off()),
+                    *((variable, None) for variable in (interpreter_var, nans_var)),
+                    *(() if self.entry.silent else ((stance_var, None),)),
+                ),
+                places=self.places,
+                lent=loans.words,
+                used=loans.first(),
+                release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
+                keep=(executable,),
+            )
+        )
+
+    def _tensor(self, i: Input) -> Tensor:
+        if i.place is not None:
+            return self.numbers[i.node].number
+        held: Tensor = i.real if i.kind == "held" else wrap(i.real)
+        return held
+
+
+def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
+    """The fast form of an entry for calls like this one, or None."""
+    if entry.backend == "interpret" or entry.sized is not None:  # native entries know sizes, and an address of code
+        return None
+    if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
+        return None
+    fast = Fast(entry, leaves)
+    return None if fast.start is None else fast
+
+
+def _failed(loans: Loans, status: int, *_: Any) -> object:
+    """After a call that failed half way."""
+    from hybridml_compiler.runtime.status import reraise
+
+    loans.lose()
+    reraise(status)
+    return MISS
+
+
+def _miss(*args: Any, **names: Any) -> Any:
+    return MISS
+
+
+def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
+    """Whether native code can take the arguments as they are."""
+    arguments = [i for i in entry.inputs if i.kind == "argument"]
+    taken = {i.index for i in arguments}
+    if entry.updated or any(i.order is not None for i in arguments):
+        return False
+    for k, leaf in enumerate(leaves):
+        if k in taken and not (
+            type(leaf) is float or k in entry.integers or (type(leaf) is Tensor and leaf._node is None)
+        ):
+            return False
+        if k not in taken and issubclass(type(leaf), (Tensor, np.ndarray, float)):
+            return False  # the second of two equal arguments
+    return True
+
+
+def are_plain(captured: Sequence[Input]) -> bool:
+    """Whether native code can read what a program captures."""
+    if any(i.kind not in ("held", "array", "place") for i in captured):
+        return False
+    arrays = [
+        in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
+        for i in captured
+        if i.kind != "place"
+    ]
+    return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    """Whether an outcome needs no more than native code and its finisher do."""
+    if (
+        outcome.copies
+        or outcome.own
+        or outcome.cut
+        or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable())
+    ):
+        return False
+    if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
+        return False
+    if any(i.kind == "argument" for _, i in outcome.writes) or any(i.kind != "held" for i, _ in outcome.grads):
+        return False
+    return not any(r.kind == "input" for r in outcome.results) and not any(view.is_sized for view in outcome.views)
+
+
+def _compiled(segment: Segment) -> Any:
+    """The executable of a segment; one that was too small to compile when it was traced is worth it by now."""
+    if isinstance(segment.executable, Interpreted):
+        segment.executable = compile_graph(segment.graph, {}, "llvm")
+    return segment.executable
+
+
+def _present(source: Input, args: Sequence[Any]) -> np.ndarray:
+    if source.kind == "argument":
+        given = args[source.index]
+    else:
+        given = source.real if source.place is None else source.place.read()
+    return given._array if isinstance(given, Tensor) else np.asarray(given, np.float64 if source.is_integer else None)

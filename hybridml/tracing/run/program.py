@@ -1,0 +1,351 @@
+"""A captured graph as a differentiable function of arrays: run it, record it on the eager tape, derive its gradient.
+
+The gradient of a program is another program: the history that was recorded while the function was traced is walked back
+*inside the same trace*, so it follows exactly what an eager backward would do (custom functions, `detach`, `no_grad`,
+hooks), and it is itself recorded: gradients of gradients are made the same way. It computes what it needs of the
+forward pass again, together with the gradient, in one graph.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.aval import Aval
+from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.graph.sizes import at_sizes
+from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.once import lazy
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.guards import Guard, Guards
+from hybridml_compiler.sizes.values import bindings, check_of
+
+from ...core.context import clock, grad_is_off, nans_var
+from ...core.source_location import here
+from ...core.tape import KEPT, Leaf, Node, part, run, stale
+from ...core.tensor import Tensor, wrap
+from ..capture.memory_order import Order, as_seen, in_memory
+from ..capture.subgraph import cut
+from ..capture.tracer import Input, Tracer
+from ..specialize.symbolic_shapes import binders, decisions
+
+_ndarray = np.ndarray
+
+
+class Interpreted:
+    """The executable without a compiler: every node by its `eager` column. Same protocol, same donation."""
+
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int]) -> None:
+        self.graph, self.donate = graph, donate
+        self.ir, self.llvm = print_graph(graph), ""
+        self.stats: Any = None
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        outputs = interpret(self.graph, arrays)
+        owned: set[int] = set()
+        for k, out in enumerate(outputs):
+            own = out.base is None and out.flags.writeable and out.flags.c_contiguous and id(out) not in owned
+            if k not in self.donate and (not own or any(out is a for a in arrays)):
+                outputs[k] = out.copy()
+            owned.add(id(outputs[k]))
+        held = {k: np.array(outputs[k]) for k in self.donate}
+        for k, i in self.donate.items():
+            np.copyto(arrays[i], held[k])
+            outputs[k] = arrays[i]
+        return outputs
+
+
+def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guards: Guards | None = None) -> Any:
+    """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs.
+
+    TraceError where a value that a body of control flow was given has come out of it by way of Python.
+    """
+    given = set(graph.inputs)
+    for node in graph.nodes():
+        if node.is_input and node not in given:
+            raise TraceError(
+                f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of "
+                "it as what its function returns"
+            )
+    if backend == "interpret":
+        return Interpreted(graph, donate)
+    from hybridml_compiler.pipeline import compile
+
+    try:
+        return compile(graph, dict(donate), graph.name, guards)
+    except ImportError as missing:  # a platform without llvmlite
+        warnings.warn(f"traced functions run without the compiler: {missing}", RuntimeWarning, stacklevel=2)
+        return Interpreted(graph, donate)
+
+
+class PerSize:
+    """The executable of a gradient with symbolic sizes for which the compiler makes none: a program for each size."""
+
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int], backend: str) -> None:
+        self.graph, self.donate, self.backend = graph, donate, backend
+        self.ir, self.llvm = print_graph(graph), ""
+        self.stats: Any = None
+        self._programs: dict[tuple[tuple[str, int], ...], Any] = {}
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        sizes = bindings([node.shape for node in self.graph.inputs], [a.shape for a in arrays])
+        key = tuple(sizes.items())
+        if key not in self._programs:
+            self._programs[key] = compile_graph(at_sizes(self.graph, sizes), self.donate, self.backend)
+        found: list[np.ndarray] = self._programs[key](arrays)
+        return found
+
+
+@dataclass(eq=False)
+class Program:
+    """Graph inputs (with the leaf of each that wants a gradient) and traced outputs (with their traced history)."""
+
+    tracer: Tracer
+    nodes: list[ir.Node]
+    leaves: list[Leaf | None]
+    outputs: list[Tensor]
+    backend: str
+    name: str
+    donate: dict[int, int] = field(default_factory=dict)
+    # Of the memory of each input, and of each output; a gradient lies as what it is the gradient of.
+    orders: list[Order | None] = field(default_factory=list)
+    output_orders: list[Order | None] = field(default_factory=list)
+    # Nodes whose values the caller has by now: the executable takes those that it needs (`reads`) after the first
+    # `lead` of its inputs, the arguments.
+    given: Sequence[ir.Node] = ()
+    lead: int = 0
+    checks: Sequence[ir.Node] = ()  # what eager code raises for and the outputs may not
+    guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
+    is_gradient: bool = False
+    compile_ms: float = 0.0
+    _executable: Any = None
+    _vjps: dict[tuple[int, ...], Backward] = field(default_factory=dict)
+
+    @lazy
+    def whole(self) -> ir.Graph:
+        """From the inputs of a call; `graph` has what is left to compute after the values that were asked for."""
+        stored = tuple(
+            o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
+            for o, order in zip(self.outputs, self.output_orders, strict=True)
+        )
+        return ir.Graph(tuple(self.nodes), stored, self.name, tuple(self.checks))
+
+    @lazy
+    def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
+        if not self.given:
+            return self.whole, []
+        graph, reads = cut(self.whole.outputs, dict.fromkeys(self.given), self.name, self.nodes, self.checks)
+        own, k = len(self.nodes), self.lead
+        inputs = (*self.nodes[:k], *graph.inputs[own:], *self.nodes[k:])
+        return ir.Graph(inputs, graph.outputs, self.name, graph.checks), reads[own:]
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self._cut[0]
+
+    @property
+    def reads(self) -> list[ir.Node]:
+        return self._cut[1]
+
+    @property
+    def executable(self) -> Any:
+        if self._executable is None:
+            with self.tracer.deriving:
+                self._compile()
+        return self._executable
+
+    def _compile(self) -> None:
+        if self._executable is None:
+            start = time.perf_counter()
+            shift = len(self.reads)
+            donate = {k: i if i < self.lead else i + shift for k, i in self.donate.items()}
+            try:
+                self._executable = compile_graph(self.graph, donate, self.backend, self.tracer.guards)
+            except (CompileError, TraceError):
+                if not self.is_gradient or self.tracer.guards is None:
+                    raise
+                self._executable = PerSize(self.graph, donate, self.backend)
+            self.compile_ms = (time.perf_counter() - start) * 1e3
+
+    def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The executable's outputs. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
+        watching = nans_var.get()
+        outputs: list[np.ndarray] = self.executable(arrays) if watching is None else watching.call(self, arrays, own)
+        return outputs
+
+    def differentiable(self) -> tuple[int, ...]:
+        """Positions of the outputs that have a traced history."""
+        return tuple(k for k, o in enumerate(self.outputs) if type(o._node) is list and len(o._node) > KEPT)
+
+    def vjp(self, mask: tuple[int, ...]) -> Backward:
+        """The program from inputs and cotangents of the outputs in `mask` to cotangents of the inputs."""
+        found = self._vjps.get(mask)
+        if found is None:
+            with self.tracer.deriving:
+                found = self._vjps.get(mask)
+                if found is None:
+                    found = self._vjps[mask] = self._derived(mask)
+        return found
+
+    def _derived(self, mask: tuple[int, ...]) -> Backward:
+        guards = self.tracer.guards
+        before = None if guards is None else guards.copy()
+        with decisions(guards):
+            found = self._make_vjp(mask)
+        found.program.is_gradient = True
+        found.program.guards = [] if guards is None or before is None else guards.since(before)
+        return found
+
+    def _make_vjp(self, mask: tuple[int, ...]) -> Backward:
+        tracer = self.tracer
+        known = len(tracer.inputs)
+        positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
+        cotangents = []
+        for k in mask:
+            o = self.outputs[k]
+            g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype), f"g{k}"))
+            g._node = Leaf(o.shape, o.dtype)
+            cotangents.append(g)
+        seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
+        before, tracer.checks = tracer.checks, {}
+        try:
+            found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
+        finally:
+            own, tracer.checks = tracer.checks, before
+        wanted = sorted(positions[key] for key in found)
+        outputs = [found[id(self.leaves[k])][1] for k in wanted]
+        checks = uncovered([o._array for o in outputs], own)
+        reached = set(ir.topological([*(o._array for o in outputs), *checks]))
+        mine = {node for node in self.nodes}
+        held = [i for i in tracer.inputs if i.node in reached and i.node not in mine]
+        more = set(binders(reached, [n for n in reached if n.is_input], self.nodes))
+        used = [k for k, node in enumerate(self.nodes) if node in reached or node in more]
+        assert all(i.kind in ("held", "array") or k >= known for k, i in enumerate(held)), held
+        program = Program(
+            tracer,
+            [*(self.nodes[k] for k in used), *(i.node for i in held), *(g._array for g in cotangents)],
+            [*(self.leaves[k] for k in used), *(i.leaf for i in held), *(g._node for g in cotangents)],
+            outputs, self.backend, f"{self.name}_vjp", {},
+            [*(self.orders[k] for k in used), *(i.order for i in held), *(None for _ in cotangents)],
+            [self.orders[k] for k in wanted], checks=checks,
+        )  # fmt: skip
+        return Backward(program, used, held, wanted)
+
+    def _check(self, arrays: Sequence[np.ndarray]) -> None:
+        """Of a gradient of a call with symbolic sizes that was derived for others."""
+        shapes = getattr(self.executable, "shapes", None) if self.guards else None
+        if shapes is None:
+            return
+        values = dict(zip(shapes.names, shapes.values(arrays), strict=True))
+        broken = [g for g in self.guards if not check_of(list(values), [g])(*values.values())]
+        if broken:
+            raise TraceError(
+                f"{self.name}: this gradient holds where {broken[0]} ({broken[0].where}), and the call had "
+                f"{', '.join(f'{name} = {value}' for name, value in values.items())}; trace the function with "
+                "dynamic=False"
+            )
+
+    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor]) -> None:
+        """Give the results of an eager call of this program their history."""
+        if grad_is_off():
+            return
+        positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
+        wanting = [
+            k for k, leaf in enumerate(self.leaves)
+            if leaf is not None and isinstance(tensors[k], Tensor) and tensors[k]._node is not None
+        ]  # fmt: skip
+        joint: Node | None = None
+        for k, t in results.items():
+            node = self.outputs[k]._node
+            if node is None:
+                continue
+            if id(node) in positions:  # an input as it came: its history goes on
+                given = tensors[positions[id(node)]]
+                t._node = given._node if isinstance(given, Tensor) else None
+            elif type(node) is not list:
+                t.requires_grad_()  # a leaf that the program itself has made
+            elif len(node) == KEPT:
+                t._node = [clock(), None, t.shape]  # an inner backward has freed its history
+            elif wanting:
+                if joint is None:
+                    joint = self._joint(tensors, wanting)
+                t._node = part(joint, k, t.shape)
+
+    def _joint(self, tensors: Sequence[Any], wanting: list[int]) -> Node:
+        needed = set(self.needed())
+        kept = [t if k in needed else None for k, t in enumerate(tensors)]
+        return self.history([tensors[k] for k in wanting], wanting, kept)
+
+    def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
+        """The node of all results of a call: what its gradient goes to (their positions), and what that reads."""
+        return [clock(), _pull_program, None, *[t._node for t in parents], here(), self, wanting, kept]
+
+    def needed(self) -> list[int]:
+        """Inputs whose values a backward of this program reads."""
+        mask = self.differentiable()
+        try:
+            return self.vjp(mask).used
+        except HybridmlError:  # of one of them; it will be raised again, and meant, when a backward from it comes
+            used: set[int] = set()
+            for k in mask if len(mask) > 1 else ():
+                with suppress(HybridmlError):
+                    used.update(self.vjp((k,)).used)
+            return sorted(used)
+
+    def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """Run on tensors (or arrays), recording where they want gradients."""
+        arrays = [
+            dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
+            for t, order in zip(tensors, self.orders, strict=True)
+        ]
+        self._check(arrays)
+        arrays = self.call(arrays, arrays)
+        results = [wrap(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
+        self.record(tensors, dict(enumerate(results)))
+        return results
+
+
+@dataclass(eq=False)
+class Backward:
+    """The gradient of a program: which inputs it reads, and which inputs its outputs are the cotangents of."""
+
+    program: Program
+    used: list[int]
+    held: list[Input]
+    wanted: list[int]
+
+
+def dense(array: np.ndarray | float) -> np.ndarray:
+    """The array that native code reads: C-contiguous, aligned, in this machine's byte order; a lifted Python number is
+    a float64 number.
+    """
+    if isinstance(array, float | int):
+        return np.asarray(array, np.float64)
+    if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
+        return array
+    return np.require(array, array.dtype.newbyteorder("="), ("C", "A"))
+
+
+def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    place, program, wanting, kept = node[-4:]
+    mask = tuple(sorted(bundle))
+    backward = program.vjp(mask)
+    for k in backward.used:
+        t = kept[k]
+        if t is None:
+            raise GradientError(f"{program.name}: the gradient needs input {k}, which the call did not keep")
+        if isinstance(t, Tensor) and t._version:
+            stale(program.name, f"input {program.nodes[k].name}", t._version, node[0], place)
+    tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
+    gradients = backward.program.apply(tensors)
+    at = {k: g for k, g in zip(backward.wanted, gradients, strict=True)}
+    return [(parent, at[k]) for parent, k in zip(node[KEPT:-4], wanting, strict=True) if k in at]

@@ -1,0 +1,1 @@
+"""What a program is specialized on: signatures, entries, paths of values, symbolic sizes."""

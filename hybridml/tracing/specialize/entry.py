@@ -1,0 +1,515 @@
+"""One signature of a traced function: what it relies on, and the tree of paths that its calls have taken."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import traceback
+import types
+from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.errors import (
+    LOCATION,
+    CompileError,
+    TraceError,
+    describe_line,
+    is_internal,
+    user_location,
+)
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.digest import digest
+from hybridml_compiler.sizes.dims import is_dim
+
+from ...core import pytree, replay
+from ...core.proxies.array import Array
+from ...core.proxies.integer import Integer
+from ...core.proxies.scalar import StandIn
+from ...core.shared import accumulating
+from ...core.tensor import Device, Tensor, adopt
+from ..capture.line_observer import Observer
+from ..capture.memory_order import in_memory
+from ..capture.tracer import Input, Tracer
+from ..python_state.builtin_patches import say, shims, variables_read
+from ..python_state.captured_scalars import lift, over, places, seen_in, settle
+from ..python_state.guards import Watch
+from ..python_state.libraries import is_library
+from ..python_state.mutations import PLAIN, Effect, find, is_plain, name_in
+from ..python_state.names import Names, arguments, changed
+from ..python_state.promoted_ints import Integers
+from ..python_state.side_effects import Hidden, level
+from ..run.compiled_path import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
+from ..run.program import dense
+from .errors import Failed, Untraceable
+from .path_tree import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
+from .symbolic_shapes import Refused, Sized, decisions
+
+_ndarray = np.ndarray
+_NOTHING = nullcontext()
+
+
+class Entry:
+    """See the module. `grow` adds a path, `find` follows one."""
+
+    def __init__(
+        self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
+        sized: Sized | None = None, integers: frozenset[int] = frozenset(), seen: Integers | None = None,
+        doubles: frozenset[int] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.sized = sized  # where sizes are symbolic
+        self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
+        self.watch = Watch(fn, objects)
+        self.places = places(fn, self.watch, seen)  # of numbers that are inputs
+        self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
+        self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
+        self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
+        self.not_zero: list[Input] = []  # numbers that others are divided by
+        self.root: Ask | Outcome | None = None
+        self.silent = False  # of a library function, which runs compiled in every stance
+        self.eager = False  # calls run the function itself: it asks for another value each time
+        self.fast: Any = None  # set by `fast.build` at the second call
+        self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
+        self.last: Outcome | None = None  # that ran the long way
+        self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
+        self.by_node: dict[ir.Node, Input] = {}
+        self.build = build_segment(backend, {}, None if sized is None else sized.guards)
+        # What is guarded, of all paths.
+        self.inputs: list[Input] = []
+        self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
+        self.hooks: list[tuple[Input, tuple[int, ...]]] = []
+        # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
+        self.aliased: list[tuple[int, Any]] = []
+        # An argument must not share memory with a tensor that is updated; NumPy's views know the array that owns it.
+        self.owners: dict[int, list[np.ndarray]] = {}
+        self.updated: dict[int, Input] = {}
+        self.grad_guards: list[tuple[Input, bool]] = []
+        self.draws = False  # random numbers
+        self.drawn: list[Tensor] = []  # generators whose states belong to it during the whole call (see draws.py)
+
+    # -- paths
+
+    @property
+    def lifts(self) -> bool:
+        """Whether there is a stand-in that the function may not take."""
+        return bool(self.integers) or any(place.is_new for place in self.places)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return list(outcomes_of(self.root))
+
+    def find(self, leaves: Sequence[Any]) -> tuple[Outcome | None, Arrays, list[Ask]]:
+        """The outcome of the path that this call takes (None: an unknown one), with the values on the way to it."""
+        known = Arrays(lambda node: self._array(self.by_node[node], leaves))
+        outcome, passed = walk(self.root, known)
+        return outcome, known, passed
+
+    def run(self, outcome: Outcome, leaves: Sequence[Any], known: Arrays) -> Any:
+        """The end of a call."""
+        self.last = outcome
+        return outcome.run(leaves, known)
+
+    def shown(self) -> Outcome | None:
+        """The outcome of the last call."""
+        return self.last if self.fast is None or self.fast.last is None else self.fast.last
+
+    def _array(self, source: Input, leaves: Sequence[Any]) -> np.ndarray:
+        return dense(in_memory(array_of(real_of(source, leaves)), source.order))
+
+    def again(self) -> Entry:
+        """An entry of its own for the same inputs: what it traces are the same nodes."""
+        sized = None if self.sized is None else Sized(self.sized.pattern)
+        other = Entry(
+            self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles
+        )
+        other.places, other.nodes = self.places, self.nodes
+        return other
+
+    def grow(
+        self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
+    ) -> tuple[Outcome, Arrays]:
+        """Trace the function on shadows of the arguments: the path of this call, and its values on the way. With an
+        `observer` nothing but the names is wanted, and the entry stays what it is.
+
+        An error of the function leaves state as it does eagerly: what was updated before it is.
+        """
+        labels = list(arguments(self.fn, structure))
+        objects = {label: leaf for label, leaf in zip(labels, leaves, strict=True) if not _is_data(leaf)}
+        names = Names(self.fn, objects)
+        tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
+        shadows = [
+            tracer.lift_integer("argument", k, leaf, label, double=k in self.doubles)
+            if k in self.integers
+            else tracer.lift_float("argument", k, leaf, label, double=True)
+            if k in self.doubles and type(leaf) is float
+            else np.int64(leaf)
+            if k in self.doubles
+            else _shadow(tracer, k, leaf, label)
+            for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
+        ]
+        copies: dict[int, Any] = {}
+        args, kwargs = pytree.unflatten(structure, shadows, copies)
+        whole = [(-1 - k, c) for k, c in copies.items()]
+        there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(pytree.is_container, self.watch.reached()))]
+        found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
+        found.update(known)
+        lifted, contained = lift(tracer, self.places)
+        seen_as = partial(shims, self.watch.functions, self.watch.names)
+        with seen_as():
+            fn = over(self.fn, lifted, self.watch, tracer.copies)
+        path = Path(tracer, self.root, found, self.build, self.strict)
+        path.observer = tracer.observer = observer
+        tracer.ask, tracer.strict = path.answer, self.strict
+        tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
+        printed: list[Effect] = []
+        tracer.prints = partial(_prints, tracer, printed, sys.stdout)
+
+        def end(result: Any, backend: str) -> Outcome:
+            effects = [*printed, *self._effects(hidden)]
+            if any(issubclass(type(key), Tensor) for key in keys_of(result)):
+                raise _refused(tracer, "returns a dict that has tensors as keys")
+            if not hidden.found and any(not effect.repeats and not is_plain(effect.value) for effect in effects):
+                raise _refused(tracer, f"changes {', '.join(sorted(map(str, effects)))}")
+            parts: list[Any] = []
+            known = {id(container): number for number, container in (*there, *whole)}
+            if pytree.is_cyclic(pytree.flatten(result, parts, known), len(there) + len(whole)):
+                raise _refused(tracer, "returns a container that contains itself")
+            for leaf in parts:
+                if not (_each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
+                    raise _refused(tracer, f"returns a {type(leaf).__name__} that it makes")
+            for effect in effects:
+                if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
+                    raise Endless(f"changes {effect}, which it computes with")
+            return Outcome(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
+
+        def trace() -> Outcome:
+            try:
+                with hidden:
+                    with seen_as(), seen_in(tracer, lifted):
+                        contained.begin()
+                        result = _finished(fn(*args, **kwargs), self.name)
+                        if observer is not None:  # it holds all that there was
+                            observer.end(tracer)
+                        elif not contained.are_untouched():
+                            raise Refused(why="it changes or keeps a container of numbers that are inputs")
+                self._check_arguments((args, kwargs), structure, shadows, hidden)
+            except BaseException as error:
+                if observer is not None:
+                    self._effects(hidden)
+                    hidden.set_back()
+                    raise
+                if (self.sized is not None or self.lifts) and isinstance(error, Exception):
+                    self._effects(hidden)
+                    _set_back(hidden, tracer.name)
+                    # Traced again for its own sizes and ints, with the error of those.
+                    raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
+                if isinstance(error, Exception) and not isinstance(error, TraceError):
+                    self._check_arguments((args, kwargs), structure, shadows, hidden)
+                    if not (self.strict or self._is_async) and not hidden.set_back():
+                        self._effects(hidden)
+                        raise Stumbled(self, error) from error
+                    end(None, "interpret").run(leaves, found)
+                else:
+                    self._effects(hidden)
+                    if isinstance(error, Endless | Untraceable | Failed):
+                        _set_back(hidden, tracer.name)
+                raise
+            return end(result, self.backend)
+
+        self.watch.begin()
+        self._is_async = inspect.iscoroutinefunction(self.fn)
+        hidden = Hidden(self.watch, name_in(self.watch))
+        try:
+            with decisions(tracer.guards):
+                outcome = tracer.run(trace)
+                if self.sized is not None:
+                    outcome.program.needed()  # what a gradient decides is decided now
+        finally:
+            tracer.ask = None
+            names.forget()
+        if observer is not None:
+            return outcome, found
+        if self.sized is not None:
+            self.sized.settle(leaves)
+        try:
+            _ = outcome.program.executable  # an error of the compiler leaves no path behind
+        except (CompileError, TraceError) as error:
+            if self.sized is None:
+                raise
+            raise Refused(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
+        used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
+        self.places = settle(self.places, tracer, used, self.watch)
+        looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
+        self.pinned |= looked_at & self.integers
+        arrays: Container[int] = ()
+        if self.seen is not None:
+            asked, values = [(ask.what, value) for ask, value in path.asked], repr([r.value for r in outcome.results])
+            captured = [i.real for i in tracer.inputs if i.kind == "array"]
+            arrays = self.seen.only_inputs(self.watch, captured, (digest(outcome.program.graph), asked, values))
+        self.watch.read_by_numpy(arrays)
+        self._guard(outcome)
+        self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
+        self.watch.free += variables_read(tracer)
+        self.draws |= bool(outcome.draws)
+        self.drawn += [state for state in outcome.drawn if all(state is not known for known in self.drawn)]
+        self.grown += 1  # now that all guards are there
+        self.root = path.place(outcome)
+        return outcome, found
+
+    def _check_arguments(self, given: Any, structure: pytree.Structure, shadows: Sequence[Any], hidden: Hidden) -> None:
+        """The containers that a trace is given are copies: a function that changes them runs eagerly."""
+        leaves: list[Any] = []
+        found = pytree.flatten(given, leaves, {})
+        if found == structure and all(a is b for a, b in zip(leaves, shadows, strict=True)):
+            return
+        self._effects(hidden)
+        name = changed(self.fn, (structure, shadows), (found, leaves))
+        if self.strict:
+            raise TraceError(
+                f"{self.name} changes what its argument {name} contains, which a compiled call does not do; with "
+                "strict=True that is an error. Return the new value instead"
+            )
+        raise Endless(f"changes what its argument {name} contains")
+
+    def _effects(self, hidden: Hidden) -> list[Effect]:
+        """What the trace has done to Python, taken back: it is done when the outcome runs."""
+        effects = find(self.watch, hidden)
+        for effect in reversed(effects):
+            if effect.take_back is not None:
+                effect.take_back()
+        if self.strict and effects and sys.exception() is None:
+            raise TraceError(
+                f"{self.name} changes {', '.join(sorted(map(str, effects)))}, which a compiled call does not do; with "
+                "strict=True that is an error. Return the value, or keep it in a tensor"
+            )
+        return effects
+
+    def _guard(self, outcome: Outcome) -> None:
+        """Rely on what the new path relies on as well."""
+        tracer = outcome.tracer
+        for i in tracer.inputs:
+            if i.node in self.by_node:
+                continue
+            self.by_node[i.node] = i
+            self.inputs.append(i)
+            if i.kind == "held":
+                self.held[id(i.real)] = (i.real, i.real._array, i.wants, i.recorded)
+            if i.leaf is not None and not i.recorded:
+                self.hooks.append((i, hooks_of(i.real._node)))
+        self.aliased += [
+            (i.index, i.real) for i in tracer.inputs if i.kind == "argument" and id(i.real) in tracer.reached
+        ]
+        for _, i in outcome.writes:
+            if i.kind == "argument":
+                self.updated[id(self.by_node[i.node])] = self.by_node[i.node]
+            else:
+                array = array_of(i.real)
+                same = self.owners.setdefault(id(owner_of(array)), [])
+                if not any(array is other for other in same):
+                    same.append(array)
+        self.grad_guards += tracer.grad_guards
+        self.not_zero += [self.by_node[node] for node in tracer.not_zero if node not in {i.node for i in self.not_zero}]
+        for i in tracer.inputs:  # a call brings its own; the first call's must not stay in memory
+            if i.kind in ("argument", "grad", "place") and id(i.real) not in tracer.reached:
+                tracer.shadows.pop(id(i.real), None)
+                i.real = None
+
+    # -- guards
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Held while guards are compared and a path of this entry runs, where it updates what threads share."""
+        if not (self.grad_guards or self.drawn):
+            return _NOTHING
+        stack = ExitStack()
+        if self.drawn or self.draws:  # this lock comes first
+            stack.enter_context(replay.source().alone(self.drawn))
+        if self.grad_guards:
+            stack.enter_context(accumulating)
+        return stack
+
+    def grads_hold(self, leaves: Sequence[Any]) -> bool:
+        """Whether gradients that were None still are, and the others are not."""
+        return all((grad_of(source, leaves) is None) is none for source, none in self.grad_guards)
+
+    def holds(self, leaves: Sequence[Any]) -> bool:
+        """Whether the compiled program is right for this call (the signature has been compared already)."""
+        for place in self.places:
+            if not place.fits(place.read()):
+                return False
+        for source in self.not_zero:
+            if real_of(source, leaves) == 0:
+                return False
+        for index, real in self.aliased:
+            if leaves[index] is not real:
+                return False
+        if self.owners and self.overlaps(leaves):
+            return False
+        if self.updated and self._clashes(leaves):
+            return False
+        for t, array, wants, recorded in self.held.values():
+            if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
+                return False
+            node = t._node
+            if (node is not None) is not wants or (wants and (type(node) is list) is not recorded):
+                return False
+        for source, hooks in self.hooks:
+            if hooks_of(real_of(source, leaves)._node) != hooks:
+                return False
+        if self.grad_guards and not self.grads_hold(leaves):
+            return False
+        for source in self.inputs:
+            if source.kind == "grad" and source.owner is not None:
+                grad = grad_of(source.owner, leaves)
+                owner = array_of(real_of(source.owner, leaves))
+                if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
+                    return False
+        return self.watch.holds()
+
+    def overlaps(self, leaves: Sequence[Any]) -> bool:
+        """Whether an argument shares memory with a captured tensor that the program updates."""
+        for leaf in leaves:
+            if issubclass(type(leaf), (Tensor, _ndarray)):
+                array = array_of(leaf)
+                for other in self.owners.get(id(owner_of(array)), ()):
+                    if np.shares_memory(array, other):
+                        return True
+        return False
+
+    def _clashes(self, leaves: Sequence[Any]) -> bool:
+        """Whether an argument that is updated is read-only, or lies where another input does: capturing says which."""
+        owners: dict[int, list[tuple[Any, bool]]] = {}
+        for source in self.inputs:
+            real = real_of(source, leaves)
+            if isinstance(real, Tensor | _ndarray):
+                updated = id(source) in self.updated
+                if updated and not array_of(real).flags.writeable:
+                    return True
+                owners.setdefault(id(owner_of(array_of(real))), []).append((real, updated))
+        return any(
+            (p or q) and x is not y and np.shares_memory(array_of(x), array_of(y))
+            for same in owners.values()
+            for (x, p), (y, q) in itertools.combinations(same, 2)
+        )
+
+
+def _finished(result: Any, name: str) -> Any:
+    """What a coroutine returns that waits for nothing; any other result as it is."""
+    if not inspect.iscoroutine(result):
+        return result
+    try:
+        result.send(None)
+    except StopIteration as end:
+        return end.value
+    result.close()
+    raise TraceError(f"{name} waits for something while it is traced; await it before, and pass what it gives")
+
+
+def _reads(tracer: Tracer, array: np.ndarray) -> bool:
+    """Is any of this memory an input of the program?"""
+    reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray))
+    return any(np.shares_memory(array_of(real), array) for real in reals)
+
+
+_MADE_ANEW = (*PLAIN, Tensor, StandIn, Integer, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
+_NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Device, range, slice, type(Ellipsis))
+
+
+def keys_of(tree_: Any) -> Iterator[Any]:
+    """The keys of all dicts in a container."""
+    pending, met = [tree_], set[int]()
+    while pending:
+        item = pending.pop()
+        if id(item) in met:  # it may contain itself
+            continue
+        met.add(id(item))
+        if isinstance(item, dict):
+            yield from item
+            pending += item.values()
+        elif isinstance(item, list | tuple):
+            pending += item
+
+
+def _each_call_has(leaf: Any) -> bool:
+    """Whether each call can return such a value: one that is computed anew, or that nobody can change."""
+    kind = type(leaf)
+    return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
+
+
+class Stumbled(BaseException):
+    """A trace has raised an error of the user, or of code that takes no stand-in: Python makes the call again."""
+
+    def __init__(self, entry: Entry, error: Exception) -> None:
+        super().__init__(error)
+        self.entry = entry
+        lines = [
+            describe_line(frame.f_code.co_filename, number)
+            for frame, number in traceback.walk_tb(error.__traceback__)
+            if not (is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")))
+        ]
+        self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
+
+
+def _set_back(hidden: Hidden, name: str) -> None:
+    lost = hidden.set_back()
+    if lost and sys.exception() is not None:
+        raise TraceError(
+            f"{name} has to run eagerly, and its trace has gone through or done what cannot be set back: {lost}. Trace "
+            "a function that does not, or call it in `with hybridml.eager():`"
+        )
+
+
+def _prints(tracer: Tracer, printed: list[Effect], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """`print` in a trace: every call prints, in this order, with its own values."""
+    leaves: list[Any] = []
+    structure = pytree.flatten((args, kwargs), leaves)
+    where = user_location()
+    plain = all(isinstance(leaf, (*PLAIN, Tensor)) for leaf in leaves) and set(kwargs) <= {"sep", "end", "flush"}
+    if (
+        tracer.strict
+        or tracer.frames
+        or sys.stdout is not stdout
+        or not plain
+        or any(_has_history(leaf) for leaf in leaves)
+    ):
+        what = "prints" if tracer.strict else "prints in a way that its compiled calls cannot"
+        raise _refused(tracer, f"{what} ({where})")
+    values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
+    value = pytree.unflatten(structure, values)
+    printed.append(Effect("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
+
+
+def _has_history(leaf: Any) -> bool:
+    return issubclass(type(leaf), Tensor) and leaf._node is not None
+
+
+def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
+    """What only NumPy can do with an array among the arguments."""
+    why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()}), where hm.asarray({label})"
+    return _refused(tracer, f"{why} would be traced")
+
+
+def _refused(tracer: Tracer, why: str) -> BaseException:
+    """A call that has to run eagerly; with strict=True that is an error."""
+    if tracer.strict:
+        return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
+    return Endless(why)
+
+
+def _is_data(leaf: Any) -> bool:
+    return issubclass(type(leaf), (Tensor, _ndarray, float))
+
+
+def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
+    kind = type(leaf)  # a mock of a tensor says that it is one
+    if issubclass(kind, Tensor):
+        return tracer.argument(k, leaf, leaf, label)
+    if issubclass(kind, _ndarray):
+        return Array(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
+    if issubclass(kind, float):
+        return tracer.lift_float("argument", k, float(leaf), label)
+    return leaf

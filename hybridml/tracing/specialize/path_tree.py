@@ -1,0 +1,291 @@
+"""Data-dependent Python: a traced function is a tree of paths.
+
+Where the running Python asks for a value (`if`, `while`, `int(t)`, `t.tolist()`), the trace computes it from the
+arguments of its call and goes on with it. What lies between two asked values is a *segment*, a straight-line compiled
+program; a node of the tree (`Ask`) maps the value that its segment gives to what comes next, and a path ends in an
+`Outcome`. A later call walks the tree. Segments are pure: only the outcome writes anything, so where a call meets an
+unknown value nothing has happened yet, and the function is traced again from its start, with the values known so far.
+
+A segment also gives out what Python still holds when it asks (live tensors, and what the tape of gradients keeps):
+Python can go on in many ways from here, but only with what it holds. Should a path need another value, its segment
+computes it again. Programs of whole paths would need no such values, but compute all of a wrong guess before they know,
+with whatever errors that holds, and a loop of n rounds would have n programs of up to n rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybridml_compiler.errors import HybridmlError, TraceError, user_location
+from hybridml_compiler.graph import ir
+from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.graph.digest import digest
+from hybridml_compiler.graph.interpret import interpret
+from hybridml_compiler.sizes.guards import Guards
+
+from ...core.aliasing import VIEWS
+from ...core.tensor import Tensor
+from ..capture.subgraph import between, cut
+from ..capture.tracer import Tracer
+from ..run.program import Interpreted, compile_graph
+from .errors import Failed
+
+if TYPE_CHECKING:
+    from ..capture.line_observer import Observer
+
+Build = Callable[[ir.Graph], Any]
+MOST_ASKED = 2000  # values that one trace may ask for: a loop that goes on for longer is eager
+_SMALL = 16  # operations on single numbers: an interpreter does them in the time of a compiled call, without compiling
+_KEY_BYTES = 64  # a longer value is told by its hash
+
+# What to write instead of asking for a value, by what asks.
+_NUMBERS = "use tensor operations instead of Python numbers"
+_ADVICE = {"bool()": "use hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS, "index": _NUMBERS}
+_ADVICE["x[mask]"] = "use hm.where(mask, x, 0)"
+_IN_A_BODY = {"bool()": "use hm.cond or hm.where instead of `if`", "int()": _NUMBERS, "float()": _NUMBERS}
+_READ_LATER = "return the tensor and read it after the call"
+
+
+class Arrays(dict[ir.Node, np.ndarray]):
+    """The values of nodes in one call; those of inputs are looked up when they are first needed."""
+
+    def __init__(self, source: Callable[[ir.Node], np.ndarray]) -> None:
+        self.source = source
+
+    def __missing__(self, node: ir.Node) -> np.ndarray:
+        found = self[node] = self.source(node)
+        return found
+
+
+class Endless(BaseException):
+    """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
+
+
+class PathEnd:
+    """What runs at the end of a path (see outcome.py)."""
+
+    taken: int  # calls that have asked their way to it
+
+
+@dataclass(eq=False)
+class Segment:
+    """A pure program from arrays that are known (`reads`) to arrays that become known (`gives`)."""
+
+    graph: ir.Graph
+    reads: Sequence[ir.Node]  # every argument, then what earlier segments have given, then what is captured
+    gives: Sequence[ir.Node]
+    executable: Any
+
+    def run(self, known: Arrays) -> None:
+        try:
+            known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
+        except HybridmlError as error:
+            raise Failed from error
+
+
+@dataclass(eq=False)
+class Ask:
+    """An inner node of the tree: `node` is the value that Python asks for, `next` what follows each value seen."""
+
+    node: ir.Node
+    what: str  # "bool()", "item()", ...
+    where: str  # the user's line
+    segment: Segment | None  # None where the value is an input, or an earlier segment has given it
+    next: dict[Any, Any] = field(default_factory=dict)
+    hits: int = 0  # calls that found their value
+
+    def hopeless(self, most: int) -> bool:
+        """Many values and none that came again: this is not a branch but data."""
+        return not self.hits and len(self.next) >= most and self.node.dtype.kind != "b"
+
+
+def key(array: np.ndarray) -> bytes:
+    """Equal for equal bits: 0.0 is not -0.0, nan is nan."""
+    data = array.tobytes()
+    return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
+
+
+def walk(root: Ask | PathEnd | None, known: Arrays) -> tuple[Any, list[Ask]]:
+    """What the values of this call lead to (None: a value that was not there before), and what was asked on the way."""
+    at = root
+    passed: list[Ask] = []
+    while isinstance(at, Ask):
+        if at.segment is not None:
+            at.segment.run(known)
+        passed.append(at)
+        at = at.next.get(key(known[at.node]))
+    for ask in passed if at is not None else passed[:-1]:
+        ask.hits += 1
+    if at is not None:
+        at.taken += 1
+    return at, passed
+
+
+def outcomes_of(root: Ask | PathEnd | None) -> Iterable[Any]:
+    """The outcomes of a tree."""
+    pending = [root]
+    while pending:
+        at = pending.pop()
+        if isinstance(at, Ask):
+            pending += at.next.values()
+        elif at is not None:
+            yield at
+
+
+def way(root: Ask | PathEnd | None, outcome: PathEnd) -> list[tuple[Ask, bytes]]:
+    """The questions on the way to an outcome, with the values that lead there."""
+    pending: list[tuple[Ask | PathEnd | None, Any]] = [(root, None)]
+    while pending:
+        at, before = pending.pop()
+        if at is outcome:
+            found = []
+            while before is not None:
+                step, before = before
+                found.append(step)
+            return found[::-1]
+        if isinstance(at, Ask):
+            pending += [(after, ((at, value), before)) for value, after in at.next.items()]
+    return []
+
+
+class Path:
+    """A trace on its way through the tree: it answers what Python asks, and notes what was asked."""
+
+    def __init__(
+        self, tracer: Tracer, root: Ask | PathEnd | None, known: Arrays, build: Build, strict: bool = False
+    ) -> None:
+        """`known`: what the call has computed by now."""
+        self.tracer, self.known, self.build, self.strict = tracer, known, build, strict
+        self.observer: Observer | None = None
+        self.at: Ask | PathEnd | None = root
+        self.asked: list[tuple[Ask, bytes]] = []
+        self.answers: dict[ir.Node, np.ndarray] = {}
+        self.given: dict[ir.Node, None] = {}  # what the segments of this path give
+        self.checked: dict[ir.Node, None] = {}  # what they raise for
+
+    def answer(self, node: ir.Node, what: str) -> np.ndarray:
+        """The value of a node for this call, read-only."""
+        found = self.answers.get(node)
+        if found is None:
+            ends = [n for n in between([node], self.given) if n.is_input or n in self.given]
+            settled = not ends or (self.tracer.are_around(ends) and what != "a division")
+            found = self._evaluate(node) if settled else self._ask(node, what)
+            if self.observer is not None and self.observer.answer is not None:
+                other = self.observer.answer(self.observer.names(self.tracer), node, self.known)
+                found = found if other is None else other
+            found = found.view()
+            found.flags.writeable = False
+            self.answers[node] = found
+        return found
+
+    def _evaluate(self, node: ir.Node) -> np.ndarray:
+        """Of literals, and of numbers from around the function, which are guarded from now on."""
+        inputs = [n for n in ir.topological([node]) if n.is_input]
+        self.tracer.looked_at.update(inputs)
+        return np.asarray(interpret(ir.Graph(tuple(inputs), (node,)), [self.known[n] for n in inputs])[0])
+
+    def _ask(self, node: ir.Node, what: str) -> np.ndarray:
+        if self.strict:
+            raise TraceError(
+                f"{what} needs the value of a tensor while {self.tracer.name} is traced with strict=True; "
+                f"{_ADVICE.get(what, _READ_LATER)}, or do this step outside of the traced function"
+            )
+        if any(n.is_input and not self.tracer.has_input(n) for n in between([node], self.given)):
+            raise TraceError(
+                f"{what} needs the value of a tensor inside the body of a control operation, where it has none; "
+                f"{_IN_A_BODY.get(what, _READ_LATER)}"
+            )
+        if len(self.asked) >= MOST_ASKED:
+            raise Endless(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
+        ask = self.at
+        if not isinstance(ask, Ask) or ask.node is not node:
+            there = node.is_input or node in self.given
+            ask = Ask(node, what, user_location(), None if there else self._segment(node))
+        if ask.segment is not None:
+            if not all(n in self.known for n in ask.segment.gives):
+                ask.segment.run(self.known)
+            self.given.update(dict.fromkeys(ask.segment.gives))
+            self.checked.update(self.tracer.checks)
+        value = np.array(self.known[node])  # a copy: the memory of an input may be written to
+        self.asked.append((ask, key(value)))
+        self.at = ask.next.get(key(value))
+        return value
+
+    def _segment(self, node: ir.Node) -> Segment:
+        gives = [node, *(n for n in worth_keeping(live(self.tracer), self.given) if n is not node)]
+        arguments = [i.node for i in self.tracer.inputs if i.kind == "argument"]
+        checks = uncovered(gives, [n for n in self.tracer.checks if n not in self.checked and n not in self.given])
+        graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
+        return Segment(graph, reads, gives, self.build(graph))
+
+    def place(self, outcome: PathEnd) -> Any:
+        """Put the path into the tree; its root, which is another one if the function has asked other things."""
+        after: Ask | PathEnd = outcome
+        for ask, value in reversed(self.asked):
+            ask.next[value] = after
+            after = ask
+        return after
+
+
+def numbers_only(graph: ir.Graph) -> bool:
+    """Whether a graph is a few operations on single numbers."""
+    nodes = graph.nodes()
+    return len(nodes) <= _SMALL and all(n.aval.shape == () for n in nodes)
+
+
+def live(tracer: Tracer) -> list[ir.Node]:
+    """The values that Python can still use: those of traced tensors that are alive, and what their histories keep."""
+    found: dict[ir.Node, None] = {}
+    alive = [t for r in tracer.made if (t := r()) is not None]
+    tracer.made = [r for r in tracer.made if r() is not None]
+    pending: list[Any] = list(alive)
+    seen: set[int] = set()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, ir.Node):
+            found[item] = None
+        elif issubclass(type(item), Tensor):
+            if isinstance(item._array, ir.Node):
+                found[item._array] = None
+            if type(item._node) is list:
+                pending.append(item._node)
+        elif type(item) in (list, tuple, dict) and id(item) not in seen:
+            seen.add(id(item))
+            pending += item.values() if type(item) is dict else item
+    return list(found)
+
+
+def worth_keeping(nodes: Iterable[ir.Node], known: Mapping[ir.Node, Any]) -> list[ir.Node]:
+    """Of live values those that a segment should give out: a view of what is kept anyway is made again for nothing."""
+    chosen = dict.fromkeys(n for n in nodes if n.inputs and n not in known)
+    kept: dict[ir.Node, None] = {}
+    for node in chosen:
+        base = node
+        while _is_view(base) and base not in known and (base is node or base not in chosen):
+            base = base.inputs[0]
+        if base is node or not (base in known or base in chosen or not base.inputs):
+            kept[base if base.aval.size <= node.aval.size else node] = None
+    return list(kept)
+
+
+def _is_view(node: ir.Node) -> bool:
+    return node.op is not None and node.op.name in VIEWS
+
+
+def build_segment(backend: str, cache: dict[str, Any], guards: Guards | None = None) -> Build:
+    """How the segments of one function are compiled: rounds of a loop are often one program."""
+
+    def build(graph: ir.Graph) -> Any:
+        if numbers_only(graph):
+            return Interpreted(graph, {})
+        name = digest(graph)
+        if name not in cache:
+            cache[name] = compile_graph(graph, {}, backend, guards)
+        return cache[name]
+
+    return build

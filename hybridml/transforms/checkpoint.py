@@ -1,0 +1,109 @@
+"""Checkpointing: a part of a program keeps nothing for its gradient but its arguments, and is computed again for it.
+
+The history of such a part is one node. When the engine comes to it, the function runs again and is recorded; the
+cotangent goes on through that history, which leads to the same parents as the first would have. In a traced program
+both runs would be the same nodes of the graph: the second one reads its arguments through `after`, which ties them to
+the cotangent, so that it is neither the first one again nor done before it is needed.
+
+The method is that of Chen et al., "Training deep nets with sublinear memory cost" (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hybridml_compiler.errors import DTypeError
+from hybridml_compiler.ops.table import OPS
+
+from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
+from ..core.pytree import tree_leaves, tree_map
+from ..core.replay import Recording, Replay, drawing_from
+from ..core.shared import generator_states
+from ..core.source_location import here
+from ..core.tape import KEPT, Node, part, stale
+from ..core.tensor import Tensor
+
+_after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
+
+
+def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`, a tensor or a tuple of them, keeping for `backward` what it was given alone.
+
+    What the function computes on the way is computed again when its gradient is needed, with the same random numbers:
+    memory for time. Parameters that it reads are found as ever; in traced functions, only
+    what is computed from its arguments is computed again. State that it updates, as statistics of a normalisation, is
+    updated twice. Raises DTypeError if the result is neither a tensor nor a tuple of tensors, and GradientError in
+    `backward` if an argument has been written to since.
+
+    >>> import hybridml as hm
+    >>> x = hm.tensor([0.5], requires_grad=True)
+    >>> y = hm.checkpoint(lambda x: hm.exp(hm.sin(x)), x)
+    >>> y.backward()
+    >>> bool(x.grad == hm.cos(hm.tensor([0.5])) * y)
+    True
+    """
+    if grad_is_off():
+        return function(*args, **kwargs)
+    interpreter = current_interpreter()
+    draws: Recording | list[tuple[Tensor, Tensor]]
+    if interpreter is None:
+        draws = Recording()
+        with drawing_from(draws):
+            result = function(*args, **kwargs)
+    else:
+        before = [(state, interpreter.present(state)) for state in generator_states.values()]
+        result = function(*args, **kwargs)
+        draws = interpreter.changed_since(before)
+    outs = _results(function, result)
+    joint: Node = [clock(), _pull, None, function, args, kwargs, draws, here()]
+    kept = []
+    for k, out in enumerate(outs):
+        t = type(out)()
+        t._array, t._version = out._array, out._version
+        t._node = None if out._node is None else part(joint, k, out.shape)
+        kept.append(t)
+    return kept[0] if isinstance(result, Tensor) else tuple(kept)
+
+
+def _results(function: Callable[..., Any], result: Any) -> tuple[Tensor, ...]:
+    outs = (result,) if isinstance(result, Tensor) else result
+    if not isinstance(outs, tuple) or not all(isinstance(out, Tensor) for out in outs):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise DTypeError(f"checkpoint: {name} must return a tensor or a tuple of tensors, got {type(result).__name__}")
+    return outs
+
+
+def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    function, args, kwargs, draws, place = node[KEPT:]
+    for k, leaf in enumerate(tree_leaves((args, kwargs))):
+        if isinstance(leaf, Tensor) and leaf._version:
+            stale("checkpoint", f"argument {k}", leaf._version, node[0], place)
+    with enable_grad(), drawing_from(Replay(draws)) if isinstance(draws, Recording) else _set_back(draws):
+        if current_interpreter() is not None:
+            args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
+        outs = _results(function, function(*args, **kwargs))
+    return [(outs[k]._node, g) for k, g in bundle.items()]
+
+
+@contextmanager
+def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """Inside, generators go on from other states, in the program that is traced."""
+    outer = [state.clone() for state, _ in states]
+    with no_grad():
+        for state, before in states:
+            state.copy_(before)
+    yield
+    with no_grad():
+        for (state, _), after in zip(states, outer, strict=True):
+            state.copy_(after)
+
+
+def _tied(given: Any, g: Tensor) -> Any:
+    """Arguments that are there once the cotangent is."""
+    if not g.size:
+        return given
+    first = _slice.fn(g, starts=(0,) * g.ndim, stops=(1,) * g.ndim, steps=(1,) * g.ndim) if g.ndim else g
+    token = _reshape.fn(first, ())
+    return tree_map(lambda leaf: _after.fn(leaf, token) if isinstance(leaf, Tensor) else leaf, given)
