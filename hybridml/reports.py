@@ -1,4 +1,4 @@
-"""Reports: text, HTML and JSON of what `compare`, `explain`, `audit` and `profile` find; HTML comes from `templates/`."""
+"""Reports, shown as text, HTML and JSON: what `compare`, `explain`, `audit` and `profile` return."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .comparison import duration, size
+from ..reports import duration, size
 
 SCHEMA = 1  # of `to_dict`; it grows when a name changes its meaning or goes away
 

@@ -16,7 +16,7 @@ from typing import Any
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import graph_lines
 
-from ..seeing.comparison import size
+from ..reports import size
 from .drawing import draw_program
 from .kernels import kernel_name, operations, shares, work_by_line
 

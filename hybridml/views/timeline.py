@@ -19,7 +19,7 @@ from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import Span
 from hybridml_compiler.sizes.dims import hint
 
-from ..seeing.comparison import duration, size
+from ..reports import duration, size
 from .events import Event
 from .kernels import shares
 from .record import Recording, describe
