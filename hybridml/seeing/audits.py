@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
+from ..reports import Report
 from ..trace import TracedFunction
 from ..trace.function import Call
 from ..trace.order import as_seen
@@ -62,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(Report):
     """What `hybridml.audit` returns. True where nothing differs beyond the contract."""
 
     name: str
@@ -74,14 +75,13 @@ class Audit:
     state: Difference  # tensors and arrays that it writes, gradients and random generators among them
     within: bool  # what these two differ by is in the contract
 
+    TEMPLATE = "audit.html.jinja"
+
     def __bool__(self) -> bool:
         return self.first is None and self.within
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python data, by the names of the fields."""
-        return asdict(self)
-
-    def __repr__(self) -> str:
+    def to_text(self) -> str:
+        """Whether the styles agree, the first operation that differs, what was compared."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
