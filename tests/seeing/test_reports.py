@@ -24,6 +24,8 @@ REPORTS: dict[str, Callable[[], Report]] = {
     "compare": lambda: hm.compare(compared, X, repeats=2),
     "explain": lambda: hm.explain(compared, X),
     "audit": lambda: hm.audit(compared, X),
+    "profile": lambda: hm.profile(compared, X),
+    "memory": lambda: hm.memory_timeline(compared, X),
 }
 
 
