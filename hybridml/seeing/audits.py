@@ -35,7 +35,7 @@ from ..trace.order import as_seen
 from ..trace.outcome import Outcome
 from ..trace.program import compile_graph
 from .comparison import Difference
-from .explanation import operations
+from .explanation import flops
 from .fetch import inputs_of
 from .side_by_side import arrays_in, both_styles, difference, distance, written
 from .snapshot import Snapshot
@@ -220,7 +220,7 @@ def _is_rounding(node: ir.Node, operands: Sequence[np.ndarray], row: np.ndarray,
 def _bound(node: ir.Node, operands: Sequence[np.ndarray], value: np.ndarray) -> Any:
     """How far apart two orders of the same sum may be; None where the contract is bits."""
     assert node.op is not None
-    name, terms = node.op.name, operations(node) / max(node.aval.size, 1)
+    name, terms = node.op.name, flops(node) / max(node.aval.size, 1)
     if name not in _ROUNDED or not dtypes.is_float(node.dtype):
         return None
     with np.errstate(all="ignore"):

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hybridml_compiler.graph.flops import operations
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import graph_lines
 
 from ..reports import render, size
 from .drawing import draw_program
-from .kernels import kernel_name, operations, shares, work_by_line
+from .kernels import kernel_name, shares, work_by_line
 
 _MOST_LLVM = 2_000_000  # characters of LLVM IR in a page; kernels beyond it say where theirs is
 _LONGEST = 20_000  # of one kernel
