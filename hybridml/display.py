@@ -70,12 +70,12 @@ def html(t: Tensor) -> str:
 
 
 class Bar(NamedTuple):
-    """A bin of a histogram: its number, its edges as text, how many values it has."""
+    """A bin of a histogram: its number, its edges as text, how many values are in it."""
 
     number: int
     low: str
     high: str
-    count: int
+    values: int
 
 
 def _histogram(array: np.ndarray) -> list[Bar]:

@@ -88,8 +88,7 @@ def _kernel(number: int, launch: Any, opened: bool, notes: Sequence[str], keys: 
     facts = f"{count} operation{'s' * (count != 1)}, {size(launch.nbytes)}" if count else size(launch.nbytes)
     facts = "; ".join([facts, *notes])
     inside = _operations(launch.nodes, keys) if opened and count > 1 else None
-    width, height = max(_width(title, 6.6), _width(facts, 5.4)), _HEAD
-    kind = ""
+    width, height, kind = max(_width(title, 6.6), _width(facts, 5.4)), float(_HEAD), ""
     if inside is not None:
         width, height = max(width, inside.width + 2 * _PAD), height + inside.height + 2 * _PAD
     else:

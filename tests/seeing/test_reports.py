@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,3 +53,11 @@ def test_templates_escape_what_they_show() -> None:
     assert "<script>" not in shown
     assert "&lt;b&gt;" in shown
     assert "a &amp; b" in shown
+
+
+def test_markup_is_in_templates() -> None:
+    """Only a notice in `<pre>` is written in Python."""
+    tag = re.compile(r"</?(div|svg|g|table|tr|td|th|style|script|rect|text|path|html|iframe)[ >]")
+    package = Path(hm.__file__).parent
+    found = [str(path) for path in package.rglob("*.py") if tag.search(path.read_text(encoding="utf-8"))]
+    assert not found, f"move their markup to hybridml/templates: {found}"
