@@ -41,7 +41,8 @@ ARROWS["__init__"] = tuple(ARROWS)
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
 LATE = (
-    "cupy", "einops", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy", "sklearn", "tqdm",
+    "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "networkx", "numba", "rich", "safetensors", "scipy",
+    "sklearn", "tqdm",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,14 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
+from ..reports import Report
 from ..tracing import TracedFunction
 from ..tracing.capture.memory_order import as_seen
 from ..tracing.function import Call
 from ..tracing.run.compiled_path import Outcome
 from ..tracing.run.program import compile_graph
 from .comparison import Difference
-from .explanation import operations
+from .explanation import flops
 from .fetch import inputs_of
 from .side_by_side import arrays_in, both_styles, difference, distance, written
 from .snapshot import Snapshot
@@ -62,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(Report):
     """What `hybridml.audit` returns. True where nothing differs beyond the contract."""
 
     name: str
@@ -74,14 +75,13 @@ class Audit:
     state: Difference  # tensors and arrays that it writes, gradients and random generators among them
     within: bool  # what these two differ by is in the contract
 
+    TEMPLATE = "audit.html.jinja"
+
     def __bool__(self) -> bool:
         return self.first is None and self.within
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python data, by the names of the fields."""
-        return asdict(self)
-
-    def __repr__(self) -> str:
+    def to_text(self) -> str:
+        """Whether the styles agree, the first operation that differs, what was compared."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _is_rounding(node: ir.Node, operands: Sequence[np.ndarray], row: np.ndarray,
 def _bound(node: ir.Node, operands: Sequence[np.ndarray], value: np.ndarray) -> Any:
     """How far apart two orders of the same sum may be; None where the contract is bits."""
     assert node.op is not None
-    name, terms = node.op.name, operations(node) / max(node.aval.size, 1)
+    name, terms = node.op.name, flops(node) / max(node.aval.size, 1)
     if name not in _ROUNDED or not dtypes.is_float(node.dtype):
         return None
     with np.errstate(all="ignore"):

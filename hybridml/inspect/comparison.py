@@ -1,15 +1,13 @@
-"""Comparison: what `hybridml.compare` found, and how it shows itself: text, HTML, JSON."""
+"""Comparison: what `hybridml.compare` returns."""
 
 from __future__ import annotations
 
-import html
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-SCHEMA = 1  # of `to_json`; it grows when a name changes its meaning or goes away
+from ..reports import Report, duration, size
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Report):
     """What `hybridml.compare` returns. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
 
     name: str
@@ -61,6 +59,8 @@ class Comparison:
     compiles: int  # signatures compiled; more than one where the second call differs from the first
     not_restored: tuple[str, ...]  # written tensors that compare could not put back
     repeats: int
+
+    TEMPLATE = "comparison.html.jinja"
 
     @property
     def speedup(self) -> float:
@@ -87,27 +87,24 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain Python data; see docs/tutorial.md for the names."""
         derived = ("speedup", "compile_ms", "distinct", "break_even")
-        return {"schema": SCHEMA, **asdict(self), **{name: getattr(self, name) for name in derived}}
+        return {**super().to_dict(), **{name: getattr(self, name) for name in derived}}
 
-    def to_json(self, indent: int | None = 1) -> str:
-        """`to_dict()` as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, default=list)
-
-    def __repr__(self) -> str:
-        rows = list(self._rows())
+    def to_text(self) -> str:
+        """A table of the two styles, and a line for each remark."""
+        rows = self.rows
         widths = [max(len(row[k]) for row in rows) for k in range(3)]
         table = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
-        return "\n".join([*table, *self._remarks()])
+        return "\n".join([*table, *self.remarks])
 
-    def _repr_html_(self) -> str:
-        head, *body = self._rows()
-        cells = "".join(f"<tr>{_cell('th', a, 'left')}{_cell('td', b)}{_cell('td', c)}</tr>" for a, b, c in body)
-        names = "".join(_cell("th", name, "left" if k == 0 else "right") for k, name in enumerate(head))
-        remarks = "<br>".join(html.escape(remark) for remark in self._remarks())
-        return (
-            f"<div><table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>{self._bars()}"
-            f"<p>{remarks}</p>{self._kernel_table()}</div>"
-        )
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Rows of the table: what it is, eager, traced; the first is the head."""
+        return list(self._rows())
+
+    @property
+    def remarks(self) -> list[str]:
+        """What follows from the numbers, a sentence each."""
+        return list(self._remarks())
 
     def _rows(self) -> Iterator[tuple[str, str, str]]:
         eager, traced = self.eager, self.traced
@@ -140,51 +137,6 @@ class Comparison:
         if self.not_restored:
             yield f"written and not put back, as compare could not reach it beforehand: {', '.join(self.not_restored)}"
 
-    def _bars(self) -> str:
-        longest = max(self.eager.steady_ms, self.traced.steady_ms, 1e-9)
-        bars = []
-        for style, colour in ((self.eager, "#d9822b"), (self.traced, "#2b6cb0")):
-            width = max(0.5, 100 * style.steady_ms / longest)
-            bars.append(
-                f"<div style='display:flex;align-items:center;gap:.5em'><span style='width:4em'>{style.name}</span>"
-                f"<span style='flex:1'><span style='display:block;height:.8em;width:{width:.1f}%;background:{colour}'>"
-                f"</span></span><span style='width:6em'>{duration(style.steady_ms)}</span></div>"
-            )
-        return f"<div style='max-width:36em;margin:.6em 0'>{''.join(bars)}</div>"
-
-    def _kernel_table(self) -> str:
-        if not self.kernels:
-            return ""
-        rows = "".join(
-            f"<tr>{_cell('td', str(k))}{_cell('td', kernel.kind, 'left')}{_cell('td', size(kernel.bytes))}"
-            f"{_cell('td', chr(10).join(kernel.lines), 'left')}{_cell('td', chr(10).join(kernel.reasons), 'left')}</tr>"
-            for k, kernel in enumerate(self.kernels)
-        )
-        head = "".join(_cell("th", name, "left") for name in ("", "kernel", "bytes", "lines", "why it is a kernel"))
-        return (
-            f"<details><summary>{len(self.kernels)} kernels of the traced program</summary>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
-        )
-
-
-def duration(ms: float) -> str:
-    """Three digits and the unit that fits: `3.91 ms`."""
-    unit, scale = next((u for u in (("s", 1e-3), ("ms", 1.0), ("us", 1e3)) if ms * u[1] >= 1), ("ns", 1e6))
-    return f"{_three(ms * scale)} {unit}"
-
-
-def size(count: int) -> str:
-    """Three digits and the unit that fits, in powers of 1024: `16.0 MiB`."""
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{_three(value)} {units[0]}"
-
-
-def _three(value: float) -> str:
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
-
 
 def _range(style: Style) -> str:
     return f"{duration(style.lower_ms)} to {duration(style.upper_ms)}"
@@ -200,7 +152,3 @@ def _difference(found: Difference) -> str:
         f"{arrays}, differ by at most {found.absolute:.2g}, which is {found.relative:.1e} of the largest element, "
         f"and {found.ulp:,} ulp (in {found.where})"
     )
-
-
-def _cell(tag: str, text: str, align: str = "right") -> str:
-    return f"<{tag} style='text-align:{align};white-space:pre'>{html.escape(text)}</{tag}>"

@@ -1,15 +1,11 @@
-"""Explanation: what `hybridml.explain` found, and how it shows itself: text, HTML, plain data."""
+"""Explanation: what `hybridml.explain` returns."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from .comparison import duration, size
-
-SCHEMA = 1  # of `to_dict`; it grows when a name changes its meaning or goes away
+from ..reports import Report, duration, size
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class LineCost:
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Report):
     """What `hybridml.explain` returns. Shown as text, in notebooks as HTML; `to_dict()` gives plain data."""
 
     name: str
@@ -101,29 +97,25 @@ class Explanation:
     lines: tuple[LineCost, ...] = ()
     ir: str = ""  # of the whole path, with the names that `run(fetch=...)` takes
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python data, by the names of the fields."""
-        return {"schema": SCHEMA, **asdict(self)}
+    TEMPLATE = "explanation.html.jinja"
 
-    def __repr__(self) -> str:
-        blocks = []
-        for title, rows in self._sections():
-            blocks.append("\n".join([title, *(f"  {row}" for row in rows)]))
-        return "\n".join([self._head(), *blocks])
+    def to_text(self) -> str:
+        """The head line, then each section with its title."""
+        blocks = ["\n".join([title, *(f"  {row}" for row in rows)]) for title, rows in self.sections]
+        return "\n".join([self.title, *blocks])
 
-    def _repr_html_(self) -> str:
-        parts = [f"<p><b>{html.escape(self._head())}</b></p>"]
-        for title, rows in self._sections():
-            body = html.escape("\n".join(rows))
-            parts.append(f"<details open><summary>{html.escape(title)}</summary><pre>{body}</pre></details>")
-        parts.append(f"<details><summary>graph</summary><pre>{html.escape(self.ir)}</pre></details>")
-        return f"<div>{''.join(parts)}</div>"
-
-    def _head(self) -> str:
+    @property
+    def title(self) -> str:
+        """How many programs and calls there are, or why such calls run eagerly."""
         if self.eager:
             return f"{self.name}: such calls run eagerly: {self.eager}"
         programs = f"{self.programs} compiled program{'s' * (self.programs != 1)}"
         return f"{self.name}: {programs}, {self.calls} call{'s' * (self.calls != 1)} until now"
+
+    @property
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """Titles of the sections that have something to say, each with its lines."""
+        return list(self._sections())
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         if len(self.paths) > 1:

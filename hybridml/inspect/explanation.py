@@ -12,6 +12,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import LOCATION, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import Body, family
+from hybridml_compiler.graph.flops import node_flops
 from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
@@ -187,17 +188,17 @@ def _kernels(entry: Entry, outcome: Outcome) -> Iterator[tuple[KernelCost, dict[
     segments = [ask.segment.executable for ask, _ in way(entry.root, outcome) if ask.segment is not None]
     for executable in (*segments, outcome.program.executable):
         for launch in getattr(executable, "launches", ()):
-            flops = alone = 0.0
+            operations = alone = 0.0
             weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)
             for node in _computed(launch.nodes):
-                flops += operations(node)
+                operations += flops(node)
                 alone += _nanoseconds(node)
                 lines = _lines_of(node)
                 for line in lines:
                     weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
             ns = sum(code_of(work).nanoseconds(work) for work in launch.works) or alone or memory_cost(launch.nbytes)
             name, nbytes = kind_of(launch.work), hint(launch.nbytes)
-            yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, flops), weights
+            yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, operations), weights
 
 
 def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
@@ -219,20 +220,11 @@ def _lines_of(node: ir.Node) -> list[str]:
     return list(dict.fromkeys(line for body in bodies for inner in body.graph.nodes() for line in _lines_of(inner)))
 
 
-def operations(node: ir.Node) -> float:
-    """Arithmetic operations of one node: an element of a result, a term of a sum, two a term of a product."""
-    op = node.op
-    if op is None or op.kind in ("movement", "creation", "gather"):
+def flops(node: ir.Node) -> float:
+    """Floating-point operations of one node: of a loop those of its body in every step, of a branch the longest way."""
+    if node.op is None:
         return 0.0
-    if op.kind == "control":
-        return _of_bodies(node, operations)
-    count = float(hint(node.aval.size))
-    if op.kind == "contraction":
-        a, b = (float(hint(n.aval.size)) for n in node.inputs[:2])
-        return 2.0 * math.sqrt(a * b * count) if count else 0.0
-    if op.kind == "convolution":
-        return 2.0 * count * float(hint(node.inputs[1].aval.size)) / max(float(hint(node.shape[-1])), 1.0)
-    return max([count, *(float(hint(n.aval.size)) for n in node.inputs)])
+    return _of_bodies(node, flops) if node.kind == "control" else float(node_flops(node))
 
 
 def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
@@ -252,12 +244,12 @@ def _nanoseconds(node: ir.Node) -> float:
         return _of_bodies(node, _nanoseconds)
     from hybridml_compiler.schedule.cost import FLOP_NS, NUMPY_CALL_NS, element_cost, memory_cost
 
-    flops = operations(node)
+    moved = memory_cost(float(hint(node.aval.nbytes)))
     if node.kind == "opaque":
-        return NUMPY_CALL_NS + memory_cost(float(hint(node.aval.nbytes)))
+        return NUMPY_CALL_NS + moved
     if node.kind in ("contraction", "convolution"):
-        return flops * FLOP_NS
-    return flops * element_cost(node) + memory_cost(float(hint(node.aval.nbytes)))
+        return flops(node) * FLOP_NS
+    return flops(node) * element_cost(node) + moved
 
 
 def _lines(kernels: Sequence[tuple[KernelCost, dict[str, float]]]) -> Iterator[LineCost]:

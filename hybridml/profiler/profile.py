@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.once import lazy
 
-from ..inspect.comparison import duration, size
+from ..reports import Report, duration, size
 from .chrome import trace_events
 from .events import Event, Row, by_line, by_name, events_of
 from .record import Recording
@@ -22,8 +22,10 @@ _SHOWN = 20  # rows of a table that is printed
 _KINDS = {"compile": "call that compiles", "operation": "eager operation", "call": "traced call", "launch": "kernel"}
 
 
-class Profile:
+class Profile(Report):
     """What ran between `__enter__` and `__exit__`. `print` shows tables, notebooks HTML, `save` writes a trace."""
+
+    TEMPLATE = "profile.html.jinja"
 
     def __init__(self) -> None:
         self.result: Any = None  # of the function, where one was given
@@ -94,9 +96,13 @@ class Profile:
         found = trace_events(self.events, self.memory, self.recording.threads)
         Path(path).write_text(json.dumps(found), encoding="utf-8")
 
-    # -- tables
+    # -- what it shows
 
-    def _headline(self) -> str:
+    @property
+    def title(self) -> str:
+        """How long it took, and what ran."""
+        if self._recording is None:
+            return "profile: on" if self._open is not None else "profile: use it with `with`"
         counts = [
             f"{count} {what}{'s' * (count != 1)}"
             for what, kinds in (("eager operation", ("operation",)), ("traced call", ("call", "compile")),
@@ -107,31 +113,66 @@ class Profile:
         text += f" ({', '.join(counts).replace('launchs', 'launches')})" if counts else ""
         return text + (f"; {self.lost} launches were not recorded" if self.lost else "")
 
-    def __str__(self) -> str:
-        return "\n".join(
-            [
-                self._headline(),
-                "",
-                *_table("by operation and kernel", self.operations, kind=True),
-                "",
-                *_table("by line", self.lines, kind=False),
-                "",
-                str(self.memory),
-            ]
-        )
+    @property
+    def tables(self) -> list[Table]:
+        """The sums by source line, and by operation and kernel."""
+        if self._recording is None:
+            return []
+        return [Table("by line", self.lines, False), Table("by operation and kernel", self.operations, True)]
+
+    def to_text(self) -> str:
+        """Tables of the first rows, most time first, and the memory."""
+        lines, operations = (table.to_text() for table in self.tables)
+        return "\n\n".join([self.title, operations, lines, self.memory.to_text()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python data: milliseconds, rows of the tables, bytes alive at the peak by line."""
+        memory = {"peak": self.memory.peak, "at_peak": self.memory.at_peak, "arenas": self.memory.arenas}
+        return {
+            "schema": self.SCHEMA, "wall_ms": self.wall_ms, "inside_ms": self.inside_ms, "lost": self.lost,
+            "operations": [asdict(row) for row in self.operations], "lines": [asdict(row) for row in self.lines],
+            "memory": memory,
+        }  # fmt: skip
 
     def __repr__(self) -> str:
-        if self._recording is None:
-            return "<profile: on>" if self._open is not None else "<profile: use it with `with`>"
-        return f"<{self._headline()}>"
+        return f"<{self.title}>"
 
-    def _repr_html_(self) -> str:
-        if self._recording is None:
-            return html.escape(repr(self))
-        return (
-            f"<div><p>{html.escape(self._headline())}</p>{_html_table('By source line', self.lines, False)}"
-            f"{_html_table('By operation and kernel', self.operations, True)}{self.memory.svg()}</div>"
-        )
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a profile as they are shown."""
+
+    title: str
+    rows: Sequence[Row]
+    kinds: bool  # whether rows are of several kinds
+
+    heads = ("count", "total", "self", "bytes", "Gflop/s")
+
+    def cells(self, row: Row) -> tuple[str, ...]:
+        """Text of the columns of `heads`."""
+        rate = f"{row.flops / row.self_ms / 1e6:.1f}" if row.flops and row.self_ms > 0 else ""
+        total, own = (duration(ms) if ms > 0 else "0" for ms in (row.total_ms, row.self_ms))
+        return str(row.count), total, own, size(round(row.bytes)) if row.bytes else "", rate
+
+    def kind(self, row: Row) -> str:
+        """The row's kind in words."""
+        return _KINDS.get(row.kind, row.kind)
+
+    @property
+    def largest(self) -> float:
+        """The most that a row has of its own time, which has the longest bar."""
+        return max((row.self_ms for row in self.rows), default=0.0) or 1.0
+
+    def to_text(self) -> str:
+        """The first rows, and the time of all others."""
+        lines = ["".join(f"{name:>11}" for name in self.heads) + f"  {self.title}"]
+        for row in self.rows[:_SHOWN]:
+            name = (row.name or "(no line)") + (f"  [{self.kind(row)}]" if self.kinds else "")
+            lines.append("".join(f"{cell:>11}" for cell in self.cells(row)) + f"  {name}")
+        if len(self.rows) > _SHOWN:
+            rest = sum(row.self_ms for row in self.rows[_SHOWN:])
+            lines.append(f"{'':>22}{duration(max(rest, 0.0)):>11}{'':>22}  {len(self.rows) - _SHOWN} more")
+        return "\n".join(lines)
 
 
 def profile(fn: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Profile:
@@ -170,49 +211,3 @@ def memory_timeline(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Timeli
     True
     """
     return profile(fn, *args, **kwargs).memory
-
-
-def _columns(row: Row) -> tuple[str, ...]:
-    rate = f"{row.flops / row.self_ms / 1e6:.1f}" if row.flops and row.self_ms > 0 else ""
-    total, own = (duration(ms) if ms > 0 else "0" for ms in (row.total_ms, row.self_ms))
-    return str(row.count), total, own, size(round(row.bytes)) if row.bytes else "", rate
-
-
-_HEADS = ("count", "total", "self", "bytes", "Gflop/s")
-
-
-def _table(title: str, rows: Sequence[Row], kind: bool) -> list[str]:
-    head = "".join(f"{name:>11}" for name in _HEADS)
-    lines = [f"{head}  {title}"]
-    for row in rows[:_SHOWN]:
-        cells = "".join(f"{cell:>11}" for cell in _columns(row))
-        name = (row.name or "(no line)") + (f"  [{_KINDS.get(row.kind, row.kind)}]" if kind else "")
-        lines.append(f"{cells}  {name}")
-    if len(rows) > _SHOWN:
-        rest = sum(row.self_ms for row in rows[_SHOWN:])
-        lines.append(f"{'':>22}{duration(max(rest, 0.0)):>11}{'':>22}  {len(rows) - _SHOWN} more")
-    return lines
-
-
-def _html_table(title: str, rows: Sequence[Row], kind: bool) -> str:
-    right = "style='text-align:right;white-space:nowrap;padding:0 .5em'"
-    left = "style='text-align:left;white-space:pre;font-family:monospace;padding:0 .5em'"
-    heads = "".join(f"<th {right}>{name}</th>" for name in _HEADS)
-    largest = max((row.self_ms for row in rows), default=0.0) or 1.0
-    body = []
-    for row in rows[: 5 * _SHOWN]:
-        cells = "".join(f"<td {right}>{cell}</td>" for cell in _columns(row))
-        bar = (
-            f"<td><span style='display:block;height:.7em;width:{max(60 * row.self_ms / largest, 0):.1f}px;"
-            "background:#2b6cb0'></span></td>"
-        )
-        what = f"<td {left}>{_KINDS.get(row.kind, row.kind)}</td>" if kind else ""
-        tip = html.escape("\n".join(row.lines), quote=True)
-        name = f"<td {left} title='{tip}'>{html.escape(row.name or '(no line)')}</td>"
-        body.append(f"<tr>{cells}{bar}{what}{name}</tr>")
-    column = f"<th {left}>kind</th>" if kind else ""
-    return (
-        f"<details open><summary><b>{title}</b></summary><div style='max-height:28em;overflow:auto'><table><thead><tr>"
-        f"{heads}<th></th>{column}<th {left}>{title.lower().removeprefix('by ')}</th></tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div></details>"
-    )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
+from hybridml_compiler.graph.flops import flops
 from hybridml_compiler.locks import lock
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import entry
@@ -30,7 +31,6 @@ from ..core import dispatch, pytree
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..tracing import TracedFunction
-from .kernels import flops
 from .watch import Watch
 
 _now = time.perf_counter_ns

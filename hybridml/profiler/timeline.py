@@ -8,18 +8,17 @@ an operation.
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hybridml_compiler.once import lazy
 from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import Span
 from hybridml_compiler.sizes.dims import hint
 
-from ..inspect.comparison import duration, size
+from ..reports import Report, duration, render, size
 from .events import Event
 from .kernels import shares
 from .record import Recording, describe
@@ -40,8 +39,16 @@ class Block:
     kind: str  # "eager" or "traced"
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Band(NamedTuple):
+    """A source line in the drawing (the last may be all others), with the bytes of it alive at the peak."""
+
+    name: str
+    colour: str
+    nbytes: int
+
+
+@dataclass(frozen=True, repr=False)
+class Timeline(Report):
     """`peak` bytes were alive at `peak_at`; `at_peak` says which lines made them.
 
     >>> import hybridml as hm
@@ -54,6 +61,8 @@ class Timeline:
     end: int
     blocks: tuple[Block, ...]
     arenas: int = 0  # bytes that the programs keep for what they compute, whatever of it is alive
+
+    TEMPLATE = "timeline.html.jinja"
 
     @lazy
     def changes(self) -> list[tuple[int, int, Block]]:
@@ -101,7 +110,8 @@ class Timeline:
             best[b.where] = max(best[b.where], alive[b.where])
         return dict(best.most_common())
 
-    def __str__(self) -> str:
+    def to_text(self) -> str:
+        """The peak, and the lines that made what was alive then."""
         after = duration((self.peak_at - self.start) / 1e6)
         lines = [f"memory: {size(self.peak)} alive at the peak, {after} after the start"]
         if self.arenas:
@@ -109,18 +119,17 @@ class Timeline:
         lines += [f"{size(nbytes):>10}  {line or '(no line)'}" for line, nbytes in list(self.at_peak.items())[:12]]
         return "\n".join(lines)
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<div>{self.svg()}</div>"
-
     def svg(self, width: int = 720, height: int = 200) -> str:
         """Bytes alive over time, stacked by source line."""
-        lines = list(self.most)[: len(COLOURS)]
-        colours = dict(zip(lines, COLOURS, strict=False))
-        legend = 16 * (len(lines) + 1 + (len(self.most) > len(lines)))
+        shown = list(self.most)[: len(COLOURS)]
+        bands = [
+            Band(line or "(no line)", colour, self.at_peak.get(line, 0))
+            for line, colour in zip(shown, COLOURS, strict=False)
+        ]
+        if len(self.most) > len(shown):
+            bands.append(Band("other lines", OTHERS, self.peak - sum(band.nbytes for band in bands)))
+        left, plot = 70, width - 80
         span, top = max(self.end - self.start, 1), max(self.peak, 1)
-        left, bottom, plot = 70, 24, width - 80
 
         def x(time: int) -> float:
             return left + plot * (time - self.start) / span
@@ -128,48 +137,17 @@ class Timeline:
         def y(nbytes: float) -> float:
             return 8 + (height - 8) * (1 - nbytes / top)
 
-        parts = [
-            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height + bottom + legend}' "
-            f"viewBox='0 0 {width} {height + bottom + legend}' font-family='sans-serif' font-size='11'>",
-        ]
-        for k in range(5):
-            at = y(top * k / 4)
-            parts.append(f"<line x1='{left}' x2='{left + plot}' y1='{at:.1f}' y2='{at:.1f}' stroke='#e2e8f0'/>")
-            label = size(round(top * k / 4))
-            parts.append(f"<text x='{left - 6}' y='{at + 4:.1f}' text-anchor='end' fill='#718096'>{label}</text>")
-        parts += [
-            f"<path d='{path}' fill='{colours.get(line, OTHERS)}' fill-opacity='.85'>"
-            f"<title>{html.escape(line or 'other lines')}</title></path>"
-            for line, path in self._areas(lines, x, y, plot)
-        ]
-        at = x(self.peak_at)
-        parts.append(
-            f"<line x1='{at:.1f}' x2='{at:.1f}' y1='8' y2='{height}' stroke='#1a202c' stroke-dasharray='3 3'/>"
-        )
-        parts.append(f"<text x='{left}' y='{height + 15}' fill='#718096'>0</text>")
-        whole = duration(span / 1e6)
-        parts.append(f"<text x='{left + plot}' y='{height + 15}' text-anchor='end' fill='#718096'>{whole}</text>")
-        parts.append(f"<text x='{min(max(at, left + 60), left + plot - 110):.1f}' y='{height + 15}' "
-                     f"text-anchor='middle' fill='#1a202c'>peak {size(self.peak)}</text>")  # fmt: skip
-        rows = [(line, colours[line], self.at_peak.get(line, 0)) for line in lines]
-        rest = self.peak - sum(nbytes for *_, nbytes in rows)
-        if len(self.most) > len(lines):
-            rows.append(("other lines", OTHERS, rest))
-        for k, (line, colour, nbytes) in enumerate(rows):
-            at = height + bottom + 16 * k + 12
-            parts.append(f"<rect x='{left}' y='{at - 9}' width='10' height='10' fill='{colour}' fill-opacity='.85'/>")
-            parts.append(f"<text x='{left + 16}' y='{at}'>{size(nbytes)}</text>")
-            shown = line if len(line) < 96 else line[:95] + "…"
-            parts.append(f"<text x='{left + 84}' y='{at}' font-family='monospace'>{html.escape(shown)}</text>")
-        return "".join([*parts, "</svg>"])
+        return render(
+            "timeline.svg.jinja", width=width, height=height, left=left, right=left + plot, span=span / 1e6,
+            peak=self.peak, peak_at=x(self.peak_at), ticks=[(y(top * k / 4), top * k / 4) for k in range(5)],
+            bands=list(zip(bands, self._areas(shown, x, y), strict=True)),
+        )  # fmt: skip
 
-    def _areas(
-        self, lines: Sequence[str], x: Callable[[int], float], y: Callable[[float], float], columns: int
-    ) -> list[tuple[str, str]]:
-        """(line, path) of each band from the bottom up; of what happens within one pixel the highest moment."""
-        order = [*lines, ""] if len(self.most) > len(lines) else list(lines)
+    def _areas(self, lines: Sequence[str], x: Callable[[int], float], y: Callable[[float], float]) -> list[str]:
+        """The path of each band from the bottom up; of what happens within one pixel the highest moment."""
         place = {line: k for k, line in enumerate(lines)}
-        alive = [0] * (len(order) + 1)
+        count = len(lines) + (len(self.most) > len(lines))
+        alive = [0] * count
         samples: list[tuple[float, list[int]]] = [(x(self.start), alive.copy())]
         for time, change, b in self.changes:
             alive[place.get(b.where, len(lines))] += change
@@ -179,17 +157,16 @@ class Timeline:
                 samples.append((at, alive.copy()))
             elif sum(alive) >= sum(samples[-1][1]):
                 samples[-1] = (samples[-1][0], alive.copy())
-            last = alive.copy()
-        samples.append((x(self.end), last if self.changes else alive.copy()))
+        samples.append((x(self.end), alive))
         found = []
-        for k, line in enumerate(order):
+        for k in range(count):
             upper, lower = [], []
             for (at, values), (after, _) in zip(samples, [*samples[1:], samples[-1]], strict=True):
                 low = sum(values[:k])
                 for edge in (at, after):
                     upper.append(f"{edge:.1f} {y(low + values[k]):.1f}")
                     lower.append(f"{edge:.1f} {y(low):.1f}")
-            found.append((line, f"M{' L'.join(upper)} L{' L'.join(reversed(lower))} Z"))
+            found.append(f"M{' L'.join(upper)} L{' L'.join(reversed(lower))} Z")
         return found
 
 

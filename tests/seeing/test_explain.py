@@ -114,6 +114,15 @@ def test_calls_that_run_eagerly() -> None:
     assert "read-only" in found.eager and "run eagerly" in repr(found)
 
 
+def test_profile_and_explain_count_the_same_operations() -> None:
+    def f(a: hm.Tensor, b: hm.Tensor) -> hm.Tensor:
+        return hm.tanh(a @ b).sum(axis=0)
+
+    a, b = hm.ones((6, 8, 4)), hm.ones((6, 4, 16))  # a batch of products
+    counted = sum(row.flops for row in hm.profile(f, a, b).operations)
+    assert sum(kernel.flops for kernel in hm.explain(f, a, b).kernels) == counted == 6 * 8 * 16 * (2 * 4 + 1 + 1)
+
+
 def test_cost_of_loops() -> None:
     def f(x: hm.Tensor, w: hm.Tensor) -> hm.Tensor:
         h = hm.zeros((8, 8))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.core import pytree
 from hybridml.tracing import function
 from hybridml.tracing.run import native_call
 from hybridml.tracing.specialize import path_tree
@@ -29,10 +30,10 @@ def compare(make: Callable[[Callable[[Any], Any]], tuple[Any, list[hm.Tensor]]],
                 value = fn(*call)
             except (ValueError, ZeroDivisionError, AssertionError) as error:
                 value = (type(error), str(error))
-            leaves = [np.asarray(v.detach()) if isinstance(v, hm.Tensor) else v for v in hm.tree.tree_leaves(value)]
+            leaves = [np.asarray(v.detach()) if isinstance(v, hm.Tensor) else v for v in pytree.tree_leaves(value)]
             grads = [None if t.grad is None else np.asarray(t.grad) for t in state]
             found.append((leaves, [np.asarray(t.detach()) for t in state], grads))
-        for a, b in zip(hm.tree.tree_leaves(found[0]), hm.tree.tree_leaves(found[1]), strict=True):
+        for a, b in zip(pytree.tree_leaves(found[0]), pytree.tree_leaves(found[1]), strict=True):
             assert type(a) is type(b), (a, b)
             if isinstance(a, np.ndarray | float):
                 np.testing.assert_allclose(b, a, rtol=2e-6, atol=1e-6)

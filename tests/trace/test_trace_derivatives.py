@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.core import pytree
 
 _WHOLE = np.random.default_rng(0).normal(size=(8, 6, 4))
 
@@ -35,7 +36,7 @@ DERIVATIVES: dict[str, Callable[..., Any]] = {
 
 
 def _same(traced: Any, eager: Any) -> None:
-    got, want = hm.tree.tree_leaves(traced), hm.tree.tree_leaves(eager)
+    got, want = pytree.tree_leaves(traced), pytree.tree_leaves(eager)
     assert len(got) == len(want) > 0
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)

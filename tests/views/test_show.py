@@ -25,8 +25,8 @@ def model(x: hm.Tensor) -> hm.Tensor:
 
 
 def attribute_of(text: str, part: str) -> list[str]:
-    """The `data-s` of the element that has `part` in its text."""
-    found = re.search(r"data-s='([^']*)'[^>]*>(?:<[^>]*>|[^<])*?" + re.escape(part), text)
+    """The keys of the element that has `part` in its text."""
+    found = re.search(r'data-keys="([^"]*)"[^>]*>(?:<[^>]*>|[^<])*?' + re.escape(part), text)
     assert found is not None, part
     return found[1].split()
 
@@ -49,7 +49,7 @@ def test_lines_operations_and_kernels_lead_to_each_other() -> None:
     traced(X)
     text = traced.show().html
     source = text[text.index("pane source") : text.index("pane graph")]
-    ir = text[text.index("pane ir") : text.index("pane bottom")]
+    ir = text[text.index("pane ir") : text.index("pane details")]
     line = attribute_of(source, "h = hm.tanh(x @ W)")
     tanh = attribute_of(ir, "= tanh(")
     assert line[0][0] == "l"
@@ -57,8 +57,8 @@ def test_lines_operations_and_kernels_lead_to_each_other() -> None:
     assert line[0] in tanh
     assert tanh[0] in line
     kernel = next(key for key in tanh if key[0] == "k")
-    assert f"id='{kernel}'" in text
-    box = re.search(rf"data-s='{kernel} ([^']*)'", text)
+    assert f'id="{kernel}"' in text
+    box = re.search(rf'data-keys="{kernel} ([^"]*)"', text)
     assert box is not None
     assert {line[0], tanh[0]} <= set(box[1].split())
 
@@ -93,7 +93,7 @@ def test_control_flow_and_symbols() -> None:
         f(hm.ones((size,)))
     page = f.show().html
     balanced(page)
-    loop = attribute_of(page[page.index("pane ir") : page.index("pane bottom")], "= loop(")
+    loop = attribute_of(page[page.index("pane ir") : page.index("pane details")], "= loop(")
     assert attribute_of(page, "return hm.fori_loop")[0] in loop
     assert hm.profile(f, hm.ones((11,))).result.shape == (11,)
 

@@ -1,0 +1,90 @@
+"""Reports, shown as text, HTML and JSON: what `compare`, `explain`, `audit` and `profile` return."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+class Report:
+    """Base class of reports: text by `to_text()`, plain data by `to_dict()`, HTML from the class's template.
+
+    A template reads the report by its attributes, as `report`. Frozen dataclasses pass `repr=False`, so that `repr`
+    is the text.
+    """
+
+    SCHEMA: ClassVar[int] = 1  # of `to_dict`; it grows when a name changes its meaning or goes away
+    TEMPLATE: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """The first line of the text."""
+        return self.to_text().partition("\n")[0]
+
+    def to_text(self) -> str:
+        """The report as text, several lines."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python data, by the names of the fields."""
+        return {"schema": self.SCHEMA, **asdict(self)}  # type: ignore[call-overload]
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """`to_dict()` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as an HTML file that needs nothing but itself."""
+        Path(path).write_text(render("page.html.jinja", report=self), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return render("fragment.html.jinja", report=self)
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template of `templates/` with these values, which are escaped."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+    )  # fmt: skip
+    found.filters |= {"duration": duration, "bytes": size}
+    return found
+
+
+def duration(ms: float) -> str:
+    """Three digits and the unit that fits: `3.91 ms`."""
+    unit, scale = next((u for u in (("s", 1e-3), ("ms", 1.0), ("us", 1e3)) if ms * u[1] >= 1), ("ns", 1e6))
+    return f"{_three(ms * scale)} {unit}"
+
+
+def size(count: float) -> str:
+    """Three digits and the unit that fits, in powers of 1024: `16.0 MiB`."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{count:.0f} B" if units[0] == "B" else f"{_three(value)} {units[0]}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"

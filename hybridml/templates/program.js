@@ -1,0 +1,67 @@
+// `data-keys` of an element: its own key (a line "l", an operation "n", a kernel "k"), then those of what it belongs to.
+(function () {
+  const elements = [...document.querySelectorAll("[data-keys]")];
+  const keysOf = (element) => element.dataset.keys.split(" ");
+  const byKey = new Map();
+  for (const element of elements) {
+    for (const key of keysOf(element)) {
+      if (!byKey.has(key)) byKey.set(key, []);
+      byKey.get(key).push(element);
+    }
+  }
+  const under = (event) => event.target.closest("[data-keys]");
+
+  let lit = [];
+  function light(element) {
+    for (const other of lit) other.classList.remove("on");
+    lit = element ? byKey.get(keysOf(element)[0]) : [];
+    for (const other of lit) other.classList.add("on");
+  }
+
+  function scrollTo(pane, element) {
+    const frame = pane.getBoundingClientRect();
+    const box = element.getBoundingClientRect();
+    pane.scrollTop += box.top - frame.top - frame.height / 3;
+    if (box.left < frame.left || box.right > frame.right) {
+      pane.scrollLeft += box.left - frame.left - frame.width / 3;
+    }
+  }
+
+  function showDetail(key) {
+    for (const detail of document.querySelectorAll(".detail")) {
+      detail.style.display = detail.id === key ? "block" : "none";
+    }
+    document.querySelector(".details").scrollTop = 0;
+  }
+
+  document.addEventListener("mouseover", (event) => light(under(event)));
+  document.addEventListener("click", (event) => {
+    const clicked = under(event);
+    if (!clicked) return;
+    light(clicked);
+    for (const pane of document.querySelectorAll(".source, .graph, .ir")) {
+      const first = lit.find((element) => pane.contains(element));
+      if (first && !pane.contains(clicked)) scrollTo(pane, first);
+    }
+    const kernel = keysOf(clicked).find((key) => key[0] === "k");
+    if (kernel) showDetail(kernel);
+  });
+  showDetail("k0");
+
+  const pane = document.querySelector(".graph");
+  const drawing = pane.querySelector("svg");
+  const width = Number(drawing.getAttribute("width"));
+  const height = Number(drawing.getAttribute("height"));
+  let zoom = 1;
+  function setZoom(value) {
+    zoom = value;
+    drawing.setAttribute("width", width * zoom);
+    drawing.setAttribute("height", height * zoom);
+  }
+  const fit = () => Math.min(1, (pane.clientWidth - 20) / width);
+  for (const button of document.querySelectorAll("[data-zoom]")) {
+    const by = Number(button.dataset.zoom);
+    button.addEventListener("click", () => setZoom(by ? zoom * by : fit()));
+  }
+  if (width > pane.clientWidth) setZoom(Math.max(0.7, Math.min(1, pane.clientWidth / width)));
+})();
