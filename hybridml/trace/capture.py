@@ -20,8 +20,8 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.body import may_fail
 from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.graph.facts import may_fail
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op

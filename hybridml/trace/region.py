@@ -16,8 +16,7 @@ from typing import Any
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.body import may_fail
-from hybridml_compiler.schedule.cost import is_expensive
+from hybridml_compiler.graph.facts import is_expensive, may_fail
 from hybridml_compiler.schedule.turned import packings
 
 from ..aliasing import stamp

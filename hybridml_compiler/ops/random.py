@@ -137,6 +137,7 @@ random_bits = Op(
         fails(ShapeError, "random_bits: the state must be the two numbers", np.zeros(3, "u8"), shape=(3,)),
         fails(ShapeError, "random_bits: a size cannot be negative", _state(0, 0), shape=(-3,)),
     ),
+    cost=4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word
     doc="uint32 random bits of `shape` from state = (key, counter), Philox4x32-10; then advance the counter by "
     "ceil(size / 4).",
 )

@@ -12,7 +12,7 @@ from .. import dtypes
 from ..graph.ir import Node
 from ..sizes.dims import at_most, hint, is_symbolic, symbols_of
 from . import cost
-from .lower import strides_of
+from .expressions import strides_of
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,19 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     if narrow is not None and n == 1 < m:
         return as_row(product), b[0], a[0]
     return product, a[0], b[0]
+
+
+def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
+    """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
+    if vector_bytes < cost.OWN_PRODUCT_BYTES and (product.a.transposed or product.m == 1):
+        return False
+    size = product.m * product.n * product.k
+    full = filled >= cost.OWN_PRODUCT_FILLED
+    deep = product.m >= cost.OWN_PRODUCT_ROWS and product.k >= cost.OWN_PRODUCT_DEPTH
+    wins = size * (product.matrices if full else 1) >= cost.OWN_PRODUCT_SIZE and filled >= cost.OWN_PRODUCT_HALF
+    if product.b.transposed:
+        wins = (wins and product.m > 1) or (full and deep)
+    return product.dtype is dtypes.float32 and wins
 
 
 def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import dtypes
+from ..graph.facts import moved
 from ..graph.ir import Node
 from . import cost
-from .lower import moved, strides_of
+from .expressions import strides_of
 
 Pair = tuple[int, int]
 

@@ -7,34 +7,12 @@ decide between alternatives, they do not predict.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from .. import dtypes
-from ..graph.ir import Node
 from ..loops.index import coefficient
 from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
 from ..sizes.dims import hint
 
-if TYPE_CHECKING:
-    from .contract import Product
-
-# A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
-_SIMPLE = 0.02
-# Polynomials of 12-25 instructions with a division or a table (measured through the loop emitter: 0.25-0.6 ns).
-_TRANSCENDENTAL = 0.4
-_COST: dict[str, float] = {
-    **dict.fromkeys(("divide", "sqrt", "rsqrt", "reciprocal", "remainder", "floor_divide"), 0.1),
-    **dict.fromkeys(
-        "exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
-        "erfc sigmoid pow hypot".split(),
-        _TRANSCENDENTAL,
-    ),
-    "random_bits": 4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word
-    "take": 0.3,  # gathered loads
-    "after": 0.0,
-    "take_along_axis": 0.5,
-}
 # Reading or writing a byte: 40 GB/s in cache, 21 GB/s from memory; an intermediate is somewhere in between.
 _BYTE = 0.03
 # Memory alone, which the cores share: 21 GB/s for two. What a program keeps comes from there if all of it is more than
@@ -118,28 +96,8 @@ PIECES_SIZE = 1 << 12
 NUMPY_CALL_NS = 5000.0
 
 
-def element_cost(node: Node) -> float:
-    """Computing one element of a node from its operands; from none, it is a constant or a position, which is there."""
-    if node.op is None or not node.inputs:
-        return 0.0
-    return _COST.get(node.op.name, 0.0 if node.kind == "movement" else _SIMPLE)
-
-
 def memory_cost(nbytes: float, far: bool = False) -> float:
     return nbytes * (_FAR_BYTE if far else _BYTE)
-
-
-def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
-    """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
-    if vector_bytes < OWN_PRODUCT_BYTES and (product.a.transposed or product.m == 1):
-        return False
-    size = product.m * product.n * product.k
-    full = filled >= OWN_PRODUCT_FILLED
-    deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH
-    wins = size * (product.matrices if full else 1) >= OWN_PRODUCT_SIZE and filled >= OWN_PRODUCT_HALF
-    if product.b.transposed:
-        wins = (wins and product.m > 1) or (full and deep)
-    return product.dtype is dtypes.float32 and wins
 
 
 # An array of so many bytes a core is out of L2 by the time that the next launch reads it: worth a chain (see chain.py).
@@ -156,14 +114,6 @@ APART_ROWS = 16
 APART_BYTES = 1 << 22
 # Elements of the fullest slot against an even share.
 CHAIN_BALANCE = 1.25
-
-
-EXPENSIVE = 0.1  # ns an element: from a division upwards
-
-
-def is_expensive(node: Node) -> bool:
-    """Worth keeping rather than computing again for every element of a larger result."""
-    return element_cost(node) >= EXPENSIVE
 
 
 # ---- kernels

@@ -22,9 +22,10 @@ from ..loops.builder import LoopBuilder
 from ..loops.ir import Expr, For, Kernel, Store, expressions, statements
 from ..loops.nest import plain_store, side_by_side
 from . import cost
+from .expressions import Index, unravel
 from .group import Group
 from .library import Call
-from .lower import GroupLowering, Index, unravel
+from .lower import GroupLowering
 
 
 @dataclass(frozen=True)
