@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..graph.ir import Node
+from ..loops.ir import Work, divisors
 from ..sizes.dims import at_most, hint, is_symbolic, symbols_of
 from . import cost
 from .expressions import strides_of
@@ -34,7 +36,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Work):
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see narrow.py.
@@ -84,6 +86,33 @@ class Product:
     def b_bytes(self) -> int:
         """Size of all that is read as right operand."""
         return self.k * self.n * self.dtype.itemsize * (self.matrices if any(self.b.batch) else 1)
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        if self.computed:
+            return {1}
+        rows = {self.matrices * d for d in divisors(self.m) if self.m // d >= cost.CHAIN_ROWS}
+        return rows | divisors(self.matrices)
+
+    def in_parts(self, count: int) -> Product:
+        """Its rows cut into more matrices, where they must be."""
+        if self.matrices % count == 0:
+            return self
+        parts = count // self.matrices
+        rows = self.m // parts
+        a = replace(self.a, batch=(*self.a.batch, rows * self.a.row))
+        b = replace(self.b, batch=(*self.b.batch, 0))
+        return replace(self, batch=(*self.batch, parts), m=rows, a=a, b=b)
+
+    def reads_apart(self, operand: int, size: int, parts: int) -> bool:
+        if operand > 1:
+            return True
+        matrix, (rows, columns) = ((self.a, (self.m, self.k)), (self.b, (self.k, self.n)))[operand]
+        first = np.full(1, matrix.offset)
+        for n, step in zip(self.batch, matrix.batch, strict=True):
+            first = (first[:, None] + np.arange(n) * step).reshape(-1)
+        last = first + (rows - 1) * matrix.row + (columns - 1) * matrix.column
+        start = np.arange(self.matrices) // (self.matrices // parts) * (size // parts)
+        return bool((first >= start).all() and (last < start + size // parts).all())
 
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"

@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..graph.facts import moved
 from ..graph.ir import Node
+from ..loops.ir import Work
 from . import cost
 from .expressions import strides_of
 
@@ -25,7 +26,7 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(Work):
     """out[n,y,x,g,o] = sum over ky,kx,c of a[n, y*sy + ky*dy - top, x*sx + kx*dx - left, g, c] * w[ky,kx,g,c,o].
 
     Zero outside of a; the output is row-major and contiguous. Where `a` has its first axis (n) next to each other in
@@ -68,7 +69,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(Work):
     """What the kernel of a convolution reads in the place of its weights, made by a launch of its own."""
 
     convolution: Convolution
@@ -79,7 +80,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Work):
     """The same in the place of its image: words of channels, where those in memory are none."""
 
     convolution: Convolution
@@ -90,7 +91,7 @@ class Pixels:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(Work):
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 
     dtype: np.dtype

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...schedule.control import Choice, Control, Loop
-from ...schedule.plan import Copy, Plan
+from ...schedule.launch import Copy, Plan
 from ...sizes.dims import Size, is_dim
 from . import ir
 from .gemm_tile import i64, repeat

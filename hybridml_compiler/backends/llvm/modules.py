@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ... import config
+from ...loops.ir import Work
 from ...runtime.fingerprint import fingerprint
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
-from ...schedule.chain import Work
-from ...schedule.plan import Copy, Plan
-from ...schedule.region import Joined
+from ...schedule.launch import Copy, Plan
 from ...sizes.guards import collecting
 from . import ir
 from .checked import CheckedBuilder
@@ -55,12 +54,12 @@ class Works:
     """The works of a plan, with the modules of each: launches of groups that are alike have one work."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Work | Joined, list[Module]]] = {}  # by identity
+        self._known: dict[int, tuple[Work, list[Module]]] = {}  # by identity
 
-    def __contains__(self, work: Work | Joined) -> bool:
+    def __contains__(self, work: Work) -> bool:
         return id(work) in self._known
 
-    def modules(self, work: Work | Joined) -> list[Module]:
+    def modules(self, work: Work) -> list[Module]:
         """Those of the works that it calls, then its own."""
         if work not in self:
             self._known[id(work)] = work, modules_of_work(work, self)
@@ -88,7 +87,7 @@ def modules_of(plan: Plan, works: Works | None = None, *, timed: bool = False) -
     return [*found.values(), step]
 
 
-def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Module]:
+def modules_of_work(work: Work, works: Works | None = None) -> list[Module]:
     """Of the works that it calls, then its own."""
     kind, works = kind_of(work), Works() if works is None else works
     parts = [works.modules(part) for part in kind.parts(work)]

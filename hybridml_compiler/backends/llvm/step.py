@@ -18,8 +18,8 @@ from ...runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from ...runtime.stored import STEP, constant_symbol
 from ...runtime.threads import cores
 from ...schedule import cost
+from ...schedule.launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
 from ...schedule.opaque import Opaque
-from ...schedule.plan import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
 from ...sizes.dims import Size, hint, is_dim, is_symbolic, same
 from . import ir
 from .kernel import KERNEL_TYPE

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, Work
 from ...loops.text import print_kernel
 from ...schedule import cost
-from ...schedule.chain import Chain, Work
+from ...schedule.chain import Chain
 from ...schedule.contract import Product
 from ...schedule.control import Choice, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...schedule.launch import Copy
 from ...schedule.opaque import Opaque
-from ...schedule.plan import Copy
-from ...schedule.region import Joined, Region
+from ...schedule.region import Region
 from ...schedule.winograd import Backward, Forward
 from ...sizes.dims import Size, hint, is_dim
 from . import ir
@@ -167,5 +167,5 @@ def _iterations(chain: Chain) -> list[int]:
     return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
 
 
-def kind_of(work: Work | Joined) -> Kind:
+def kind_of(work: Work) -> Kind:
     return KINDS[type(work)]
