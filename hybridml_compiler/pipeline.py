@@ -286,7 +286,7 @@ class Stages:
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
-        from .backends.llvm.works import kind_of
+        from .backends.llvm.works import callee_of
         from .runtime import allocation, jit, threads
 
         with jit.Compilation() as compilation:
@@ -296,7 +296,7 @@ class Stages:
                 compilation.add(memory)
 
             def compile(work: Work, modules: Sequence[Module]) -> None:
-                if pool and kind_of(work).parallel(work):  # linking wants the pool, and finds its code in the cache
+                if pool and callee_of(work).parallel:  # linking wants the pool, and finds its code in the cache
                     compilation.add(pool.pop()())
                 for module in modules:
                     compilation.add(module.code)

@@ -89,16 +89,15 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     holds, imports = own_blocking(product) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
         return None
-    kind = works.kind_of(product)
     *_, module = needed = modules.modules_of_work(product)
     objects = jit.compile_sources([module.code for module in needed])
     library = jit.load(objects, imports | scratch.symbols(), [module.symbol])
-    address, (total, granule) = library.address(module.symbol), kind.range(product)
+    address, callee = library.address(module.symbol), works.callee_of(product)
     symbols = blas.hold_symbols()
     hold, release = (ctypes.CFUNCTYPE(None)(symbols[f"hml_blas_{name}"]) for name in ("hold", "release"))
     table = ctypes.c_void_p * 3
-    if not kind.parallel(product):
-        granule = total  # one part: one thread
+    total = callee.total
+    granule = callee.granule if callee.parallel else total  # one part: one thread
 
     def run(x: np.ndarray, y: np.ndarray, keep: Any = library) -> Any:
         x, y = take_x(x), take_y(y)

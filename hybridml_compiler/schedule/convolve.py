@@ -56,6 +56,9 @@ class Convolution(Work):
         channels, pixels = self.groups * self.features, self.out_size[0] * self.out_size[1]
         return (self.batch * channels, pixels) if self.channels_first else (self.batch * pixels, channels)
 
+    def in_parts(self, count: int) -> Convolution:
+        return self
+
     @property
     def flops(self) -> float:
         taps = self.kernel[0] * self.kernel[1] * self.channels
