@@ -30,6 +30,7 @@ from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
+from .hooks import hooks
 from .once import lazy
 from .runtime import opaque
 from .sizes.dims import hint, structural
@@ -176,7 +177,7 @@ def _compute(graph: Graph) -> opaque.Compute:
     return compute
 
 
-opaque.set_reader(_read)
+hooks.read_graph = _read
 
 
 class Stages:

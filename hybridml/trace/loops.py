@@ -21,6 +21,7 @@ from typing import Any
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
+from hybridml_compiler.hoist import dependent, is_dear, varying
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 
@@ -28,7 +29,7 @@ from ..context import clock, enable_grad, grad_is_off
 from ..tape import part, run
 from ..tensor import Tensor
 from .capture import Tracer
-from .region import boundary, close, dependent, enter, fresh, is_dear, leaf_of, leave, snapshot, varying
+from .region import boundary, close, enter, fresh, leaf_of, leave, snapshot
 
 _add, _full = OPS["add"], OPS["full"]
 

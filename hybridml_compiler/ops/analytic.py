@@ -1,6 +1,6 @@
 """Elementwise rows that are polynomials of `loops/transcendental.py`: exponentials, logarithms, angles, erf, sigmoid.
 
-Their eager meaning goes through `polynomial.evaluate`, so eager and compiled results have the same bits.
+Their eager meaning goes through `hooks.transcendental`, so eager and compiled results have the same bits.
 """
 
 from __future__ import annotations

@@ -36,6 +36,11 @@ class Control(Work):
         raise NotImplementedError
 
     @property
+    def given(self) -> int:
+        """How many arrays it reads."""
+        raise NotImplementedError
+
+    @property
     def memory(self) -> int:
         """Bytes that it works in."""
         raise NotImplementedError
@@ -103,6 +108,10 @@ class Loop(Control):
         return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
 
     @property
+    def given(self) -> int:
+        return int(self.counted) + self.consts + len(self.carries) + len(self.xs)
+
+    @property
     def memory(self) -> int:
         return self.places[1]
 
@@ -123,6 +132,10 @@ class Choice(Control):
     @property
     def plans(self) -> tuple[Plan, ...]:
         return self.true, self.false
+
+    @property
+    def given(self) -> int:
+        return 1 + self.operands
 
     @property
     def memory(self) -> int:

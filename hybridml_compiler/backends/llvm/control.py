@@ -104,7 +104,7 @@ def _emit_one(
 ) -> None:
     b = function.build()
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
-    operands = _count_operands(control)
+    operands = control.given + len(control.wanted) + 1
     given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
     checked = any(plan.checked for plan in control.plans)
     if isinstance(control, Loop):
@@ -112,6 +112,7 @@ def _emit_one(
         sizes = Sizes(b, table, control.symbols)
         _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
     else:
+        assert isinstance(control, Choice)
         _emit_choice(b, module, name, control, callees, given, failed)
     b.branch(done)
     b.position_at_end(failed)
@@ -120,13 +121,6 @@ def _emit_one(
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
-
-
-def _count_operands(control: Control) -> int:
-    if isinstance(control, Choice):
-        return 1 + control.operands + len(control.wanted) + 1
-    before = int(control.counted) + control.consts + len(control.carries) + len(control.xs)
-    return before + len(control.wanted) + 1
 
 
 def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:

@@ -58,10 +58,11 @@ def emit_step(
     timed: bool = False,
     parts: int = 1,
 ) -> set[str]:
-    """Add `step` to the module; `callees[k]` is what launch k calls, None for a copy. Returns the runtime symbols it needs.
+    """Add `step` to the module; returns the runtime symbols it needs.
 
-    `hold`: BLAS is held at one thread here, and scratch memory asked for, and not by what calls it. `timed`: the clock
-    is read round each launch. With several `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each.
+    `callees[k]` is what launch k calls, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
+    asked for, and not by what calls it. `timed`: the clock is read round each launch. With several `parts` it is
+    `i64 step(ptr table, i64 part)`, and runs one part of each.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
     part = None if parts == 1 else step.args[1]
