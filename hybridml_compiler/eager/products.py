@@ -18,7 +18,6 @@ import numpy as np
 
 from .. import config, dtypes
 from ..schedule import cost
-from ..schedule.contract import Product, fold_batch, matrix_of
 
 # Signatures compiled; a program with more (every batch of another length) goes on with NumPy.
 MOST = 256
@@ -78,6 +77,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         from ..backends.llvm import modules, works
         from ..backends.llvm.product import own_blocking
         from ..runtime import blas, jit, scratch, threads
+        from ..schedule.contract import Product, fold_batch, matrix_of
     except ImportError:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -122,6 +122,8 @@ def _regular(*arrays: np.ndarray) -> list[tuple[Callable[[np.ndarray], np.ndarra
 
 def _is_regular(x: np.ndarray) -> bool:
     """A field of a structured array has strides that are no whole number of elements."""
+    from ..schedule.contract import matrix_of  # with a large product, and not with the package
+
     whole = all(step % x.itemsize == 0 for step in x.strides)
     return whole and matrix_of(*_strided(x), x.shape[:-2]) is not None
 

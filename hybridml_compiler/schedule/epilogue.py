@@ -22,9 +22,9 @@ from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.ir import Expr, For, Kernel, Store, Work, expressions, statements
 from ..loops.nest import plain_store, side_by_side
-from . import cost
 from .expressions import Index, unravel
 from .group import Group
+from .kernel_cost import kernel_cost
 from .library import Call
 from .lower import GroupLowering
 
@@ -177,7 +177,7 @@ def over_matrix(
     loop = For(row, inner, vector=columns == 1 and rows > 1)
     width = side_by_side(lanes(expressions(body)), columns)
     kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, width)
-    return replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
+    return replace(kernel, cost=kernel_cost(kernel.body, kernel.lanes))
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:

@@ -16,6 +16,7 @@ from ..sizes.dims import is_dim, same
 from . import cost
 from .expressions import Expressions, Index, Load, unravel
 from .group import Group, form_of
+from .kernel_cost import kernel_cost
 from .reshaped import in_shape_of_source
 
 TURN = 256  # elements of some tiles before what reads them (see _tiles_in_turns); 128 to 1024 are within 8 %
@@ -261,7 +262,7 @@ class GroupLowering(Expressions):
         }
         rows = {b.name: b for b in self._rows.values()}
         buffers = (*self.operands.values(), *(rows | tiles).values())
-        return replace(kernel, buffers=buffers, cost=cost.kernel_cost(kernel.body, kernel.lanes))
+        return replace(kernel, buffers=buffers, cost=kernel_cost(kernel.body, kernel.lanes))
 
 
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
