@@ -22,7 +22,8 @@ from __future__ import annotations
 import numpy as np
 
 from .eager import products
-from .ops import contraction, polynomial, random
+from .hooks import hooks
+from .ops import random
 
 
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
@@ -33,7 +34,7 @@ def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
         elementary("exp", "f", 1)
     except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
         from .loops.evaluate import transcendental
-    polynomial.set_evaluator(transcendental)
+    hooks.transcendental = transcendental
     return transcendental(name, *arrays)
 
 
@@ -44,12 +45,10 @@ def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
         found = bits(state, shape)
     except ImportError:
-        random.set_bits(random.numpy_bits)
+        hooks.random_bits = random.numpy_bits
         return random.numpy_bits(state, shape)
-    random.set_bits(bits)
+    hooks.random_bits = bits
     return found
 
 
-polynomial.set_evaluator(_evaluate)
-random.set_bits(_bits)
-contraction.set_product(products.matmul)
+hooks.transcendental, hooks.random_bits, hooks.matmul = _evaluate, _bits, products.matmul

@@ -30,6 +30,7 @@ from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
+from .hooks import hooks
 from .once import lazy
 from .runtime import opaque
 from .sizes.dims import hint, structural
@@ -37,15 +38,13 @@ from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
     from .backends.llvm.modules import Module, Works
-    from .loops.ir import Expr
+    from .loops.ir import Expr, Work
     from .runtime.executable import Executable
     from .runtime.jit import Library
     from .runtime.spans import Recorder
     from .runtime.stored import Stored
-    from .schedule.chain import Work
+    from .schedule.launch import Launch, Plan
     from .schedule.library import Call, Prepared, Target
-    from .schedule.plan import Launch, Plan
-    from .schedule.region import Joined
 
 
 @dataclass
@@ -178,7 +177,7 @@ def _compute(graph: Graph) -> opaque.Compute:
     return compute
 
 
-opaque.set_reader(_read)
+hooks.read_graph = _read
 
 
 class Stages:
@@ -190,7 +189,7 @@ class Stages:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[Work | Joined, list[Module]], object] = lambda work, modules: None  # as they are known
+        self.compile: Callable[[Work, list[Module]], object] = lambda work, modules: None  # as they are known
 
     @lazy
     def graph(self) -> Graph:
@@ -219,15 +218,14 @@ class Stages:
         self.say(3, lambda: describe_plan(plan))
         return plan
 
-    def _begin(self, work: Work | Joined) -> None:
+    def _begin(self, work: Work) -> None:
         """A work is known, while others are still being planned."""
         from .loops.verify import verify_kernel
-        from .schedule.plan import kernels_of
 
         if work in self.works:
             return
         with self.stats.stage("check"):
-            for kernel in kernels_of(work) if self.verify else ():
+            for kernel in work.nests if self.verify else ():
                 verify_kernel(kernel, "the plan")
         with self.stats.stage("source"):
             modules = self.works.modules(work)
@@ -289,7 +287,7 @@ class Stages:
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
-        from .backends.llvm.works import kind_of
+        from .backends.llvm.works import callee_of
         from .runtime import allocation, jit, threads
 
         with jit.Compilation() as compilation:
@@ -298,8 +296,8 @@ class Stages:
             if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
                 compilation.add(memory)
 
-            def compile(work: Work | Joined, modules: Sequence[Module]) -> None:
-                if pool and kind_of(work).parallel(work):  # linking wants the pool, and finds its code in the cache
+            def compile(work: Work, modules: Sequence[Module]) -> None:
+                if pool and callee_of(work).parallel:  # linking wants the pool, and finds its code in the cache
                     compilation.add(pool.pop()())
                 for module in modules:
                     compilation.add(module.code)

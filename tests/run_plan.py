@@ -16,8 +16,9 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.loops.interpret import interpret_kernel
+from hybridml_compiler.loops.ir import Work
 from hybridml_compiler.pipeline import host
-from hybridml_compiler.schedule.chain import Chain, Work, kernel_of, written_by
+from hybridml_compiler.schedule.chain import Chain
 from hybridml_compiler.schedule.contract import Matrix, Product
 from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.opaque import Opaque
@@ -73,7 +74,7 @@ def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
                 part[:] = slot[scratch.offset : scratch.offset + scratch.nbytes]
                 arrays.append(array)
             assert not _run(stage.work, [arrays[k] for k in stage.operands], element, chain.batch)
-            written = [k for k, w in zip(stage.operands, written_by(stage.work, len(stage.operands)), strict=True) if w]
+            written = [k for k, w in zip(stage.operands, stage.work.written(len(stage.operands)), strict=True) if w]
             for k in written:
                 if k >= len(given):
                     scratch = chain.scratch[k - len(given)]
@@ -124,7 +125,7 @@ def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int =
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
             _array(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
         memories = memories[2:]
-    kernel = kernel_of(work)
+    kernel = work.nest
     if kernel is None:
         return 0
     buffers = [_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]

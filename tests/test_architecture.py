@@ -10,22 +10,24 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
-BASE = ("locks", "in_force", "once", "weak", "errors", "config", "dtypes", "sizes", "aval")
+BASE = ("locks", "in_force", "once", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval")
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
     "once": ("locks",),
     "weak": ("locks",),
     "errors": (),
+    "hooks": (),
     "config": ("errors",),
     "dtypes": ("errors", "config"),
-    "sizes": ("errors",),
+    "sizes": ("errors", "hooks"),
     "aval": ("errors", "config", "dtypes", "sizes"),
     "ops": BASE,  # a row lowers to an abstract scalar builder: it knows no IR
     "graph": (*BASE, "ops"),
@@ -35,6 +37,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "runtime": BASE,
     "backends": (*BASE, "loops", "schedule", "runtime"),  # a plan becomes code that calls the runtime's symbols
 }
+ARROWS["hoist"] = (*BASE, "ops", "graph", "schedule")  # asked by capture: what a loop computes before its first step
 ARROWS["pipeline"] = tuple(ARROWS)
 ARROWS["eager"] = tuple(ARROWS)  # kernels of one call: graphs of one node, or a small pipeline of their own
 ARROWS["__init__"] = tuple(ARROWS)
@@ -169,3 +172,14 @@ def test_import_loads_numpy_alone() -> None:
     run = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == [], f"`import hybridml` loads {run.stdout.strip()}: import them where they are used"
+
+
+def test_no_modules_of_the_compiler_make_a_circle() -> None:
+    files = {name.removesuffix(".__init__"): path for name, path in modules(ROOT, COMPILER)}
+    graph = nx.DiGraph()
+    for source, target, _ in arrows(ROOT, COMPILER):
+        while target and target not in files:
+            target = target.rpartition(".")[0]
+        graph.add_edge(source.removesuffix(".__init__"), target or "elsewhere")
+    circles = [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
+    assert not circles, f"modules that import each other (deferred and for type checking counts): {circles}"

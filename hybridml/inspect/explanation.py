@@ -242,7 +242,8 @@ def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
 def _nanoseconds(node: ir.Node) -> float:
     if node.kind == "control":
         return _of_bodies(node, _nanoseconds)
-    from hybridml_compiler.schedule.cost import FLOP_NS, NUMPY_CALL_NS, element_cost, memory_cost
+    from hybridml_compiler.graph.facts import element_cost
+    from hybridml_compiler.schedule.cost import FLOP_NS, NUMPY_CALL_NS, memory_cost
 
     moved = memory_cost(float(hint(node.aval.nbytes)))
     if node.kind == "opaque":

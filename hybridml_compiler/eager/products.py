@@ -18,7 +18,6 @@ import numpy as np
 
 from .. import config, dtypes
 from ..schedule import cost
-from ..schedule.contract import Product, fold_batch, matrix_of
 
 # Signatures compiled; a program with more (every batch of another length) goes on with NumPy.
 MOST = 256
@@ -78,6 +77,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         from ..backends.llvm import modules, works
         from ..backends.llvm.product import own_blocking
         from ..runtime import blas, jit, scratch, threads
+        from ..schedule.contract import Product, fold_batch, matrix_of
     except ImportError:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -89,16 +89,15 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     holds, imports = own_blocking(product) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
         return None
-    kind = works.kind_of(product)
     *_, module = needed = modules.modules_of_work(product)
     objects = jit.compile_sources([module.code for module in needed])
     library = jit.load(objects, imports | scratch.symbols(), [module.symbol])
-    address, (total, granule) = library.address(module.symbol), kind.range(product)
+    address, callee = library.address(module.symbol), works.callee_of(product)
     symbols = blas.hold_symbols()
     hold, release = (ctypes.CFUNCTYPE(None)(symbols[f"hml_blas_{name}"]) for name in ("hold", "release"))
     table = ctypes.c_void_p * 3
-    if not kind.parallel(product):
-        granule = total  # one part: one thread
+    total = callee.total
+    granule = callee.granule if callee.parallel else total  # one part: one thread
 
     def run(x: np.ndarray, y: np.ndarray, keep: Any = library) -> Any:
         x, y = take_x(x), take_y(y)
@@ -123,6 +122,8 @@ def _regular(*arrays: np.ndarray) -> list[tuple[Callable[[np.ndarray], np.ndarra
 
 def _is_regular(x: np.ndarray) -> bool:
     """A field of a structured array has strides that are no whole number of elements."""
+    from ..schedule.contract import matrix_of  # with a large product, and not with the package
+
     whole = all(step % x.itemsize == 0 for step in x.strides)
     return whole and matrix_of(*_strided(x), x.shape[:-2]) is not None
 

@@ -66,10 +66,3 @@ def family(node: Node) -> tuple[Any, ...]:
     shared = tuple((name, value) for name, value in sorted(node.params.items()) if name != "result")
     assert node.op is not None
     return node.op.name, node.inputs, shared
-
-
-def may_fail(node: Node) -> bool:
-    """May the node raise: for an index, by itself or in a body, or because NumPy does?"""
-    if node.kind != "control":
-        return node.kind in ("gather", "scatter", "opaque")
-    return any(any(map(may_fail, body.graph.nodes())) for body in bodies_of(node))

@@ -24,7 +24,7 @@ once. Each knows the integer range it can take (for index arithmetic) and the va
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -117,8 +117,66 @@ def extent(var: Expr) -> Size:
     return var.high + 1
 
 
+class Work:
+    """What a launch runs: a loop nest (`Kernel`), or one of the kinds that schedule/ has beside it."""
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """The works that it is made of, or itself."""
+        return (self,)
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        """All loop nests that it runs."""
+        return ()
+
+    @property
+    def nest(self) -> Kernel | None:
+        """The loop nest that it ends with, alone or after a library call."""
+        return None
+
+    @property
+    def firsts(self) -> Sequence[int]:
+        """Number of the operand that is the first of each loop nest."""
+        return [0]
+
+    @property
+    def checked(self) -> bool:
+        """Whether it may fail, at an index or in NumPy. Then the status word is among its operands."""
+        return any(nest.checked for nest in self.nests)
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether a table of sizes follows its operands."""
+        return False
+
+    def status_at(self, operands: int) -> int:
+        """Before which of so many operands the status word is: behind them all."""
+        return operands
+
+    def written(self, operands: int) -> list[bool]:
+        """Which of so many operands it writes: the last one."""
+        return [k == operands - 1 for k in range(operands)]
+
+    def with_nests(self, nests: Sequence[Kernel]) -> Work:
+        """The same work with other loop nests."""
+        return self
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        """Numbers of equal parts that it can be run in."""
+        return {1}
+
+    def in_parts(self, count: int) -> Work:
+        """The work with a range that `count` divides."""
+        return self
+
+    def reads_apart(self, operand: int, size: int, parts: int) -> bool:
+        """Whether part i of a library call reads only part i of this operand, of so many elements."""
+        return True
+
+
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Work):
     """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
 
     buffers: tuple[Buffer, ...]
@@ -160,6 +218,33 @@ class Kernel:
     @property
     def total(self) -> Size:
         return extent(self.range) if self.range is not None else 1
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return (self,)
+
+    @property
+    def nest(self) -> Kernel:
+        return self
+
+    def with_nests(self, nests: Sequence[Kernel]) -> Kernel:
+        (nest,) = nests
+        return nest
+
+    def written(self, operands: int) -> list[bool]:
+        """Those of its buffers that are not only read, which come last."""
+        own = [buffer.role != "in" for buffer in self.operands]
+        return [False] * (operands - len(own)) + own
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        if self.checked or self.range is None or self.total % self.granule:
+            return {1}
+        return divisors(self.total // self.granule)
+
+
+def divisors(n: int) -> set[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return {*small, *(n // d for d in small)}
 
 
 def sizes_of(kernel: Kernel) -> Iterator[Any]:

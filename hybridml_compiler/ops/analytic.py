@@ -1,6 +1,6 @@
 """Elementwise rows that are polynomials of `loops/transcendental.py`: exponentials, logarithms, angles, erf, sigmoid.
 
-Their eager meaning goes through `polynomial.evaluate`, so eager and compiled results have the same bits.
+Their eager meaning goes through `hooks.transcendental`, so eager and compiled results have the same bits.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from .elementwise import elementwise, transcendental, where
-from .op import Accepts, Op, Rule
+from .op import TRANSCENDENTAL, Accepts, Op, Rule
 from .samples import Domain
 
 # NumPy computes those of complex numbers, with the cuts of C99.
@@ -18,11 +18,11 @@ _OF_REAL = ("erf", "erfc")
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:
     accepts: Accepts = "float" if name in _OF_REAL else "inexact"
-    return elementwise(name, transcendental(name), (vjp,), doc, accepts=accepts, domain=domain)
+    return elementwise(name, transcendental(name), (vjp,), doc, accepts=accepts, domain=domain, cost=TRANSCENDENTAL)
 
 
 def _pair(name: str, dx: Rule, dy: Rule, doc: str) -> Op:
-    return elementwise(name, transcendental(name), (dx, dy), doc, accepts="float")
+    return elementwise(name, transcendental(name), (dx, dy), doc, accepts="float", cost=TRANSCENDENTAL)
 
 
 LN2, LN10 = math.log(2), math.log(10)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..aval import Aval
 from ..errors import ShapeError
+from ..hooks import hooks
 from .indexing import Index, Load, Scalar, at
 from .op import Op
 from .samples import cases, fails
@@ -29,17 +29,9 @@ def _infer(x: Aval, y: Aval) -> Aval:
     return Aval((*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ())), x.dtype)
 
 
-_product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
-
-
-def set_product(fn: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
-    """What computes eager products from now on; `hybridml_compiler/__init__.py` registers the compiled form."""
-    global _product
-    _product = fn
-
-
 def _eager(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return _product(x, y)
+    product = hooks.matmul  # read first: a call of an attribute in one goes a slower way in Python 3.11
+    return product(x, y)
 
 
 def _lower(s: Any, i: Index, x: Load, y: Load) -> Scalar:

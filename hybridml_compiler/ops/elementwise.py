@@ -14,11 +14,12 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
-from . import complex_functions, polynomial, samples
+from ..hooks import hooks
+from . import complex_functions, samples
 from .conversion import cast, convert
 from .creation import full
 from .indexing import Index, Load, Scalar, at
-from .op import REQUIRED, Accepts, ErrorSample, Op, Rule, Sample
+from .op import DIVISION, REQUIRED, SIMPLE, TRANSCENDENTAL, Accepts, ErrorSample, Op, Rule, Sample
 from .samples import Domain, fails
 from .shapes import broadcast
 
@@ -41,6 +42,7 @@ def elementwise(
     operator: str | None = None,
     method: bool = True,
     more_samples: Callable[[], Iterable[Sample]] = tuple,
+    cost: float = SIMPLE,
 ) -> Op:
     """A row whose element i depends on element i of its broadcast operands.
 
@@ -85,6 +87,7 @@ def elementwise(
         accepts=accepts,
         method=name if method else None,
         operator=operator,
+        cost=cost,
         doc=doc,
     )
 
@@ -103,7 +106,7 @@ def transcendental(name: str) -> Callable[..., np.ndarray]:
     def eager(*arrays: np.ndarray) -> np.ndarray:
         if arrays[0].dtype.kind == "c":
             return complex_functions.evaluate(name, *arrays)
-        return polynomial.evaluate(name, *arrays)
+        return hooks.transcendental(name, *arrays)
 
     return eager
 
@@ -157,6 +160,7 @@ divide = elementwise(
     accepts="inexact",
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="truediv",
+    cost=DIVISION,
 )
 floor_divide = elementwise(
     "floor_divide",
@@ -167,6 +171,7 @@ floor_divide = elementwise(
     lower=lambda s, x, y: s.floordiv(x, y),
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="floordiv",
+    cost=DIVISION,
 )
 remainder = elementwise(
     "remainder",
@@ -176,6 +181,7 @@ remainder = elementwise(
     lower=lambda s, x, y: s.mod(x, y),
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="mod",
+    cost=DIVISION,
 )
 negative = elementwise(
     "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), accepts="number",
@@ -213,6 +219,7 @@ reciprocal = elementwise(
     lower=lambda s, x: s.div(s.const(1, s.dtype(x)), x),
     accepts="inexact",
     domain=(0.5, 2.0),
+    cost=DIVISION,
 )
 sqrt = elementwise(
     "sqrt",
@@ -221,6 +228,7 @@ sqrt = elementwise(
     "Square root, exactly rounded; nan below 0. Gradient at 0 is inf, the true limit, as PyTorch.",
     accepts="inexact",
     domain=(0.1, 3.0),
+    cost=DIVISION,
 )
 rsqrt = elementwise(
     "rsqrt",
@@ -230,6 +238,7 @@ rsqrt = elementwise(
     lower=lambda s, x: s.div(s.const(1, s.dtype(x)), s.sqrt(x)),
     accepts="inexact",
     domain=(0.1, 3.0),
+    cost=DIVISION,
 )
 
 
@@ -274,7 +283,7 @@ def _int_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.asarray(np.power(x, y))
-    return polynomial.evaluate("pow", x, y) if x.dtype.kind == "f" else _int_power(x, y)
+    return hooks.transcendental("pow", x, y) if x.dtype.kind == "f" else _int_power(x, y)
 
 
 def _power_lower(s: Any, x: Scalar, y: Scalar) -> Scalar:
@@ -320,6 +329,7 @@ power = elementwise(
         Sample((np.array([2, -3, -1, 1, 0, 7]), np.array([-1, 3, -3, -9, -2, 70])), grad=False),
         Sample((np.array([-2.0, -1.5, 0.0, 3.0]), np.array([2.0, 3.0, 2.0, 0.0])), grad=False),
     ),
+    cost=TRANSCENDENTAL,
 )
 
 # ---------------------------------------------------------------- rounding
@@ -426,6 +436,7 @@ after: Op = Op(
     vjp=(lambda g: g, None),
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape), rng.uniform(-2, 2, ()))) for shape in ((), (3,), (2, 3))),
     error_samples=lambda: (fails(ShapeError, "after: the token must be a scalar", (2,), (2,)),),
+    cost=0.0,
     unify=(),
     doc="x, which is read once the scalar `token` is known: what is computed from it is another value than what is "
     "computed from x, and is computed later. For checkpoints in traced programs.",

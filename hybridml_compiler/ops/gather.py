@@ -103,6 +103,7 @@ take = Op(
         fails(OutOfBoundsError, "take: index -4 is out of range", (3,), np.array([[0], [-4]])),
         fails(OutOfBoundsError, "which is empty", (0,), np.array([0])),
     ),
+    cost=0.3,  # gathered loads
     doc="Elements of x at integer `indices` of `axis`; the axes of indices (any number) replace it.",
 )
 
@@ -218,6 +219,7 @@ take_along_axis = Op(
         fails(DTypeError, "take_along_axis: indices must be integers", (3, 4), (3, 1)),
         fails(OutOfBoundsError, "take_along_axis: index 4 is out of range", (1, 4), np.array([[4]])),
     ),
+    cost=0.5,
     doc="For each element of `indices` the element of x at that position of `axis` and the same place elsewhere.",
 )
 

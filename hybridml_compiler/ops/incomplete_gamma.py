@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GradientError
-from . import polynomial
+from ..hooks import hooks
 from .computed import computed
 from .elementwise import where
 from .iterations import TINY, Array, converged, digamma_of, flat, log1pmx, quadrature, stirling
@@ -38,7 +38,7 @@ def _log_gamma_1p(a: Array) -> Array:
 def _power(a: Array, x: Array) -> Array:
     """x^a e^-x / gamma(a + 1)."""
     small = (
-        np.power(x, np.minimum(a, LARGE)) * np.exp(-0.5 * x) / polynomial.evaluate("gamma", np.minimum(a, LARGE) + 1)
+        np.power(x, np.minimum(a, LARGE)) * np.exp(-0.5 * x) / hooks.transcendental("gamma", np.minimum(a, LARGE) + 1)
     )
     big = np.maximum(a, LARGE)
     about = np.exp(big * log1pmx((x - big) / big, x / big) - stirling(big)) / np.sqrt(2 * np.pi * big)

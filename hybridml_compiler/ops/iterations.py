@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..hooks import hooks
 from ..once import once
-from . import polynomial
 
 Array = Any
 TINY, EPS = 1e-300, 1e-17
@@ -23,7 +23,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 
 
 def log_gamma(x: Array) -> Array:
-    return polynomial.evaluate("lgamma", np.ascontiguousarray(x))
+    return hooks.transcendental("lgamma", np.ascontiguousarray(x))
 
 
 def stirling(x: Array) -> Array:
@@ -80,4 +80,4 @@ def flat(function: Callable[..., Array]) -> Callable[..., Array]:
 
 def digamma_of(a: Array, order: int = 0) -> Array:
     """digamma, or its derivative."""
-    return polynomial.evaluate(("digamma", "trigamma")[order], np.ascontiguousarray(a))
+    return hooks.transcendental(("digamma", "trigamma")[order], np.ascontiguousarray(a))

@@ -8,7 +8,6 @@ words are (low, high) of the key. Distributions are composites over the bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import DTypeError, ShapeError
+from ..hooks import hooks
 from .indexing import Index, Load, Scalar, flatten
 from .op import REQUIRED, Op
 from .samples import cases, fails
@@ -51,17 +51,8 @@ def numpy_bits(state: np.ndarray, shape: Shape) -> np.ndarray:
     return np.stack(words, -1).astype(np.uint32).ravel()[:n].reshape(shape)
 
 
-_bits: Callable[[np.ndarray, Shape], np.ndarray] = numpy_bits
-
-
-def set_bits(fn: Callable[[np.ndarray, Shape], np.ndarray]) -> None:
-    """What computes eager bits from now on; `hybridml_compiler/__init__.py` registers the compiled form."""
-    global _bits
-    _bits = fn
-
-
 def _eager(state: np.ndarray, shape: Any) -> np.ndarray:
-    return _bits(state, shape_tuple("random_bits", shape))
+    return hooks.random_bits(state, shape_tuple("random_bits", shape))
 
 
 def _block(s: Any, number: Scalar, state: Load) -> list[Scalar]:
@@ -137,6 +128,7 @@ random_bits = Op(
         fails(ShapeError, "random_bits: the state must be the two numbers", np.zeros(3, "u8"), shape=(3,)),
         fails(ShapeError, "random_bits: a size cannot be negative", _state(0, 0), shape=(-3,)),
     ),
+    cost=4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word
     doc="uint32 random bits of `shape` from state = (key, counter), Philox4x32-10; then advance the counter by "
     "ceil(size / 4).",
 )

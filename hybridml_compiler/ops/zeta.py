@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import polynomial
+from ..hooks import hooks
 from .computed import Refused, computed
 from .op import Op
 
@@ -59,7 +59,7 @@ def _zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
 def _left_of_one(s: np.ndarray) -> np.ndarray:
     """The Riemann zeta function for s < 1, by reflection for s < 0."""
     far = np.where(s < 0, 1 - s, 2.0)
-    gamma = polynomial.evaluate("gamma", np.ascontiguousarray(far))
+    gamma = hooks.transcendental("gamma", np.ascontiguousarray(far))
     reflected = 2 * (2 * np.pi) ** (s - 1) * _sin_pi(s / 2) * gamma * hurwitz(far, np.ones(far.shape))
     near = hurwitz(np.where(s < 0, 0.0, s), np.ones(s.shape))
     return np.where(s < 0, np.where(np.rint(s / 2) * 2 == s, 0.0, reflected), near)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import CompileError
+from ..graph.body import Body, body_of
 from ..graph.checks import alone
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
 from .canonical_views import canonical_views
 from .contractions import convolutions_as_products, transpose_products
-from .control import control_flow
+from .control import simplify_control
 from .fold import fold_constants
 from .layout import channels_last
 from .roll import roll_loops
@@ -29,6 +30,20 @@ Pass = Callable[[Graph], Graph]
 def checks_alone(graph: Graph) -> Graph:
     """Graph whose checks are of no more than what decides them."""
     return graph.with_roots([*graph.outputs, *map(alone, graph.checks)])
+
+
+def control_flow(graph: Graph) -> Graph:
+    """Graph whose loops and branches are simplified, and their bodies optimized."""
+    return simplify_control(graph, optimized)
+
+
+def optimized(body: Body) -> Body:
+    """The body after all passes."""
+    if body.after_passes is None:
+        graph = run_passes(body.graph, verify=False)[0]
+        done = body if graph is body.graph else body_of(graph)
+        body.after_passes = done.after_passes = done
+    return body.after_passes
 
 
 FIRST: tuple[tuple[str, Pass, str], ...] = (

@@ -22,6 +22,7 @@ from ..graph.rewrite import make
 from ..ops.control import COND, LOOP
 
 Results = dict[int, Node]  # of a run: by number, those that are read
+Optimize = Callable[[Body], Body]
 
 
 @dataclass
@@ -57,14 +58,14 @@ class Loop:
             p["length"], p["reverse"],
         )  # fmt: skip
 
-    def nodes(self, wanted: Iterable[int]) -> Results:
+    def nodes(self, wanted: Iterable[int], optimized: Optimize) -> Results:
         """Its results as nodes of the graph."""
         kept = [*(c for _, c in self.consts), *(c for _, c, _ in self.carries)]
         outputs = (*(c for *_, c in self.carries), *self.ys)
         body = Graph((*kept, *(x for _, x in self.xs)), outputs, "body", tuple(self.checks))
-        condition = None if self.go is None else _passed(body_of(Graph(tuple(kept), (self.go,), "condition")))
+        condition = None if self.go is None else optimized(body_of(Graph(tuple(kept), (self.go,), "condition")))
         params: dict[str, Any] = {
-            "body": _passed(body_of(body)), "condition": condition, "consts": len(self.consts),
+            "body": optimized(body_of(body)), "condition": condition, "consts": len(self.consts),
             "carries": len(self.carries), "length": self.length, "counted": self.count is not None,
             "reverse": self.reverse,
         }  # fmt: skip
@@ -86,17 +87,6 @@ class Loop:
         return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 
-def _passed(body: Body) -> Body:
-    """The body after all passes."""
-    if body.after_passes is None:
-        from . import run_passes
-
-        graph = run_passes(body.graph, verify=False)[0]
-        done = body if graph is body.graph else body_of(graph)
-        body.after_passes = done.after_passes = done
-    return body.after_passes
-
-
 def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[Node]:
     """`outputs` with nodes put in place of others."""
     final = dict(becomes)
@@ -107,8 +97,8 @@ def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[No
     return [final[node] for node in outputs]
 
 
-def control_flow(graph: Graph) -> Graph:
-    """See the module docstring."""
+def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
+    """See the module docstring. `optimized` puts a body through all passes, of which this is one."""
     nodes = graph.nodes()
     if not any(_is_control(node) for node in nodes):
         return graph
@@ -128,9 +118,11 @@ def control_flow(graph: Graph) -> Graph:
         if key not in made:
             numbers = sorted(read[key])
             if node.op is LOOP:
-                made[key] = _one_product(node, operands, numbers) or _simpler_loop(node, operands, numbers)
+                made[key] = _one_product(node, operands, numbers, optimized) or _simpler_loop(
+                    node, operands, numbers, optimized
+                )
             else:
-                made[key] = _simpler_cond(node, operands, numbers, checks)
+                made[key] = _simpler_cond(node, operands, numbers, checks, optimized)
         return made[key][node.params["result"]]
 
     done = _rebuilt(merged, nodes, simpler)
@@ -222,7 +214,7 @@ def _within(node: Node, other: Node) -> list[int] | None:
 # -- one product for all steps
 
 
-def _one_product(node: Node, operands: Sequence[Node], read: list[int]) -> Results:
+def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
     """Products that are only added up, which is what the gradients of weights are, as one over the rows of all steps:
     a step would read and write the whole sum. tanh(h @ w + x) and its gradient, 64 steps on one core: 32 rows of 256
     10.1 ms, 10.8 without this; 16 of 512 19 and 23 ms; 8 of 1024 40 and 58 ms.
@@ -241,7 +233,7 @@ def _one_product(node: Node, operands: Sequence[Node], read: list[int]) -> Resul
     row_at = {row: len(at) + k for k, row in enumerate(dict.fromkeys(rows))}
     loop.ys = [*loop.ys, *row_at]
     loop.carries = [loop.carries[k] for k in kept]
-    nodes = loop.nodes(sorted({*(at[k] for k in read if k in at), *row_at.values()}))
+    nodes = loop.nodes(sorted({*(at[k] for k in read if k in at), *row_at.values()}), optimized)
     stacks = given | {row: nodes[k] for row, k in row_at.items()}
     sums = {k: make("add", starts[k], found[k].of([stacks[row] for row in found[k].rows])) for k in found}
     return {k: nodes[at[k]] if k in at else sums[k] for k in read}
@@ -292,7 +284,7 @@ def _added_product(loop: Loop, k: int) -> _Added | None:
 # -- a loop
 
 
-def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Results:
+def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int], optimized: Optimize) -> Results:
     loop = Loop.of(node, operands)
     if type(loop.length) is int and loop.length == 0:
         starts = [start for start, *_ in loop.carries]
@@ -327,7 +319,7 @@ def _simpler_loop(node: Node, operands: tuple[Node, ...], read: list[int]) -> Re
     _drop(loop)
     left = [k for k in read if k not in results]
     at = {k: places[k] if k < first else len(loop.carries) + wanted[old[k - first]] for k in left}
-    new = loop.nodes(sorted(set(at.values())))
+    new = loop.nodes(sorted(set(at.values())), optimized)
     return results | {k: new[at[k]] for k in left}
 
 
@@ -383,7 +375,9 @@ def _drop(loop: Loop) -> None:
 # -- a choice
 
 
-def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int], checks: dict[Node, None]) -> Results:
+def _simpler_cond(
+    node: Node, operands: tuple[Node, ...], read: list[int], checks: dict[Node, None], optimized: Optimize
+) -> Results:
     """The choice, or what the branch that is known to run gives; then `checks` takes in those of the branch."""
     predicate, given = operands[0], operands[1:]
     branches: list[Graph] = [node.params["true"].graph, node.params["false"].graph]
@@ -405,7 +399,7 @@ def _simpler_cond(node: Node, operands: tuple[Node, ...], read: list[int], check
     reached = {n for own in outputs for n in topological(own)}
     pairs = [(start, own) for start, own in pairs if own in reached]
     bodies = [
-        _passed(
+        optimized(
             body_of(Graph(tuple([own for _, own in pairs]), tuple(roots[: len(read)]), name, tuple(roots[len(read) :])))
         )
         for roots, name in zip(outputs, ("true", "false"), strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybridml_compiler.locks import lock
 from hybridml_compiler.runtime import allocation
-from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, call_step
+from hybridml_compiler.runtime.entry_spec import ArraySpec, Constant, EntrySpec, FloatCell, call_step
 
 
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:

@@ -15,8 +15,8 @@ from ..locks import lock
 from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
-from . import allocation, entry
-from .entry import Arena
+from . import allocation, entry_spec
+from .entry_spec import Arena
 from .status import reraise
 
 
@@ -102,7 +102,7 @@ class Executable:
     shapes: Shapes | None = None  # how its symbols get values; None where it has none
 
     def __post_init__(self) -> None:
-        self._arena: Arena | None = None if self.shapes else entry.arena(operator.index(self.arena_bytes))
+        self._arena: Arena | None = None if self.shapes else entry_spec.arena(operator.index(self.arena_bytes))
         self._busy = lock()
 
     @property
@@ -127,7 +127,7 @@ class Executable:
         results = [allocation.empty(aval.shape, aval.dtype) for aval in self.outputs]
         alone = self._busy.acquire(blocking=False)
         try:  # a second thread gets an arena of its own
-            arena = (self._arena if alone else None) or entry.arena(self.arena_bytes)
+            arena = (self._arena if alone else None) or entry_spec.arena(self.arena_bytes)
             status = self._run(arrays, results, arena)
         finally:
             if alone:
@@ -146,8 +146,8 @@ class Executable:
         alone = self._busy.acquire(blocking=False)
         try:
             arena = self._arena if alone else None
-            if arena is None or arena.owner.nbytes < arena_bytes + entry.ARENA_ALIGNMENT:
-                arena = entry.arena(arena_bytes)
+            if arena is None or arena.owner.nbytes < arena_bytes + entry_spec.ARENA_ALIGNMENT:
+                arena = entry_spec.arena(arena_bytes)
                 self._arena = arena if alone else self._arena
             status = self._run((*arrays,), results, arena, table.ctypes.data)
         finally:
@@ -167,7 +167,7 @@ class Executable:
         """Its arena, which now belongs to the caller. A later call of this object makes one for its own time."""
         with self._busy:
             given, self._arena = self._arena, None
-        return given or entry.arena(self.arena_bytes)
+        return given or entry_spec.arena(self.arena_bytes)
 
     def _check(self, arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]] | None = None) -> None:
         if len(arrays) != len(self.inputs):
@@ -179,4 +179,4 @@ class Executable:
                 raise CompileError(f"{self.name}: input {k} must be a C-contiguous {aval}, got {got}")
 
     def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena: Arena, *more: int) -> int:
-        return entry.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address, *more])
+        return entry_spec.call_step(self.step, [*(a.ctypes.data for a in (*arrays, *results)), arena.address, *more])

@@ -20,25 +20,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import HybridmlError
+from ..hooks import hooks
 from ..once import once
 
 CALL = "hml_numpy"  # void hml_numpy(ptr text, ptr buffers, ptr done): 1 is written to `done` at the end
 MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
-_Kind = tuple[tuple[int, ...], np.dtype]
 Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # what a graph takes, where its results go
-# Text of a graph -> shapes and dtypes of what it takes and makes, and what computes it. Set by `pipeline`: this room
-# knows no graphs.
-Reader = Callable[[str], tuple[list[_Kind], list[_Kind], Compute]]
 _runs: dict[bytes, _Run] = {}
-_readers: list[Reader] = []
-
-
-def set_reader(reader: Reader) -> None:
-    """What reads the text of a graph from now on."""
-    _readers[:] = [reader]
-
 
 _kept = threading.local()
 
@@ -75,7 +65,7 @@ def _catch(unraisable: Any, others: Any) -> None:
 
 
 def _parse(text: bytes) -> _Run:
-    taken, made, compute = _readers[0](text.decode())
+    taken, made, compute = hooks.read_graph(text.decode())
     makers, count = [_array(shape, dtype) for shape, dtype in (*taken, *made)], len(taken)
 
     def run(buffers: Any) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..graph.ir import Node
-from ..loops.ir import Kernel
+from ..loops.ir import Kernel, Work
 from . import cost
-from .chain import Task, Work, cut_rows, in_elements, is_aligned, is_checked, touched_by
+from .chain import Task, is_aligned, touched_by
 from .contract import Product
 from .epilogue import Fused
 from .library import Target
@@ -36,19 +36,19 @@ def in_parts(
     for node, users in touched_by(tasks).items():
         if node in apart and not all(is_aligned(tasks[t], node, parts) for t in users):
             return None
-    return [replace(task, work=in_elements(task.work, parts)) for task in tasks]
+    return [replace(task, work=task.work.in_parts(parts)) for task in tasks]
 
 
 def _splits(work: Work, parts: int, target: Target) -> bool:
     """Can it be cut, with the same bits and without reading much again?"""
     if isinstance(work, Kernel):
-        return work.range is not None and not is_checked(work) and not work.total % (work.granule * parts)
+        return work.range is not None and not work.checked and not work.total % (work.granule * parts)
     call = work.call if isinstance(work, Fused) else work
-    if not isinstance(call, Product) or call.symbolic or call.computed or is_checked(work):
+    if not isinstance(call, Product) or call.symbolic or call.computed or work.checked:
         return False
     if call.matrices % parts:
         if call.matrices > 1 or call.m % parts or call.m // parts < cost.APART_ROWS or call.b_bytes > cost.APART_BYTES:
             return False
-        cut = cut_rows(call, parts)
+        cut = call.in_parts(parts)
         return target.same_sums(call, cut) and (call is work or target.takes_epilogue(cut))
     return True

@@ -19,23 +19,13 @@ import heapq
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ..graph.ir import Node
-from ..loops.ir import Kernel
+from ..loops.ir import Kernel, Work
 from . import cost
-from .contract import Matrix, Product
-from .control import Control
-from .convolve import Pixels, Turn, Weights
-from .epilogue import Fused
 from .group import Group
-from .library import Call, Target
+from .library import Target
 from .memory import Interval, plan_arena
-from .opaque import Opaque
 from .reach import may_overwrite, splits_evenly
-from .winograd import Backward, Forward
-
-Work = Kernel | Call | Weights | Pixels | Turn | Forward | Backward | Fused | Control | Opaque
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Work):
     """Stages in order for each of `batch` elements; slot s of `slots` runs a share of them in its part of the last
     operand. The range that threads share are the slots."""
 
@@ -65,6 +55,14 @@ class Chain:
     slots: int
     slot_bytes: int
     ahead: tuple[tuple[int, int], ...] = ()  # operands that lie in memory, with the bytes of an element: see `_far`
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        return tuple(stage.work for stage in self.stages)
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return tuple(nest for work in self.works for nest in work.nests)
 
     @property
     def operands(self) -> list[tuple[int, ...]]:
@@ -86,7 +84,7 @@ class Task:
 
     def roles(self) -> Iterable[tuple[Node, bool]]:
         """Each operand, and whether it is written."""
-        return zip(self.operands, written_by(self.work, len(self.operands)), strict=True)
+        return zip(self.operands, self.work.written(len(self.operands)), strict=True)
 
 
 @dataclass(eq=False)
@@ -149,7 +147,7 @@ class _Chains:
             if len(users) > 1 and any(self.touched[node][t] for t in users):
                 shared += [(t, node) for t in users]
         best, slots = None, self.target.cores
-        counts = set.intersection(*(_batch_counts(self.tasks[t].work, self.target) for t in members))
+        counts = set.intersection(*(self.tasks[t].work.part_counts(self.target.takes_epilogue) for t in members))
         for batch in sorted(counts):
             if -(-batch // slots) * slots > cost.CHAIN_BALANCE * batch:
                 continue
@@ -239,7 +237,7 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
                 writer, readers = task, []
             else:
                 readers.append(task)
-    checks = [number for number, task in enumerate(tasks) if is_checked(task.work)]
+    checks = [number for number, task in enumerate(tasks) if task.work.checked]
     for number, own in enumerate(tasks):  # state is overwritten once every index has been checked
         if any(node.is_input and written for node, written in own.roles()):
             for check in checks:
@@ -251,113 +249,15 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
 # ---- what splits into elements
 
 
-def kernel_of(work: Work | Chain) -> Kernel | None:
-    """The loop nest that it ends with, alone or after a library call."""
-    kernel = work.epilogue if isinstance(work, Fused) else work
-    return kernel if isinstance(kernel, Kernel) else None
-
-
-def nests_of(work: Work | Chain) -> list[Kernel]:
-    """All loop nests that it runs."""
-    return [work] if isinstance(work, Kernel) else [*work.kernels.values()] if isinstance(work, Fused) else []
-
-
-def with_nests(work: Work, nests: Sequence[Kernel]) -> Work:
-    """The same work with other loop nests."""
-    if isinstance(work, Fused):
-        new = dict(zip(work.kernels, nests, strict=True))
-        return replace(work, epilogue=new.get("epilogue"), prologue=new.get("prologue"))
-    return nests[0] if isinstance(work, Kernel) else work
-
-
-def written_by(work: Work, operands: int) -> list[bool]:
-    """Which operands it writes: those of its loop nest that are not only read, and what a call writes, which is the
-    first one of its epilogue, or the last one."""
-    kernel = kernel_of(work)
-    if isinstance(work, Control):
-        return [False] * (operands - len(work.wanted) - 1) + [True] * (len(work.wanted) + 1)
-    if isinstance(work, Opaque):
-        return [False] * work.operands + [True] * work.results
-    written = [True] if kernel is None else [buffer.role != "in" for buffer in kernel.operands]
-    written[0] |= isinstance(work, Fused)
-    return [False] * (operands - len(written)) + written
-
-
-def is_checked(work: Work) -> bool:
-    """May it fail, at an index or in NumPy? Then it takes the status word, as its last operand or behind those of a
-    prologue."""
-    if isinstance(work, Opaque):
-        return True
-    if isinstance(work, Control):
-        return any(plan.checked for plan in work.plans)
-    return any(kernel.checked for kernel in nests_of(work))
-
-
-def _batch_counts(work: Work, target: Target) -> set[int]:
-    """Numbers of equal parts that a work can be run in."""
-    if isinstance(work, Control | Opaque):
-        return set()
-    call = work.call if isinstance(work, Fused) else work
-    if is_checked(work) or (isinstance(call, Product) and call.computed):
-        return {1}
-    if isinstance(call, Product):
-        cut = {call.matrices * d for d in _divisors(call.m) if call.m // d >= cost.CHAIN_ROWS}
-        if call is not work:
-            cut = {n for n in cut if target.takes_epilogue(cut_rows(call, n))}
-        return cut | _divisors(call.matrices)
-    if isinstance(call, Kernel) and call.range is not None and not call.total % call.granule:
-        return _divisors(call.total // call.granule)
-    return {1}
-
-
-def _divisors(n: int) -> set[int]:
-    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
-    return {*small, *(n // d for d in small)}
-
-
-def in_elements(work: Work, batch: int) -> Work:
-    """The work with a range that `batch` divides: rows of a product are cut into more matrices where they must be."""
-    if isinstance(work, Fused) and isinstance(work.call, Product):
-        return replace(work, call=cut_rows(work.call, batch))
-    return cut_rows(work, batch) if isinstance(work, Product) else work
-
-
-def _as_stage(work: Work, batch: int) -> Work:
-    return replace(work, chained=True) if isinstance(work, Kernel) else in_elements(work, batch)
-
-
-def cut_rows(product: Product, batch: int) -> Product:
-    if product.matrices % batch == 0:
-        return product
-    parts = batch // product.matrices
-    rows = product.m // parts
-    a = replace(product.a, batch=(*product.a.batch, rows * product.a.row))
-    b = replace(product.b, batch=(*product.b.batch, 0))
-    return replace(product, batch=(*product.batch, parts), m=rows, a=a, b=b)
-
-
 def is_aligned(task: Task, node: Node, batch: int) -> bool:
     """Does part i of the work touch part i of the array only?"""
-    kernel, work = kernel_of(task.work), in_elements(task.work, batch)
-    call = work.call if isinstance(work, Fused) else work
-    found = True
-    if isinstance(call, Product):  # its result is matrix after matrix
-        sides = ((call.a, (call.m, call.k)), (call.b, (call.k, call.n)))
-        for operand, (side, shape) in zip(task.operands, sides, strict=False):
-            found &= operand is not node or _matrices_aligned(call, side, shape, node.aval.size, batch)
-    if kernel is not None:
-        buffers = zip(task.operands[len(task.operands) - len(kernel.operands) :], kernel.operands, strict=True)
-        found &= all(splits_evenly(kernel, buffer, batch) for operand, buffer in buffers if operand is node)
+    work, nest = task.work.in_parts(batch), task.work.nest
+    numbers = [k for k, operand in enumerate(task.operands) if operand is node]
+    found = all(work.reads_apart(k, node.aval.size, batch) for k in numbers)
+    if nest is not None:
+        first = len(task.operands) - len(nest.operands)
+        found &= all(splits_evenly(nest, nest.operands[k - first], batch) for k in numbers if k >= first)
     return found
-
-
-def _matrices_aligned(product: Product, matrix: Matrix, shape: tuple[int, int], size: int, batch: int) -> bool:
-    first = np.full(1, matrix.offset)
-    for n, step in zip(product.batch, matrix.batch, strict=True):
-        first = (first[:, None] + np.arange(n) * step).reshape(-1)
-    last = first + (shape[0] - 1) * matrix.row + (shape[1] - 1) * matrix.column
-    start = np.arange(product.matrices) // (product.matrices // batch) * (size // batch)
-    return bool((first >= start).all() and (last < start + size // batch).all())
 
 
 # ---- memory
@@ -387,9 +287,15 @@ def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Inte
 def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> Chain:
     """The chain whose operands are these nodes, and then the slots."""
     number = {node: k for k, node in enumerate((*operands, *step.scratch))}
-    stages = tuple(Stage(_as_stage(task.work, step.batch), tuple(number[n] for n in task.operands)) for task in tasks)
+    stages = tuple(
+        Stage(_chained(task.work.in_parts(step.batch)), tuple(number[n] for n in task.operands)) for task in tasks
+    )
     scratch = tuple(Scratch(offset, node.aval.nbytes // step.batch) for node, offset in step.scratch.items())
     return Chain(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
+
+
+def _chained(work: Work) -> Work:
+    return replace(work, chained=True) if isinstance(work, Kernel) else work
 
 
 def _far(step: Step, operands: Sequence[Node]) -> tuple[tuple[int, int], ...]:

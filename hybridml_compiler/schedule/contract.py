@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..graph.ir import Node
+from ..loops.ir import Work, divisors
 from ..sizes.dims import at_most, hint, is_symbolic, symbols_of
 from . import cost
-from .lower import strides_of
+from .expressions import strides_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Work):
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see narrow.py.
@@ -85,6 +87,33 @@ class Product:
         """Size of all that is read as right operand."""
         return self.k * self.n * self.dtype.itemsize * (self.matrices if any(self.b.batch) else 1)
 
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        if self.computed:
+            return {1}
+        rows = {self.matrices * d for d in divisors(self.m) if self.m // d >= cost.CHAIN_ROWS}
+        return rows | divisors(self.matrices)
+
+    def in_parts(self, count: int) -> Product:
+        """Its rows cut into more matrices, where they must be."""
+        if self.matrices % count == 0:
+            return self
+        parts = count // self.matrices
+        rows = self.m // parts
+        a = replace(self.a, batch=(*self.a.batch, rows * self.a.row))
+        b = replace(self.b, batch=(*self.b.batch, 0))
+        return replace(self, batch=(*self.batch, parts), m=rows, a=a, b=b)
+
+    def reads_apart(self, operand: int, size: int, parts: int) -> bool:
+        if operand > 1:
+            return True
+        matrix, (rows, columns) = ((self.a, (self.m, self.k)), (self.b, (self.k, self.n)))[operand]
+        first = np.full(1, matrix.offset)
+        for n, step in zip(self.batch, matrix.batch, strict=True):
+            first = (first[:, None] + np.arange(n) * step).reshape(-1)
+        last = first + (rows - 1) * matrix.row + (columns - 1) * matrix.column
+        start = np.arange(self.matrices) // (self.matrices // parts) * (size // parts)
+        return bool((first >= start).all() and (last < start + size // parts).all())
+
     def __str__(self) -> str:
         shape = f"{'x'.join(map(str, self.batch))}{'x' if self.batch else ''}{self.m}x{self.n}x{self.k}"
         stored = "" if self.stored is None else " of " + " by ".join(map(dtypes.short, self.stored))
@@ -119,6 +148,19 @@ def product_of(node: Node, in_memory: Callable[[Node], bool]) -> tuple[Product, 
     if narrow is not None and n == 1 < m:
         return as_row(product), b[0], a[0]
     return product, a[0], b[0]
+
+
+def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
+    """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
+    if vector_bytes < cost.OWN_PRODUCT_BYTES and (product.a.transposed or product.m == 1):
+        return False
+    size = product.m * product.n * product.k
+    full = filled >= cost.OWN_PRODUCT_FILLED
+    deep = product.m >= cost.OWN_PRODUCT_ROWS and product.k >= cost.OWN_PRODUCT_DEPTH
+    wins = size * (product.matrices if full else 1) >= cost.OWN_PRODUCT_SIZE and filled >= cost.OWN_PRODUCT_HALF
+    if product.b.transposed:
+        wins = (wins and product.m > 1) or (full and deep)
+    return product.dtype is dtypes.float32 and wins
 
 
 def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:

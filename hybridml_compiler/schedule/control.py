@@ -12,22 +12,54 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
+from ..loops.ir import Work
 from ..sizes.dims import Size, symbols_of
 from .checks import settled
+from .launch import Plan
 
-if TYPE_CHECKING:
-    from .plan import Plan
-
-Planned = Callable[..., "Plan"]  # of a body, and those of its inputs that come from the step before
+Planned = Callable[..., Plan]  # of a body, and those of its inputs that come from the step before
 _ALIGNMENT = 64
 
 
+class Control(Work):
+    """A loop or a choice. `wanted`: numbers of the results that are operands."""
+
+    wanted: tuple[int, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Plans of its bodies."""
+        raise NotImplementedError
+
+    @property
+    def given(self) -> int:
+        """How many arrays it reads."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it works in."""
+        raise NotImplementedError
+
+    @property
+    def checked(self) -> bool:
+        return any(plan.checked for plan in self.plans)
+
+    def written(self, operands: int) -> list[bool]:
+        """Its results, and its memory."""
+        own = len(self.wanted) + 1
+        return [False] * (operands - own) + [True] * own
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        return set()
+
+
 @dataclass(frozen=True, eq=False)
-class Loop:
+class Loop(Control):
     """Sizes are bytes: of a carry, of a slice of an operand or of a result."""
 
     body: Plan
@@ -47,6 +79,10 @@ class Loop:
     def symbols(self) -> list[str]:
         """What its length is made of, where that comes with the call."""
         return [] if self.length is None else sorted(map(str, symbols_of(self.length)))
+
+    @property
+    def symbolic(self) -> bool:
+        return bool(self.symbols)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -72,6 +108,10 @@ class Loop:
         return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
 
     @property
+    def given(self) -> int:
+        return int(self.counted) + self.consts + len(self.carries) + len(self.xs)
+
+    @property
     def memory(self) -> int:
         return self.places[1]
 
@@ -82,7 +122,7 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Control):
     true: Plan
     false: Plan
     operands: int
@@ -94,14 +134,15 @@ class Choice:
         return self.true, self.false
 
     @property
+    def given(self) -> int:
+        return 1 + self.operands
+
+    @property
     def memory(self) -> int:
         return max(1, *(plan.arena_bytes for plan in self.plans))
 
     def __str__(self) -> str:
         return f"choice of {len(self.true.launches)} or {len(self.false.launches)} launches"
-
-
-Control = Loop | Choice
 
 
 def control_of(results: list[Node], planned: Planned) -> Control:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import dtypes
+from ..graph.facts import moved
 from ..graph.ir import Node
+from ..loops.ir import Work
 from . import cost
-from .lower import moved, strides_of
+from .expressions import strides_of
 
 Pair = tuple[int, int]
 
@@ -24,7 +26,7 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(Work):
     """out[n,y,x,g,o] = sum over ky,kx,c of a[n, y*sy + ky*dy - top, x*sx + kx*dx - left, g, c] * w[ky,kx,g,c,o].
 
     Zero outside of a; the output is row-major and contiguous. Where `a` has its first axis (n) next to each other in
@@ -54,6 +56,9 @@ class Convolution:
         channels, pixels = self.groups * self.features, self.out_size[0] * self.out_size[1]
         return (self.batch * channels, pixels) if self.channels_first else (self.batch * pixels, channels)
 
+    def in_parts(self, count: int) -> Convolution:
+        return self
+
     @property
     def flops(self) -> float:
         taps = self.kernel[0] * self.kernel[1] * self.channels
@@ -67,7 +72,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(Work):
     """What the kernel of a convolution reads in the place of its weights, made by a launch of its own."""
 
     convolution: Convolution
@@ -78,7 +83,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Pixels:
+class Pixels(Work):
     """The same in the place of its image: words of channels, where those in memory are none."""
 
     convolution: Convolution
@@ -89,7 +94,7 @@ class Pixels:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(Work):
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 
     dtype: np.dtype

@@ -1,4 +1,4 @@
-"""The cost model: the only file of the scheduler with numbers in it, each with where it comes from.
+"""The cost model: what the scheduler decides by, each number with where it comes from (kernel_cost.py has the others).
 
 Units: nanoseconds on one core for one element, measured on AVX-512 machines (Cascade Lake 2.8 GHz, Zen 4 3.7 GHz); they
 decide between alternatives, they do not predict.
@@ -6,35 +6,6 @@ decide between alternatives, they do not predict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from .. import dtypes
-from ..graph.ir import Node
-from ..loops.index import coefficient
-from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
-from ..loops.transcendental import TABLE
-from ..sizes.dims import hint
-
-if TYPE_CHECKING:
-    from .contract import Product
-
-# A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
-_SIMPLE = 0.02
-# Polynomials of 12-25 instructions with a division or a table (measured through the loop emitter: 0.25-0.6 ns).
-_TRANSCENDENTAL = 0.4
-_COST: dict[str, float] = {
-    **dict.fromkeys(("divide", "sqrt", "rsqrt", "reciprocal", "remainder", "floor_divide"), 0.1),
-    **dict.fromkeys(
-        "exp expm1 exp2 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
-        "erfc sigmoid pow hypot".split(),
-        _TRANSCENDENTAL,
-    ),
-    "random_bits": 4.0,  # ten Philox rounds of 64-bit multiplications for one 32-bit word
-    "take": 0.3,  # gathered loads
-    "after": 0.0,
-    "take_along_axis": 0.5,
-}
 # Reading or writing a byte: 40 GB/s in cache, 21 GB/s from memory; an intermediate is somewhere in between.
 _BYTE = 0.03
 # Memory alone, which the cores share: 21 GB/s for two. What a program keeps comes from there if all of it is more than
@@ -118,28 +89,8 @@ PIECES_SIZE = 1 << 12
 NUMPY_CALL_NS = 5000.0
 
 
-def element_cost(node: Node) -> float:
-    """Computing one element of a node from its operands; from none, it is a constant or a position, which is there."""
-    if node.op is None or not node.inputs:
-        return 0.0
-    return _COST.get(node.op.name, 0.0 if node.kind == "movement" else _SIMPLE)
-
-
 def memory_cost(nbytes: float, far: bool = False) -> float:
     return nbytes * (_FAR_BYTE if far else _BYTE)
-
-
-def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
-    """Rather than BLAS; `filled` is the part of the columns computed that are columns of the result."""
-    if vector_bytes < OWN_PRODUCT_BYTES and (product.a.transposed or product.m == 1):
-        return False
-    size = product.m * product.n * product.k
-    full = filled >= OWN_PRODUCT_FILLED
-    deep = product.m >= OWN_PRODUCT_ROWS and product.k >= OWN_PRODUCT_DEPTH
-    wins = size * (product.matrices if full else 1) >= OWN_PRODUCT_SIZE and filled >= OWN_PRODUCT_HALF
-    if product.b.transposed:
-        wins = (wins and product.m > 1) or (full and deep)
-    return product.dtype is dtypes.float32 and wins
 
 
 # An array of so many bytes a core is out of L2 by the time that the next launch reads it: worth a chain (see chain.py).
@@ -156,69 +107,3 @@ APART_ROWS = 16
 APART_BYTES = 1 << 22
 # Elements of the fullest slot against an even share.
 CHAIN_BALANCE = 1.25
-
-
-EXPENSIVE = 0.1  # ns an element: from a division upwards
-
-
-def is_expensive(node: Node) -> bool:
-    """Worth keeping rather than computing again for every element of a larger result."""
-    return element_cost(node) >= EXPENSIVE
-
-
-# ---- kernels
-
-# One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
-_INSTRUCTION = 0.3
-_WEIGHT = {"div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6, **dict.fromkeys(TABLE, 22)}
-
-
-def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Expr | None = None) -> float:
-    """Estimated nanoseconds on one core: instructions of every statement times its iterations, plus memory traffic."""
-    total = 0.0
-    for stmt in body:
-        if isinstance(stmt, For):
-            count = trips * hint(extent(stmt.var)) / (lanes if stmt.vector else 1)
-            total += kernel_cost(stmt.body, lanes, count, stmt.var if stmt.vector else vector)
-            continue
-        count, inner = trips, vector
-        if isinstance(stmt, Reduce):
-            for var in stmt.vars:
-                count *= hint(extent(var))
-            if stmt.vector:
-                count, inner = count / lanes, stmt.vars[-1]
-        elif isinstance(stmt, Scan):
-            count *= hint(extent(stmt.var))
-        innermost = _innermost(stmt, inner)
-        width = lanes if inner is not None else 1
-        total += count * sum(_expression_cost(e, innermost, inner, width) for e in _varying(stmt, innermost))
-        if isinstance(stmt, Store | Scan):
-            total += count * memory_cost(1.5 * stmt.buffer.dtype.itemsize * width)
-    return total
-
-
-def _innermost(stmt: Stmt, vector: Expr | None) -> Expr | None:
-    if isinstance(stmt, Reduce):
-        return stmt.vars[-1]
-    return stmt.var if isinstance(stmt, Scan) else vector
-
-
-def _varying(stmt: Stmt, innermost: Expr | None) -> list[Expr]:
-    """Expressions computed again in every innermost iteration (the others are hoisted)."""
-    seen: dict[Expr, None] = {}
-    stack = list(operands(stmt))
-    while stack:
-        expr = stack.pop()
-        if expr not in seen and expr.args and (innermost is None or innermost in expr.depends):
-            seen[expr] = None
-            stack.extend(expr.args)
-    return list(seen)
-
-
-def _expression_cost(expr: Expr, innermost: Expr | None, vector: Expr | None, width: int) -> float:
-    if expr.op == "load":
-        strided = vector is not None and vector in expr.depends and coefficient(expr.args[0], vector) not in (0, 1)
-        return width * 0.5 if strided else _INSTRUCTION + memory_cost(expr.dtype.itemsize * width)
-    if expr.dtype.kind == "i" and expr.op in ("add", "mul", "sub") and vector is not None:
-        return 0.0  # index arithmetic of a vector loop is one scalar addition
-    return _INSTRUCTION * _WEIGHT.get(expr.op, 1)

@@ -16,19 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
-from ..loops.ir import Expr, For, Kernel, Store, expressions, statements
+from ..loops.ir import Expr, For, Kernel, Store, Work, expressions, statements
 from ..loops.nest import plain_store, side_by_side
-from . import cost
+from .expressions import Index, unravel
 from .group import Group
+from .kernel_cost import kernel_cost
 from .library import Call
-from .lower import GroupLowering, Index, unravel
+from .lower import GroupLowering
 
 
 @dataclass(frozen=True)
-class Fused:
+class Fused(Work):
     """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
     result into the first operand of `epilogue`, which then runs over it.
 
@@ -58,6 +60,45 @@ class Fused:
     def kernels(self) -> dict[str, Kernel]:
         both = {"prologue": self.prologue, "epilogue": self.epilogue}
         return {name: kernel for name, kernel in both.items() if kernel is not None}
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return tuple(self.kernels.values())
+
+    @property
+    def nest(self) -> Kernel | None:
+        return self.epilogue
+
+    @property
+    def symbolic(self) -> bool:
+        return self.call.symbolic
+
+    def status_at(self, operands: int) -> int:
+        return self.left
+
+    def with_nests(self, nests: Sequence[Kernel]) -> Fused:
+        new = dict(zip(self.kernels, nests, strict=True))
+        return replace(self, epilogue=new.get("epilogue"), prologue=new.get("prologue"))
+
+    def written(self, operands: int) -> list[bool]:
+        """What its epilogue writes, and the first operand of that, which the call writes."""
+        if self.epilogue is None:
+            return self.call.written(operands)
+        found = self.epilogue.written(operands)
+        found[operands - len(self.epilogue.operands)] = True
+        return found
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        if self.checked:
+            return {1}
+        cuts = {n: self.call.in_parts(n) for n in self.call.part_counts(takes_epilogue)}
+        return {n for n, cut in cuts.items() if cut is self.call or takes_epilogue(cut)}
+
+    def in_parts(self, count: int) -> Fused:
+        return replace(self, call=self.call.in_parts(count))
+
+    def reads_apart(self, operand: int, size: int, parts: int) -> bool:
+        return self.call.reads_apart(operand, size, parts)
 
     def __str__(self) -> str:
         return " + ".join([str(self.call), *self.kernels])
@@ -136,7 +177,7 @@ def over_matrix(
     loop = For(row, inner, vector=columns == 1 and rows > 1)
     width = side_by_side(lanes(expressions(body)), columns)
     kernel = Kernel(tuple(lowering.operands.values()), (loop,), row, width)
-    return replace(kernel, cost=cost.kernel_cost(kernel.body, kernel.lanes))
+    return replace(kernel, cost=kernel_cost(kernel.body, kernel.lanes))
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:

@@ -17,15 +17,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..graph.body import family, may_fail
+from ..graph.body import family
+from ..graph.facts import element_cost, is_expensive, may_fail, moved, reduced_axes, widens
 from ..graph.ir import Graph, Node, users
 from ..sizes.dims import hint, is_dim
 from . import cost
 from .contract import Product
 from .epilogue import splits
-from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, reduced_axes, row_aligned
+from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, row_aligned
 from .library import LIBRARY, Call, Library, Matched, Target
-from .lower import moved, widens
 from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 from .turned import worth_turning
@@ -81,7 +81,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
     size: dict[Node, int] = {}
     for node in order:
         inline_inputs = [i for i in node.inputs if i.op is not None and i.kind not in OWN_LOOP and i not in chosen]
-        weight[node] = cost.element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
+        weight[node] = element_cost(node) + sum(weight[i] / _elements_a_row(i, node) for i in inline_inputs)
         leaves[node] = sum(
             leaves[i] / _elements_a_row(i, node) if i in inline_inputs else _bytes_an_element(i, node)
             for i in node.inputs
@@ -91,7 +91,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
             kept = _narrowest(node)
             chosen.setdefault(kept, "the expression is long enough")
             if kept is not node:
-                weight[node], leaves[node], size[node] = cost.element_cost(node), _bytes_an_element(kept, node), 1
+                weight[node], leaves[node], size[node] = element_cost(node), _bytes_an_element(kept, node), 1
     for node in reversed(order):
         if node.op is None:
             continue
@@ -152,7 +152,7 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
     if any(r.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
     grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
-    if grows >= 2 and cost.is_expensive(node):
+    if grows >= 2 and is_expensive(node):
         return f"read {grows:.0f} times an element, and not cheap"
     return None
 

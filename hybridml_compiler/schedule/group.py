@@ -10,15 +10,13 @@ normalisation and their gradients read each row once and keep it in cache. Its n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ..graph.facts import reduced_axes
 from ..graph.ir import Node
-
-if TYPE_CHECKING:
-    from .library import Matched
+from .library import Matched
 
 # Kinds that cannot be inlined into another loop.
 OWN_LOOP = ("reduction", "contraction", "convolution", "scan", "scatter", "random", "control", "opaque")
@@ -52,16 +50,6 @@ class Group:
     def space(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """(shape, reduced axes) of what its reductions run over."""
         return next(((n.inputs[0].shape, reduced_axes(n)) for n in self.roots if reduced_axes(n)), None)
-
-
-def reduced_axes(node: Node) -> tuple[int, ...]:
-    """The axes that a reduction combines; empty for any other node, for one that slides (fold_windows), and for one
-    that combines nothing: its result has the form of what it reads."""
-    if node.kind != "reduction" or "axis" not in node.params:
-        return ()
-    axis, shape = node.params["axis"], node.inputs[0].shape
-    axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return axes if math.prod(shape[k] for k in axes) > 1 else ()
 
 
 def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...]) -> Form | None:

@@ -7,19 +7,20 @@ that the graph takes, then those of its results; numbers that the program knows 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..aval import Aval
 from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
+from ..loops.ir import Work
 from ..once import lazy
 from ..sizes.dims import is_dim
 
 
 @dataclass(frozen=True)
-class Opaque:
+class Opaque(Work):
     text: str  # of the graph
     operands: int
     results: int
@@ -28,6 +29,16 @@ class Opaque:
     def name(self) -> str:
         """The name of the operation."""
         return self.text.partition("graph ")[2].partition("(")[0]
+
+    @property
+    def checked(self) -> bool:
+        return True
+
+    def written(self, operands: int) -> list[bool]:
+        return [False] * self.operands + [True] * self.results
+
+    def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
+        return set()
 
     def __str__(self) -> str:
         return f"NumPy's {self.name}"

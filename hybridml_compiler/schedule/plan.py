@@ -1,132 +1,36 @@
-"""The plan of a graph: kernels in order and where each of their operands lives. All that code generation needs.
-
-Operands live in inputs, outputs, constants or the arena. A donated output has no memory of its own: it is written over
-its input. The arena starts with the status word of the index checks, if there are any.
-"""
+"""From a graph to its plan (launch.py): fusion, the loop nests, which launches are one, and the memory of all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from .. import dtypes
 from ..aval import Aval
 from ..errors import CompileError
 from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
-from ..loops.ir import Kernel
-from ..once import lazy
-from ..sizes.dims import Size, hint, symbols_of
-from ..sizes.values import number_of
+from ..loops.ir import Kernel, Work
+from ..sizes.dims import hint
 from .alike import Alike
 from .apart import in_parts
-from .chain import Step, Task, Work, chain_of, fills_cache, form_chains, is_checked, nests_of, with_nests
+from .chain import Step, Task, chain_of, fills_cache, form_chains
 from .contract import Product
-from .control import Control, control_of
+from .control import control_of
 from .epilogue import Fused, is_idle, lower_epilogue
 from .fuse import Fusion, fuse
 from .group import Group
+from .launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
 from .library import Call, Target
 from .memory import Interval, plan_arena
 from .opaque import opaque_of
 from .prologue import lower_prologue
 from .rebase import rebase
-from .region import Joined, form_regions, region_of
+from .region import form_regions, region_of
 from .split import lower_group
 
-STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
-
-Base = Literal["input", "output", "constant", "arena", "sizes"]
-Begin = Callable[[Work | Joined], object]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Byte `offset` of input, output or constant number `number`, or of the arena; or the table of sizes."""
-
-    base: Base
-    number: int = 0
-    offset: int = 0
-
-
-SIZES = Place("sizes")
-
-
-@dataclass(frozen=True)
-class Copy:
-    """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
-
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    work: Work | Joined | Copy
-    operands: tuple[Place, ...]
-    reasons: tuple[str, ...] = ()
-    where: tuple[str, ...] = ()
-    nbytes: int = 0
-    nodes: tuple[Node, ...] = ()  # that it computes, in the order of the graph
-
-    @property
-    def works(self) -> tuple[Work, ...]:
-        """The works of a chain or region, or its only one."""
-        return () if isinstance(self.work, Copy) else works_of(self.work)
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """The loop nests that it runs, alone or after a library call."""
-        return [] if isinstance(self.work, Copy) else kernels_of(self.work)
-
-    @property
-    def checked(self) -> bool:
-        return not isinstance(self.work, Copy) and any(map(is_checked, works_of(self.work)))
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Memory in the arena, from the launch that writes it first to the one that reads it last."""
-
-    nbytes: Size
-    offset: Size
-    first: int
-    last: int
-    what: str  # the operation whose result it holds, "copy of an input", "slots" of a chain, "memory" of a launch
-    where: str  # the user's line
-
-
-@dataclass
-class Plan:
-    launches: list[Launch]
-    constants: list[np.ndarray]
-    inputs: list[Aval]
-    outputs: list[Aval]  # those with memory of their own, in order
-    fresh: list[int]  # their positions among the graph's outputs
-    arena_bytes: int
-    buffers: list[Buffer] = field(default_factory=list)  # in the arena
-    slots: int = 1  # that each launch is cut into, with an arena for each (see apart.py)
-
-    @lazy
-    def symbols(self) -> list[str]:
-        """The symbols of the sizes of its inputs: all that there are."""
-        return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)
-
-    @property
-    def checked(self) -> bool:
-        return any(launch.checked for launch in self.launches)
-
-
-def works_of(work: Work | Joined) -> tuple[Work, ...]:
-    """Those of a chain or region, or the one."""
-    return tuple(stage.work for stage in work.stages) if isinstance(work, Joined) else (work,)
-
-
-def kernels_of(work: Work | Joined) -> list[Kernel]:
-    """The loop nests of its works."""
-    return [kernel for part in works_of(work) for kernel in nests_of(part)]
+Begin = Callable[[Work], object]
 
 
 def make_plan(
@@ -186,7 +90,7 @@ class _Planner:
         self.materialised = fusion.materialised
         self.alike = Alike(self.in_memory, donated)
         # By the identity of the loop nests before.
-        self.rebased: dict[Any, tuple[list[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
+        self.rebased: dict[Any, tuple[Sequence[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -222,7 +126,7 @@ class _Planner:
                 alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
                 if alone and self.carried is None:
                     self.begin(self._alone(task.work)[0])
-        checked = any(is_checked(task.work) for task in tasks)
+        checked = any(task.work.checked for task in tasks)
         start = STATUS_BYTES if checked else 0
         parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
         if parts is None:
@@ -342,7 +246,7 @@ class _Planner:
 
     def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, Place]) -> Launch:
         reasons = [reason for task in tasks for reason in task.group.reasons]
-        work: Work | Joined
+        work: Work
         if step.scratch:
             operands = list(dict.fromkeys(n for task in tasks for n in task.operands if n not in step.scratch))
             work = chain_of(step, tasks, operands, self.target.cores)
@@ -364,40 +268,31 @@ class _Planner:
     def _placed(self, task: Task, home: Mapping[Node | Step, Place]) -> tuple[Work, list[Place], list[int]]:
         """A work that is no part of a chain, with its operands and the bytes that it uses of them."""
         places, sizes = [home[n] for n in task.operands], [n.aval.nbytes for n in task.operands]
-        work = task.work
-        work, parts = self._alone(work)
+        work, parts = self._alone(task.work)
         for k, (start, size) in parts.items():
             places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
-        if isinstance(work, Control):
-            return (
-                work,
-                [*places, *([Place("arena")] if is_checked(work) else []), *([SIZES] if work.symbols else [])],
-                sizes,
-            )
-        if is_checked(work):
-            places.insert(work.left if isinstance(work, Fused) else len(places), Place("arena"))
-        call = work.call if isinstance(work, Fused) else work
-        if isinstance(call, Kernel | Product) and call.symbolic:
+        if work.checked:
+            places.insert(work.status_at(len(places)), Place("arena"))
+        if work.symbolic:
             places.append(SIZES)
         return work, places, sizes
 
     def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
         """A work that is no part of a chain, its loop nests by `rebase`; and where in its operands those lie: by number
         the first byte, and how many."""
-        nests = nests_of(work)
+        nests = work.nests
         if not nests:
             return work, {}
         key = *map(id, nests), work.call if isinstance(work, Fused) else None
         if key not in self.rebased:
             made = [rebase(kernel) for kernel in nests]
-            firsts = work.firsts if isinstance(work, Fused) else [0]
             parts = {
                 first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
-                for first, (kernel, shifts) in zip(firsts, made, strict=True)
+                for first, (kernel, shifts) in zip(work.firsts, made, strict=True)
                 for k, buffer in enumerate(kernel.operands)
                 if first + k >= 0
             }
-            self.rebased[key] = nests, with_nests(work, [kernel for kernel, _ in made]), parts
+            self.rebased[key] = nests, work.with_nests([kernel for kernel, _ in made]), parts
         return self.rebased[key][1:]
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..graph.facts import element_cost
 from ..graph.ir import Node
 from ..loops.builder import LoopBuilder
 from ..loops.ir import Expr, For, Kernel, Store, extent
@@ -179,4 +180,4 @@ def _needed(
 def _once(n: Node, node: Node) -> float:
     """Nanoseconds that computing it costs for each element of the node; gathered rows are loaded as any."""
     rows = n.kind == "gather" and n.shape[-1:] == n.inputs[0].shape[-1:]
-    return 0.0 if rows else cost.element_cost(n) * min(1.0, n.aval.hinted.size / max(node.aval.hinted.size, 1))
+    return 0.0 if rows else element_cost(n) * min(1.0, n.aval.hinted.size / max(node.aval.hinted.size, 1))

@@ -23,10 +23,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from ..graph.facts import element_cost, reduced_axes
 from ..graph.ir import Graph, Node
 from . import cost
 from .cut import minimum_cut
-from .group import Group, reads_in_place, reduced_axes
+from .group import Group, reads_in_place
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class _Regions:
         for n in sorted(cone, key=self.position.__getitem__):
             have = [least[i] if i in least else self._have(i, kernels) for i in n.inputs]
             times = sum(n not in group.inlined for group in kernels) * node.aval.hinted.size
-            again = cost.element_cost(n) * times + max(have, default=0.0)
+            again = element_cost(n) * times + max(have, default=0.0)
             if n is node:
                 return again >= self._bytes(n, len(kernels))
             least[n] = min(again, self._have(n, kernels))
@@ -170,7 +171,7 @@ class _Regions:
             return Value(None, self.load[node], inf, ())
         wanted = self._bytes(node, len(self.readers[node])) if node in self.wanted else None
         kernels = sum(node not in group.inlined for group in self.kernels[node])
-        again = cost.element_cost(node) * self.times[node] * kernels
+        again = element_cost(node) * self.times[node] * kernels
         operands = [number[i] for i in dict.fromkeys(node.inputs) if self._costs(i)]
         return Value(wanted, self.load[node], again, tuple(operands))
 

@@ -20,19 +20,27 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..graph.ir import Node
-from ..loops.ir import Kernel
+from ..loops.ir import Kernel, Work
 from . import cost
-from .chain import Chain, Stage, Step, Task, dependencies, touched_by
+from .chain import Stage, Step, Task, dependencies, touched_by
 from .library import Target
 
 
 @dataclass(frozen=True)
-class Region:
+class Region(Work):
     """Kernels, each with operands of its own, one after the other. In slots s to t, of which threads share all, kernel
     k runs its range from `cuts[k][s]` to `cuts[k][t]`."""
 
     kernels: tuple[Kernel, ...]
     cuts: tuple[tuple[int, ...], ...]
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        return self.kernels
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return self.kernels
 
     @property
     def slots(self) -> int:
@@ -49,9 +57,6 @@ class Region:
 
     def __str__(self) -> str:
         return f"region of {len(self.kernels)} kernels in {self.slots} slots"
-
-
-Joined = Chain | Region  # several works launched as one
 
 
 def region_of(kernels: Sequence[Kernel], slots: int) -> Region:

@@ -15,14 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..aval import Aval
+from ..graph.facts import reduced_axes
 from ..graph.ir import Node, input_node
 from ..loops.builder import LoopBuilder, identity
 from ..loops.ir import Expr, Kernel, Reduce, Store, expressions, extent
 from ..loops.nest import Body, build_kernel
 from ..sizes.dims import is_symbolic
 from . import cost
-from .group import Group, reduced_axes
-from .lower import GroupLowering, Index
+from .expressions import Index
+from .group import Group
+from .lower import GroupLowering
 from .pieces import in_pieces, lower_pieces
 
 

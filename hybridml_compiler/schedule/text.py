@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import aval as avals
-from ..loops.ir import Kernel
+from ..loops.ir import Kernel, Work
 from ..loops.text import print_kernel
-from .chain import Chain, Work, kernel_of, nests_of
+from .chain import Chain
 from .control import Control
 from .epilogue import Fused
+from .launch import Copy, Launch, Place, Plan
 from .opaque import Opaque
-from .plan import Copy, Launch, Place, Plan
-from .region import Joined
+from .region import Region
 
 
 def describe_plan(plan: Plan) -> str:
@@ -54,7 +54,7 @@ def _launch_lines(number: int, launch: Launch) -> list[str]:
     places = list(map(describe_place, launch.operands))
     if isinstance(work, Copy):
         return lines
-    if not isinstance(work, Joined):
+    if not isinstance(work, Chain | Region):
         return lines + _work_lines(work, places)
     if isinstance(work, Chain):
         places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in work.scratch]
@@ -74,7 +74,7 @@ def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
         return lines
     if isinstance(work, Opaque):
         return [f"  {', '.join(places)}", *(f"  {line}" for line in work.text.splitlines())]
-    kernel = kernel_of(work)
+    kernel = work.nest
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
     prologue = work.prologue if isinstance(work, Fused) else None
     if prologue is not None:
@@ -83,4 +83,4 @@ def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
     elif kernel is not work:
         names = ["a", "b", *names]
     lines = [f"  {', '.join(f'{name} = {place}' for name, place in zip(names, places, strict=False))}"]
-    return lines + [f"  {line}" for nest in nests_of(work) for line in print_kernel(nest).splitlines()]
+    return lines + [f"  {line}" for nest in work.nests for line in print_kernel(nest).splitlines()]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import dtypes
+from ..graph.facts import moved
 from ..graph.ir import Node
 from ..sizes.dims import hint
 from . import cost, dots
 from .contract import product_of
-from .lower import moved
 
 
 def worth_turning(node: Node, readers: Iterable[Node]) -> bool:

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..loops.ir import Work
 from ..once import once
 from .convolve import Convolution, Pair
 from .tiling import Machine
@@ -63,7 +64,7 @@ class Winograd:
 
 
 @dataclass(frozen=True)
-class Forward:
+class Forward(Work):
     """Code that others call: a square of an image, transformed, over channels.
 
     A module of its own: convolutions of one shape, with any epilogue, have the same (its 4 ms of LLVM's and the 2 of
@@ -80,7 +81,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Backward:
+class Backward(Work):
     """Code that others call: a square of the result, of two vectors of features."""
 
     dtype: np.dtype

@@ -30,6 +30,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from ..errors import TraceError, is_internal
+from ..hooks import hooks
 
 LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
 
@@ -190,7 +191,12 @@ class Dim:
         return float(number(self))
 
     def __truediv__(self, other: Any) -> Any:
-        return _plain(other, NotImplemented, lambda n: _real(self) / (_real(n) if type(n) is Dim else n), (int, float))
+        return _plain(
+            other,
+            NotImplemented,
+            lambda n: _real(self) / (_real(n) if type(n) is Dim else n),
+            (int, float),
+        )
 
     def __rtruediv__(self, other: Any) -> Any:
         return _plain(other, NotImplemented, lambda n: n / _real(self), (int, float))
@@ -227,13 +233,11 @@ def _as_float(size: Dim) -> Any:
     return float(number(size))
 
 
-_real: Callable[[Dim], Any] = _as_float
+hooks.size_as_float = _as_float
 
 
-def set_real(fn: Callable[[Dim], Any]) -> None:
-    """What a size is in arithmetic of Python floats from now on: by default a float, which the program then is for."""
-    global _real
-    _real = fn
+def _real(size: Dim) -> Any:
+    return hooks.size_as_float(size)
 
 
 def symbol(name: str, size: int) -> Dim:

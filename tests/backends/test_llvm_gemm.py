@@ -26,9 +26,8 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.schedule import blocking as limits
-from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.blocking import Blocking, blocking_of, tile_shape, units
-from hybridml_compiler.schedule.contract import Matrix, Product
+from hybridml_compiler.schedule.contract import Matrix, Product, use_own_product
 from hybridml_compiler.schedule.convolve import Turn
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -209,18 +208,18 @@ def test_units_share_a_large_product_and_leave_a_small_one_whole() -> None:
 
 def test_the_cost_decides_between_blas_and_our_own() -> None:
     def uses_own(size: tuple[int, int, int], layout: str = "nn", dtype: np.dtype = dtypes.float32) -> bool:
-        return cost.use_own_product(Case(size, layout, dtype=dtype).product, 1.0, 64)
+        return use_own_product(Case(size, layout, dtype=dtype).product, 1.0, 64)
 
     assert uses_own((128, 512, 512)) and uses_own((512, 512, 128), "tn") and uses_own((64, 64, 64), "nt")
     assert uses_own((8, 512, 512), "nt") and uses_own((1, 1024, 1024)) and uses_own((64, 4095, 512))
     assert not uses_own((64, 64, 64)) and not uses_own((8, 64, 64), "nt") and not uses_own((1, 1024, 1024), "nt")
     assert not uses_own((128, 512, 512), dtype=dtypes.float64)
     batch = Case((16, 16, 16), batch=(256,)).product
-    assert cost.use_own_product(batch, 1.0, 64) and not cost.use_own_product(batch, 0.9, 64)
+    assert use_own_product(batch, 1.0, 64) and not use_own_product(batch, 0.9, 64)
     narrow = Case((1024, 8, 1024)).product
-    assert cost.use_own_product(narrow, 0.5, 64) and not cost.use_own_product(narrow, 0.25, 64)
+    assert use_own_product(narrow, 0.5, 64) and not use_own_product(narrow, 0.25, 64)
     square, turned = (Case((1024, 1024, 1024), layout).product for layout in ("nn", "tn"))
-    assert cost.use_own_product(square, 1.0, 32) and not cost.use_own_product(turned, 1.0, 32)
+    assert use_own_product(square, 1.0, 32) and not use_own_product(turned, 1.0, 32)
 
 
 def test_a_right_operand_that_comes_from_memory_is_packed() -> None:

@@ -15,8 +15,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
-from hybridml_compiler.passes import roll, run_passes
-from hybridml_compiler.passes.control import control_flow
+from hybridml_compiler.passes import control_flow, roll, run_passes
 
 SUM = """
 graph body(%0: f32[3], %1: i64[], %2: f32[3], %3: f32[3]) {

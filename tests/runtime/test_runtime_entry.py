@@ -17,9 +17,18 @@ import numpy as np
 import pytest
 
 from hybridml_compiler.runtime import entry, layout
-from hybridml_compiler.runtime.entry import ArraySpec, Constant, EntrySpec, FloatCell, arena, build_entry, call_step
+from hybridml_compiler.runtime.entry import build_entry
 from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, FunctionHolds, ListHolds
 from hybridml_compiler.runtime.entry_portable import portable_entry
+from hybridml_compiler.runtime.entry_spec import (
+    ARENA_ALIGNMENT,
+    ArraySpec,
+    Constant,
+    EntrySpec,
+    FloatCell,
+    arena,
+    call_step,
+)
 
 F4, F8, I8 = np.dtype("f4"), np.dtype("f8"), np.dtype("i8")
 STEP = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
@@ -140,7 +149,7 @@ def test_the_table_is_arguments_captured_outputs_arena(build: Build) -> None:
     def step(table: Any) -> int:
         scale = ctypes.c_double.from_address(table[1]).value
         floats(table[4], 2)[:] = floats(table[0], 2) * scale + floats(table[2], 2) + floats(table[3], 1)
-        assert table[5] % entry.ARENA_ALIGNMENT == 0
+        assert table[5] % ARENA_ALIGNMENT == 0
         ctypes.memset(table[5], 1, 1000)
         seen.append((scale, floats(table[2], 2).tolist(), floats(table[3], 1).tolist()))
         return 0

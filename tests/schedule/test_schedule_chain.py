@@ -20,7 +20,7 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.chain import Chain, written_by
+from hybridml_compiler.schedule.chain import Chain
 from hybridml_compiler.schedule.epilogue import Fused
 from hybridml_compiler.schedule.plan import Plan
 from hybridml_compiler.schedule.reach import may_overwrite, splits_evenly
@@ -109,7 +109,7 @@ def test_what_a_product_writes_is_written_also_if_its_epilogue_only_reads_it() -
     scores = q @ mT(k)
     plan = check(graph("both", [q, k, v], [op("tanh", scores) @ v, softmax(scores) @ v]))
     fused = [stage for chain in chains(plan) for stage in chain.stages if isinstance(stage.work, Fused)]
-    assert any(written_by(stage.work, len(stage.operands)) == [False, False, True, True] for stage in fused)
+    assert any(stage.work.written(len(stage.operands)) == [False, False, True, True] for stage in fused)
 
 
 def test_rows_of_one_matrix_are_elements_too() -> None:

@@ -11,7 +11,8 @@ from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm import step
+from hybridml_compiler.backends.llvm import callee
+from hybridml_compiler.backends.llvm.works import callee_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
@@ -256,7 +257,7 @@ def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
     (launch,) = planned(followed(program, 128, 256, 300)).launches
     assert isinstance(launch.work, Fused) and launch.work.epilogue is not None
     assert matrices_of(launch.work.epilogue) == expected
-    if step.calls_blas(launch):
+    if callee_of(launch.work).calls_blas:
         return
     fetches = "llvm.prefetch" in pipeline.compile(followed(program, 128, 256, 300)).llvm
     assert fetches == bool(expected)
@@ -264,8 +265,10 @@ def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
 
 
 def test_long_launches_have_several_ranges_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "cores", lambda: 2)
-    found = [step.ranges_a_thread(planned(followed(updated, m, 256, 512)).launches[0]) for m in (16, 64, 256, 1024)]
+    monkeypatch.setattr(callee, "cores", lambda: 2)
+    found = [
+        callee_of(planned(followed(updated, m, 256, 512)).launches[0].work).ranges_a_thread for m in (16, 64, 256, 1024)
+    ]
     assert found == sorted(found) and (found[0], found[-1]) == (1, cost.RANGES_A_THREAD) and 1 < found[1]
-    monkeypatch.setattr(step, "cores", lambda: 64)
-    assert step.ranges_a_thread(planned(followed(updated, 256, 256, 512)).launches[0]) == 1, "of many threads"
+    monkeypatch.setattr(callee, "cores", lambda: 64)
+    assert callee_of(planned(followed(updated, 256, 256, 512)).launches[0].work).ranges_a_thread == 1, "of many threads"

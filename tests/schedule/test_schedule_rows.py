@@ -13,6 +13,7 @@ from run_plan import plan_of, run_plan
 from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
+from hybridml_compiler.graph import facts
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
@@ -92,7 +93,7 @@ def test_plans_of_row_programs(seed: int) -> None:
     """Half of them keep every row that they can in scratch memory."""
     random_program, donate = program(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "EXPENSIVE", 0.0 if seed % 2 else cost.EXPENSIVE)
+        patch.setattr(facts, "EXPENSIVE", 0.0 if seed % 2 else facts.EXPENSIVE)
         plan = plan_of(random_program, donate)
     for launch in plan.launches:
         if isinstance(launch.work, Kernel):

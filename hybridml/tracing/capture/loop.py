@@ -21,13 +21,14 @@ from typing import Any
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
+from hybridml_compiler.hoist import dependent, is_dear, varying
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 
 from ...core.context import clock, enable_grad, grad_is_off
 from ...core.tape import part, run
 from ...core.tensor import Tensor
-from .subgraphs import boundary, close, dependent, enter, fresh, is_dear, leaf_of, leave, snapshot, varying
+from .subgraphs import boundary, close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 _add, _full = OPS["add"], OPS["full"]

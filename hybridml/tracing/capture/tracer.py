@@ -20,13 +20,13 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.body import may_fail
 from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.graph.facts import may_fail
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import set_real
 
 from ...core.context import current_interpreter, interpreter, interpreter_var
 from ...core.proxies.integer import Integer
@@ -392,7 +392,7 @@ def _real(size: Any) -> Any:
     return float(int(size)) if interp is None else Number(interp.size(size, dtypes.float64, True))
 
 
-set_real(_real)
+hooks.size_as_float = _real
 
 
 def inputs_of(node: ir.Node) -> list[ir.Node]:

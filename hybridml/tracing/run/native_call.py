@@ -82,7 +82,7 @@ class Fast:
     """An entry that is called with its tensors and floats as plain arguments."""
 
     def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
-        from hybridml_compiler.runtime.entry import ArraySpec, Constant, FloatCell
+        from hybridml_compiler.runtime.entry_spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
         self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
@@ -286,7 +286,8 @@ class Fast:
         self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
-        from hybridml_compiler.runtime.entry import ArraySpec, EntrySpec, build_entry
+        from hybridml_compiler.runtime.entry import build_entry
+        from hybridml_compiler.runtime.entry_spec import ArraySpec, EntrySpec
 
         loans = Loans([], len(executable.fresh)) if loans is None else loans
         return build_entry(

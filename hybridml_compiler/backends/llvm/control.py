@@ -6,33 +6,38 @@ whole program is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...loops.ir import Work
 from ...schedule.control import Choice, Control, Loop
-from ...schedule.plan import Copy, Plan
+from ...schedule.launch import Copy, Plan
 from ...sizes.dims import Size, is_dim
 from . import ir
+from .callee import Callee
 from .gemm_tile import i64, repeat
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
+from .step import emit_step, launch_sources
 from .types import I8, I32, I64, PTR, VOID, Literal
 
+Callees = Mapping[int, Callee]  # by the identity of the work
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
-def distinct_works(control: Control) -> list[Any]:
+def distinct_works(control: Control) -> list[Work]:
     """What its bodies launch, each work once."""
     works = [launch.work for plan in control.plans for launch in plan.launches]
     return list({id(work): work for work in works if not isinstance(work, Copy)}.values())
 
 
-def control_source(control: Control, symbols: Sequence[str] = ()) -> str:
-    from .step import launch_sources
-
+def control_source(control: Control, callees: Callees) -> str:
     fields = {name: value for name, value in vars(control).items() if not isinstance(value, Plan)}
-    names = _names(control, symbols)
-    lines = [line for plan in control.plans for line in (f"body of {_sizes(plan)}", *launch_sources(plan, names(plan)))]
+    lines = [
+        line
+        for plan in control.plans
+        for line in (f"body of {_sizes(plan)}", *launch_sources(plan, _callees(plan, callees)))
+    ]
     return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
 
 
@@ -40,22 +45,19 @@ def _sizes(plan: Plan) -> str:
     return f"{len(plan.inputs)} inputs {len(plan.outputs)} outputs {plan.arena_bytes}"
 
 
-def _names(control: Control, symbols: Sequence[str]) -> Any:
-    """Plan -> the symbol of each of its launches."""
-    symbol = {id(work): name for work, name in zip(distinct_works(control), symbols, strict=True)}
-    return lambda plan: [symbol.get(id(launch.work)) for launch in plan.launches]
+def _callees(plan: Plan, callees: Callees) -> list[Callee | None]:
+    """What each launch of a body calls."""
+    return [callees.get(id(launch.work)) for launch in plan.launches]
 
 
 class _Step:
     """A body as a function in this module, and the table of pointers that it is called with."""
 
     def __init__(
-        self, b: ir.IRBuilder, module: ir.Module, plan: Plan, symbols: Any, name: str, arena: Any, slot: Any = None
+        self, b: ir.IRBuilder, module: ir.Module, plan: Plan, callees: Callees, name: str, arena: Any, slot: Any = None
     ) -> None:
-        from .step import emit_step  # which launches what this file emits
-
         assert not plan.constants, "a body is given its constants"
-        emit_step(module, plan, symbols(plan), name, hold=False, parts=plan.slots)
+        emit_step(module, plan, _callees(plan, callees), name, hold=False, parts=plan.slots)
         self.b, self.plan, self.slot = b, plan, slot
         self.function = module.globals[name]
         self.function.linkage = "internal"  # a module exports its own name and nothing else
@@ -76,12 +78,12 @@ class _Step:
             b.position_at_end(fine)
 
 
-def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequence[str] = ()) -> ir.Function:
+def emit_control(module: ir.Module, name: str, control: Control, callees: Callees) -> ir.Function:
     """`void control(ptr buffers, i64 lo, i64 hi)`; its range are the slots of a loop, and one iteration otherwise."""
     if isinstance(control, Loop) and control.slots > 1:
         each = ir.Function(module, _SLOT_TYPE, f"{name}_slot")
         each.linkage = "internal"
-        _emit_one(each, module, name, control, symbols, each.args[1])
+        _emit_one(each, module, name, control, callees, each.args[1])
         function = ir.Function(module, KERNEL_TYPE, name)
         b = function.build()
         buffers, lo, hi = function.args
@@ -93,24 +95,25 @@ def emit_control(module: ir.Module, name: str, control: Control, symbols: Sequen
         b.ret_void()
         return function
     function = ir.Function(module, KERNEL_TYPE, name)
-    _emit_one(function, module, name, control, symbols, None)
+    _emit_one(function, module, name, control, callees, None)
     return function
 
 
 def _emit_one(
-    function: ir.Function, module: ir.Module, name: str, control: Control, symbols: Sequence[str], slot: Any
+    function: ir.Function, module: ir.Module, name: str, control: Control, callees: Callees, slot: Any
 ) -> None:
     b = function.build()
     failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
-    operands = _count_operands(control)
+    operands = control.given + len(control.wanted) + 1
     given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
     checked = any(plan.checked for plan in control.plans)
     if isinstance(control, Loop):
         table = b.load(_entry(b, function.args[0], operands + checked), typ=PTR) if control.symbols else None
         sizes = Sizes(b, table, control.symbols)
-        _emit_loop(b, module, name, control, _names(control, symbols), given, failed, sizes, slot)
+        _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
     else:
-        _emit_choice(b, module, name, control, _names(control, symbols), given, failed)
+        assert isinstance(control, Choice)
+        _emit_choice(b, module, name, control, callees, given, failed)
     b.branch(done)
     b.position_at_end(failed)
     if checked:
@@ -118,13 +121,6 @@ def _emit_one(
     b.branch(done)
     b.position_at_end(done)
     b.ret_void()
-
-
-def _count_operands(control: Control) -> int:
-    if isinstance(control, Choice):
-        return 1 + control.operands + len(control.wanted) + 1
-    before = int(control.counted) + control.consts + len(control.carries) + len(control.xs)
-    return before + len(control.wanted) + 1
 
 
 def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
@@ -140,12 +136,12 @@ def _true(b: ir.IRBuilder, pointer: Any) -> Any:
 
 
 def _emit_choice(
-    b: ir.IRBuilder, module: ir.Module, name: str, choice: Choice, symbols: Any, given: list[Any], failed: ir.Block
+    b: ir.IRBuilder, module: ir.Module, name: str, choice: Choice, callees: Callees, given: list[Any], failed: ir.Block
 ) -> None:
     after = b.append_basic_block("chosen")
     blocks = [b.append_basic_block("true"), b.append_basic_block("false")]
     steps = [
-        _Step(b, module, plan, symbols, f"{name}_{which}", given[-1])
+        _Step(b, module, plan, callees, f"{name}_{which}", given[-1])
         for which, plan in (("true", choice.true), ("false", choice.false))
     ]
     for step in steps:
@@ -164,7 +160,7 @@ def _emit_loop(
     module: ir.Module,
     name: str,
     loop: Loop,
-    symbols: Any,
+    callees: Callees,
     given: list[Any],
     failed: ir.Block,
     sizes: Sizes,
@@ -180,8 +176,8 @@ def _emit_loop(
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
     arena = own[-2] if slot is None else _at(b, own[-2], b.mul(slot, i64(loop.arena_bytes)))
-    body = _Step(b, module, loop.body, symbols, f"{name}_body", arena, slot)
-    check = _Step(b, module, loop.condition, symbols, f"{name}_condition", own[-2]) if loop.condition else None
+    body = _Step(b, module, loop.body, callees, f"{name}_body", arena, slot)
+    check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2]) if loop.condition else None
     for step in (body, *([check] if check else [])):
         for k, pointer in enumerate(consts):
             step.put(k, pointer)

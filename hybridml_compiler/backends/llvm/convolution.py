@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import dtypes
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, Work
 from ...once import once
 from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import tiling, winograd
-from ...schedule.chain import Work
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.depthwise import depthwise_tiling_of, depthwise_units
 from ...schedule.planes import plane_units, planes_of

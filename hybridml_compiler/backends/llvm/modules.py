@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ... import config
+from ...loops.ir import Work
 from ...runtime.fingerprint import fingerprint
 from ...runtime.jit import OPT, Source
 from ...runtime.stored import STEP
-from ...schedule.chain import Work
-from ...schedule.plan import Copy, Plan
-from ...schedule.region import Joined
+from ...schedule.launch import Copy, Plan
 from ...sizes.guards import collecting
 from . import ir
+from .callee import Callee
 from .checked import CheckedBuilder
 from .step import emit_step, launch_sources
-from .works import kind_of
+from .works import callee_of, kind_of
 
 # Whatever decides what is emitted for a source and how it is compiled, as patterns of modules. All of the schedule:
 # sources hold the fields of a blocking, emitters also call what it computes from them.
@@ -55,12 +55,12 @@ class Works:
     """The works of a plan, with the modules of each: launches of groups that are alike have one work."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Work | Joined, list[Module]]] = {}  # by identity
+        self._known: dict[int, tuple[Work, list[Module]]] = {}  # by identity
 
-    def __contains__(self, work: Work | Joined) -> bool:
+    def __contains__(self, work: Work) -> bool:
         return id(work) in self._known
 
-    def modules(self, work: Work | Joined) -> list[Module]:
+    def modules(self, work: Work) -> list[Module]:
         """Those of the works that it calls, then its own."""
         if work not in self:
             self._known[id(work)] = work, modules_of_work(work, self)
@@ -71,24 +71,24 @@ def modules_of(plan: Plan, works: Works | None = None, *, timed: bool = False) -
     """Distinct kernels in order of first use, then the step that launches them (`timed`: for a profile)."""
     works = Works() if works is None else works
     found: dict[str, Module] = {}
-    symbols: list[str | None] = []
+    callees: list[Callee | None] = []
     for launch in plan.launches:
         if isinstance(launch.work, Copy):
-            symbols.append(None)
+            callees.append(None)
             continue
         *_, own = needed = works.modules(launch.work)
         found |= {module.symbol: module for module in needed}
-        symbols.append(own.symbol)
-    lines = launch_sources(plan, symbols)
+        callees.append(callee_of(launch.work, own.symbol))
+    lines = launch_sources(plan, callees)
     header = (
         f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
     )
     # One call a launch, and each once: there is nothing in it to optimise (a step of 170 launches: 50 ms, 6 without).
-    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, symbols, timed), opt=0)
+    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, callees, timed), opt=0)
     return [*found.values(), step]
 
 
-def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Module]:
+def modules_of_work(work: Work, works: Works | None = None) -> list[Module]:
     """Of the works that it calls, then its own."""
     kind, works = kind_of(work), Works() if works is None else works
     parts = [works.modules(part) for part in kind.parts(work)]
@@ -105,9 +105,9 @@ def modules_of_work(work: Work | Joined, works: Works | None = None) -> list[Mod
     return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]
 
 
-def _step_text(plan: Plan, symbols: list[str | None], timed: bool) -> str:
+def _step_text(plan: Plan, callees: list[Callee | None], timed: bool) -> str:
     module = new_module(STEP)
-    emit_step(module, plan, symbols, timed=timed)
+    emit_step(module, plan, callees, timed=timed)
     return str(module)
 
 

@@ -12,7 +12,7 @@ from ...runtime import jit
 from ...runtime.threads import cores
 from ...schedule import cost
 from ...schedule.blocking import ROWS, Blocking, blocking_of, blocking_of_rows, units, with_any_rows
-from ...schedule.contract import Product
+from ...schedule.contract import Product, use_own_product
 from ...schedule.convolve import Turn
 from ...schedule.dots import Dots, dot_units, dots_of
 from ...schedule.epilogue import matrices_of
@@ -53,7 +53,7 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
     if product.dtype is dtypes.int32:  # there is no BLAS for it
         return blocking
     filled = product.n / (blocking.panels * blocking.columns)
-    return blocking if cost.use_own_product(product, filled, bits // 8) else None
+    return blocking if use_own_product(product, filled, bits // 8) else None
 
 
 def range_of_product(product: Product) -> Size:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,17 +13,15 @@ from ...loops.ir import Expr, Reduce, extent
 from ...runtime import jit
 from ...sizes.dims import Size, is_dim
 from . import ir
+from .emitter import LoopEmitter
 from .scalars import Lanes
 from .types import constant
-
-if TYPE_CHECKING:
-    from .kernel import KernelEmitter
 
 _CASCADE = 256  # additions in a row before a float sum starts a new partial sum
 _UNROLLED = 4  # iterations that are written out
 
 
-def reduce(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
+def reduce(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     """The results of reductions over the same variables, computed in one loop."""
     first = joined[0]
     if first.op in ("argmin", "argmax"):
@@ -41,7 +38,7 @@ def _unrolls(size: Size) -> bool:
     return not is_dim(size) and size <= _UNROLLED
 
 
-def _unrolled(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
+def _unrolled(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     """A few iterations, one after the other without a loop."""
     totals: list[Lanes] = []
     for k in range(int(extent(joined[0].vars[0]))):
@@ -51,7 +48,7 @@ def _unrolled(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     return totals
 
 
-def _width(e: KernelEmitter, stmt: Reduce) -> int:
+def _width(e: LoopEmitter, stmt: Reduce) -> int:
     """Lanes of the vector loop around, if the reduction is another one in each of them."""
     return e.width if e.vector is not None and e.vector in stmt.result.depends else 1
 
@@ -76,7 +73,7 @@ def reduce_width(size: Size, dtype: np.dtype) -> int:
 
 
 def _combined(
-    e: KernelEmitter,
+    e: LoopEmitter,
     joined: Sequence[Reduce],
     loops: Sequence[tuple[Expr, int]],
     widths: Sequence[int],
@@ -123,7 +120,7 @@ def _few(count: Size, most: int) -> bool:
     return not is_dim(count) and count <= most
 
 
-def _in_lanes(e: KernelEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
+def _in_lanes(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     """Lane accumulators over the last variable, combined by halving: a tree fixed by the shape alone.
 
     Where the machine's registers do not hold so many lanes of every intermediate value, some are computed at a time.
@@ -160,13 +157,13 @@ def _lanes_at_once(itemsize: int) -> int:
     return max(host.registers, 16) * host.vector_bits // (8 * 8 * max(itemsize, 4))
 
 
-def _inside(e: KernelEmitter, op: str, value: Expr, width: int) -> Lanes:
+def _inside(e: LoopEmitter, op: str, value: Expr, width: int) -> Lanes:
     """The value in the lanes that are inside of the loop, the identity in the others."""
     found = e.s.splat(e.value(value), width)
     return found if e.mask is None else e.s.select(e.mask, found, _neutral(op, found.dtype, width))
 
 
-def _halved(e: KernelEmitter, op: str, parts: list[Lanes]) -> Lanes:
+def _halved(e: LoopEmitter, op: str, parts: list[Lanes]) -> Lanes:
     """One value of the lanes of all parts, the lower half with the upper, and again."""
     while len(parts) > 1:
         half = len(parts) // 2
@@ -177,7 +174,7 @@ def _halved(e: KernelEmitter, op: str, parts: list[Lanes]) -> Lanes:
     return x
 
 
-def _halves(e: KernelEmitter, x: Lanes) -> tuple[Lanes, Lanes]:
+def _halves(e: LoopEmitter, x: Lanes) -> tuple[Lanes, Lanes]:
     half = x.lanes // 2
     if half == 1:
         parts = [e.b.extract_element(x.value, constant(k, dtypes.int32)) for k in (0, 1)]
@@ -190,7 +187,7 @@ def _halves(e: KernelEmitter, x: Lanes) -> tuple[Lanes, Lanes]:
 # ---- positions of extremes
 
 
-def _position(e: KernelEmitter, stmt: Reduce) -> Lanes:
+def _position(e: LoopEmitter, stmt: Reduce) -> Lanes:
     """Position of the first extreme; nan counts as the extreme, as in NumPy.
 
     Every lane keeps the best value that it has seen and where its vector began, in 32 bits if those are enough.
@@ -237,7 +234,7 @@ def _position(e: KernelEmitter, stmt: Reduce) -> Lanes:
     return e.s.cast(at, dtypes.int64)
 
 
-def _better(e: KernelEmitter, sign: str, value: Lanes, best: Lanes) -> Lanes:
+def _better(e: LoopEmitter, sign: str, value: Lanes, best: Lanes) -> Lanes:
     """Does the value replace the best so far: more extreme, or the first nan?"""
     symbol = ">" if sign == "max" else "<"
     if value.dtype.kind != "f":

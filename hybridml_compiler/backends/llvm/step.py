@@ -16,41 +16,15 @@ from ...loops.ir import Kernel
 from ...runtime.scratch import READY
 from ...runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from ...runtime.stored import STEP, constant_symbol
-from ...runtime.threads import cores
-from ...schedule import cost
+from ...schedule.launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
 from ...schedule.opaque import Opaque
-from ...schedule.plan import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
-from ...sizes.dims import Size, hint, is_dim, is_symbolic, same
+from ...sizes.dims import Size, is_dim, is_symbolic, same
 from . import ir
+from .callee import Callee
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
 from .spans import Spans
 from .types import I8, I64, PTR, VOID, constant
-from .works import kind_of
-
-
-def runs_parallel(launch: Launch) -> bool:
-    return not isinstance(launch.work, Copy) and kind_of(launch.work).parallel(launch.work)
-
-
-def parallel_from(launch: Launch) -> int:
-    """Iterations from which on threads share a range whose size comes with the call."""
-    assert not isinstance(launch.work, Copy)
-    kind = kind_of(launch.work)
-    count, granule = kind.range(launch.work)
-    each = kind.nanoseconds(launch.work) / max(hint(count), 1)
-    return max(2 * granule, int(cost.PARALLEL_THRESHOLD_NS / max(each, 1e-3)))
-
-
-def ranges_a_thread(launch: Launch) -> int:
-    """Into how many ranges the share of a thread is cut, of which one that is ready takes over another's."""
-    assert not isinstance(launch.work, Copy)
-    each = kind_of(launch.work).nanoseconds(launch.work) / (cores() * cost.RANGE_NS)
-    return min(max(int(each), 1), cost.RANGES_A_THREAD)
-
-
-def calls_blas(launch: Launch) -> bool:
-    return not isinstance(launch.work, Copy) and kind_of(launch.work).calls_blas(launch.work)
 
 
 def takes_scratch(launch: Launch) -> bool:
@@ -60,34 +34,35 @@ def takes_scratch(launch: Launch) -> bool:
     return not isinstance(launch.work, Copy | Opaque)
 
 
-def launch_sources(plan: Plan, symbols: Sequence[str | None]) -> list[str]:
-    """All that is emitted for the launches, a line each; `symbols[k]` is that of launch k."""
-    return [_launch_source(launch, symbol) for launch, symbol in zip(plan.launches, symbols, strict=True)]
+def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
+    """All that is emitted for the launches, a line each; `callees[k]` is that of launch k."""
+    return [_launch_source(launch, callee) for launch, callee in zip(plan.launches, callees, strict=True)]
 
 
-def _launch_source(launch: Launch, symbol: str | None) -> str:
-    work = launch.work
-    if isinstance(work, Copy):
-        return f"copy {work.nbytes} {launch.operands}"
-    count, granule = kind_of(work).range(work)
-    parallel = runs_parallel(launch) and (ranges_a_thread(launch), parallel_from(launch) if is_dim(count) else 0)
-    return f"{symbol} {(count, granule)} {parallel} {launch.checked} {launch.operands}"
+def _launch_source(launch: Launch, callee: Callee | None) -> str:
+    if callee is None:
+        assert isinstance(launch.work, Copy)
+        return f"copy {launch.work.nbytes} {launch.operands}"
+    dynamic = is_dim(callee.total)
+    parallel = callee.parallel and (callee.ranges_a_thread, callee.parallel_from if dynamic else 0)
+    return f"{callee.symbol} {(callee.total, callee.granule)} {parallel} {launch.checked} {launch.operands}"
 
 
 def emit_step(
     module: ir.Module,
     plan: Plan,
-    functions: Sequence[str | None],
+    callees: Sequence[Callee | None],
     name: str = STEP,
     *,
     hold: bool = True,
     timed: bool = False,
     parts: int = 1,
 ) -> set[str]:
-    """Add `step` to the module; `functions[k]` is the symbol of launch k. Returns the runtime symbols it needs.
+    """Add `step` to the module; returns the runtime symbols it needs.
 
-    `hold`: BLAS is held at one thread here, and scratch memory asked for, and not by what calls it. `timed`: the clock
-    is read round each launch. With several `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each.
+    `callees[k]` is what launch k calls, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
+    asked for, and not by what calls it. `timed`: the clock is read round each launch. With several `parts` it is
+    `i64 step(ptr table, i64 part)`, and runs one part of each.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
     part = None if parts == 1 else step.args[1]
@@ -101,7 +76,7 @@ def emit_step(
     spans = Spans(module, needs) if timed else None
     slots = _Memory(b, step.args[0], plan, needs)
     sizes = slots.sizes
-    blas = hold and any(map(calls_blas, plan.launches))
+    blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.memory(PTR, max(widest, 1))
     status = slots.pointer(Place("arena")) if plan.checked else None
@@ -109,7 +84,7 @@ def emit_step(
         b.store(_i64(0), status)
     if blas:
         _blas(b, module, needs, "hold")
-    for number, (launch, symbol) in enumerate(zip(plan.launches, functions, strict=True)):
+    for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
         pointers = [slots.pointer(place) for place in launch.operands]
         for k, place in enumerate(launch.operands if b.checks else ()):
             nbytes, what = extent_of(plan, number, place)
@@ -123,24 +98,23 @@ def emit_step(
                     pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
                 _memcpy(b, module, needs, pointers, nbytes)
             continue
-        assert symbol is not None
-        function = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
+        assert callee is not None
+        function = module.globals.get(callee.symbol) or ir.Function(module, KERNEL_TYPE, callee.symbol)
         for k, pointer in enumerate(pointers):
             b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
-        count, granule = kind_of(launch.work).range(launch.work)
-        total = sizes.value(count)
-        shared = spans.of_parts(function, number) if spans and runs_parallel(launch) else function
-        job = [operands, total, _i64(granule), _i64(ranges_a_thread(launch))]
+        count, total = callee.total, sizes.value(callee.total)
+        shared = spans.of_parts(function, number) if spans and callee.parallel else function
+        job = [operands, total, _i64(callee.granule), _i64(callee.ranges_a_thread)]
         with spans.span(b, number) if spans else nullcontext():
             if part is not None:
                 first = b.mul(part, _i64(count // parts))
                 b.call(function, [operands, first, b.add(first, _i64(count // parts))])
-            elif not runs_parallel(launch):
+            elif not callee.parallel:
                 b.call(function, [operands, _i64(0), total])
             elif not is_dim(count):
                 _parallel(b, module, needs, shared, job)
             else:
-                with b.if_else(b.icmp_signed("<", total, _i64(parallel_from(launch)))) as (few, many):
+                with b.if_else(b.icmp_signed("<", total, _i64(callee.parallel_from))) as (few, many):
                     with few:
                         b.call(function, [operands, _i64(0), total])
                     with many:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import dtypes
 from ...loops.index import coefficient
 from ...loops.ir import Expr, For, Store, extent
 from ...sizes.dims import same
 from . import ir
+from .emitter import LoopEmitter
 from .scalars import Lanes
 from .types import constant
-
-if TYPE_CHECKING:
-    from .kernel import KernelEmitter
 
 
 def transposing(stmt: For, lanes: int) -> For | None:
@@ -29,7 +27,7 @@ def transposing(stmt: For, lanes: int) -> For | None:
     return inner if same(extent(stmt.var) % lanes, 0) and same(extent(inner.var) % lanes, 0) else None
 
 
-def emit_transposing(e: KernelEmitter, outer: Expr, inner: For) -> None:
+def emit_transposing(e: LoopEmitter, outer: Expr, inner: For) -> None:
     """Squares of as many iterations of both loops as there are lanes: values along one, stores along the other."""
     zero, lanes = constant(0, dtypes.int64), e.lanes
 

@@ -6,20 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...loops.ir import Kernel
+from ...loops.ir import Kernel, Work
 from ...loops.text import print_kernel
 from ...schedule import cost
-from ...schedule.chain import Chain, Work
+from ...schedule.chain import Chain
 from ...schedule.contract import Product
-from ...schedule.control import Choice, Loop
+from ...schedule.control import Choice, Control, Loop
 from ...schedule.convolve import Convolution, Pixels, Turn, Weights
 from ...schedule.epilogue import Fused
+from ...schedule.launch import Copy
 from ...schedule.opaque import Opaque
-from ...schedule.plan import Copy
-from ...schedule.region import Joined, Region
+from ...schedule.region import Region
 from ...schedule.winograd import Backward, Forward
-from ...sizes.dims import Size, hint, is_dim
+from ...sizes.dims import Size, hint
 from . import ir
+from .callee import Callee
 from .chain import emit_chain
 from .control import control_source, distinct_works, emit_control
 from .conv_pack import emit_turn
@@ -59,12 +60,6 @@ class Kind:
     calls_blas: Callable[[Any], bool] = lambda _: False
     takes_epilogue: Callable[[Any], bool] = lambda _: False  # then `emit` takes the epilogue's kernel as well
     parts: Callable[[Any], Sequence[Work]] = lambda _: ()  # works that it calls: `emit` and `source` take their names
-
-    def parallel(self, work: Any) -> bool:
-        total, granule = self.range(work)
-        if is_dim(total):
-            return True  # or not, as the size says that comes with the call
-        return total >= 2 * granule and self.nanoseconds(work) > cost.PARALLEL_THRESHOLD_NS
 
 
 KINDS: dict[type, Kind] = {
@@ -144,13 +139,18 @@ KINDS: dict[type, Kind] = {
 
 
 KINDS[Loop] = KINDS[Choice] = Kind(
-    emit=emit_control,
-    source=control_source,
+    emit=lambda module, name, control, parts=(): emit_control(module, name, control, _callees(control, parts)),
+    source=lambda control, parts=(): control_source(control, _callees(control, parts)),
     range=lambda control: (control.slots if isinstance(control, Loop) else 1, 1),
     nanoseconds=lambda control: _of_loop(control) if isinstance(control, Loop) else 0.0,
     calls_blas=lambda control: any(kind_of(work).calls_blas(work) for work in distinct_works(control)),
     parts=distinct_works,
 )
+
+
+def _callees(control: Control, symbols: Sequence[str]) -> dict[int, Callee]:
+    works = distinct_works(control)
+    return {id(work): callee_of(work, symbol) for work, symbol in zip(works, symbols, strict=True)}
 
 
 def _of_loop(loop: Loop) -> float:
@@ -167,5 +167,11 @@ def _iterations(chain: Chain) -> list[int]:
     return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
 
 
-def kind_of(work: Work | Joined) -> Kind:
+def callee_of(work: Work, symbol: str = "") -> Callee:
+    """The function of a work, of this symbol."""
+    kind = kind_of(work)
+    return Callee(symbol, *kind.range(work), kind.nanoseconds(work), kind.calls_blas(work))
+
+
+def kind_of(work: Work) -> Kind:
     return KINDS[type(work)]

@@ -1,0 +1,49 @@
+"""Facts of a node that capture and the schedule decide by: whether it moves, widens, reduces or may fail, its cost."""
+
+from __future__ import annotations
+
+import math
+
+from .. import dtypes
+from .body import bodies_of
+from .ir import Node
+
+EXPENSIVE = 0.1  # ns an element: from a division upwards
+
+
+def element_cost(node: Node) -> float:
+    """Nanoseconds of computing one element of a node from its operands; a constant or a position is there."""
+    return node.op.cost if node.op is not None and node.inputs else 0.0
+
+
+def is_expensive(node: Node) -> bool:
+    """Whether a node is worth keeping rather than computing again for every element of a larger result."""
+    return element_cost(node) >= EXPENSIVE
+
+
+def may_fail(node: Node) -> bool:
+    """Whether the node may raise: for an index, by itself or in a body, or because NumPy does."""
+    if node.kind != "control":
+        return node.kind in ("gather", "scatter", "opaque")
+    return any(any(map(may_fail, body.graph.nodes())) for body in bodies_of(node))
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes that a reduction combines; empty for any other node, for one that slides (fold_windows), and for one
+    that combines nothing: its result has the form of what it reads."""
+    if node.kind != "reduction" or "axis" not in node.params:
+        return ()
+    axis, shape = node.params["axis"], node.inputs[0].shape
+    axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return axes if math.prod(shape[k] for k in axes) > 1 else ()
+
+
+def widens(node: Node) -> bool:
+    """A cast that a product of narrow operands computes itself (see narrow.py)."""
+    return node.op is not None and node.op.name == "astype" and dtypes.widens(node.inputs[0].dtype, node.dtype)
+
+
+def moved(node: Node, *, casts: bool = False) -> Node | None:
+    """What a node moves elements of, or widens them if `casts`; None if it does something else."""
+    moves = node.kind == "movement" and len(node.inputs) == 1
+    return node.inputs[0] if moves or (casts and widens(node)) else None

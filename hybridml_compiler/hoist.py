@@ -1,0 +1,51 @@
+"""What the body of a loop computes in every step, and what is computed once, before the loop. Capture asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from .graph import ir
+from .graph.facts import is_expensive, may_fail
+
+
+def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]:
+    """The nodes of a graph that vary with one of `on`."""
+    found = set(on)
+    for node in ir.topological(outputs):
+        if any(n in found for n in node.inputs):
+            found.add(node)
+    return found
+
+
+def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
+    """What the body of a loop computes: what varies from step to step, what may fail, and what is as cheap to compute
+    as to read. All else is computed once, before the loop."""
+    from .schedule.turned import packings  # with a loop, and not with the package
+
+    varies = dependent(outputs, inputs)
+    for node in ir.topological(outputs):
+        if node.op is None or node in varies:
+            continue
+        if (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
+            varies.add(node)
+    operands = [(node, n) for node in varies if node.op is not None for n in node.inputs]
+    turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view
+
+    def inside(node: ir.Node) -> bool:
+        return node in varies or (_is_free(node) and node not in turned)
+
+    return inside
+
+
+def _is_free(node: ir.Node) -> bool:
+    """A view, a fill, or an elementwise value that is larger than what it is made of, and cheap."""
+    assert node.op is not None
+    if node.kind == "elementwise":
+        return not is_expensive(node) and node.aval.nbytes > sum(n.aval.nbytes for n in node.inputs)
+    return node.kind in ("movement", "creation")
+
+
+def is_dear(node: ir.Node) -> bool:
+    """Whether a value of a step is worth keeping, rather than computing it again."""
+    assert node.op is not None
+    return node.kind not in ("elementwise", "movement", "creation") or is_expensive(node)

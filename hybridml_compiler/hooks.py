@@ -1,0 +1,37 @@
+"""Hooks: what lower modules call of higher ones, each set once by the module that it names.
+
+Eager transcendentals and random bits run the code that compiled programs run, so that both styles give the same bits;
+the rows of ops/ know neither loops nor a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(slots=True)
+class Hooks:
+    # (name, *arrays of one float dtype) -> array of the broadcast shape. __init__.py: the polynomials that compiled
+    # code runs, compiled at the first use, or through NumPy where there is no compiler.
+    transcendental: Callable[..., np.ndarray]
+    # (state, shape) -> uint32 words. __init__.py, the same way.
+    random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
+    # __init__.py: eager/products.py.
+    matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    # Text of a graph -> shapes and dtypes of what it takes and makes, and what computes it. pipeline.py, for
+    # runtime/opaque.py.
+    read_graph: Callable[[str], Any]
+    # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
+    # tracer makes it a number of the trace.
+    size_as_float: Callable[[Any], Any]
+
+
+def _unset(*_: Any) -> Any:
+    raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
+
+
+hooks = Hooks(_unset, _unset, np.matmul, _unset, _unset)

@@ -1,0 +1,103 @@
+"""Plan: launches in order and where each of their operands lives. All that code generation needs.
+
+Operands live in inputs, outputs, constants or the arena. A donated output has no memory of its own: it is written over
+its input. The arena starts with the status word of the index checks, if there are any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ..aval import Aval
+from ..graph.ir import Node
+from ..loops.ir import Kernel, Work
+from ..once import lazy
+from ..sizes.dims import Size, symbols_of
+from ..sizes.values import number_of
+
+STATUS_BYTES = 64  # a cache line of its own for the status word: 0, or 1 when an index was out of range
+
+Base = Literal["input", "output", "constant", "arena", "sizes"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Byte `offset` of input, output or constant number `number`, or of the arena; or the table of sizes."""
+
+    base: Base
+    number: int = 0
+    offset: int = 0
+
+
+SIZES = Place("sizes")
+
+
+@dataclass(frozen=True)
+class Copy(Work):
+    """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
+
+    nbytes: int
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    work: Work
+    operands: tuple[Place, ...]
+    reasons: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    nbytes: int = 0
+    nodes: tuple[Node, ...] = ()  # that it computes, in the order of the graph
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """The works of a chain or region, or its only one."""
+        return self.work.works
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The loop nests that it runs, alone or after a library call."""
+        return self.work.nests
+
+    @property
+    def checked(self) -> bool:
+        return self.work.checked
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory in the arena, from the launch that writes it first to the one that reads it last."""
+
+    nbytes: Size
+    offset: Size
+    first: int
+    last: int
+    what: str  # the operation whose result it holds, "copy of an input", "slots" of a chain, "memory" of a launch
+    where: str  # the user's line
+
+
+@dataclass
+class Plan:
+    launches: list[Launch]
+    constants: list[np.ndarray]
+    inputs: list[Aval]
+    outputs: list[Aval]  # those with memory of their own, in order
+    fresh: list[int]  # their positions among the graph's outputs
+    arena_bytes: int
+    buffers: list[Buffer] = field(default_factory=list)  # in the arena
+    slots: int = 1  # that each launch is cut into, with an arena for each (see apart.py)
+
+    @lazy
+    def symbols(self) -> list[str]:
+        """The symbols of the sizes of its inputs: all that there are."""
+        return sorted({str(s) for aval in self.inputs for s in symbols_of(*aval.shape)}, key=number_of)
+
+    @property
+    def checked(self) -> bool:
+        return any(launch.checked for launch in self.launches)
