@@ -199,6 +199,7 @@ def test_the_main_thread_never_takes_the_lock_of_llvmlite(monkeypatch: pytest.Mo
     """Ctrl-C arrives there, and llvmlite takes its lock in Python code: one at the wrong line would keep it."""
     from llvmlite.binding import ffi
 
+    gc.collect()  # what other tests have left
     enter, seen = ffi._LLVMLock.__enter__, []
 
     def watched(self: Any) -> Any:
