@@ -19,7 +19,9 @@ from .training import TOLERANCE, Agreement, Run, allowed
 
 def page(pairs: Sequence[tuple[Run, Run, Agreement]], seconds: float) -> str:
     """The report on (eager, traced, agreement) of each example."""
-    loader = ChoiceLoader([FileSystemLoader(Path(__file__).parent / "templates"), PackageLoader("hybridml")])
+    loader = ChoiceLoader(
+        [FileSystemLoader(Path(__file__).parent / "templates"), PackageLoader("hybridml", "display/templates")]
+    )
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     pages.filters["time"] = time
     return pages.get_template("demo.html.jinja").render(

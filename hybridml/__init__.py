@@ -25,12 +25,12 @@ from hybridml_compiler.errors import (
 
 from . import arrays, autograd, interop, polynomials, random  # noqa: F401  (interop: NumPy and einops find tensors)
 from .control_flow import cond, fori_loop, map, scan, while_loop
-from .core import display  # noqa: F401  (how tensors show themselves)
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.proxies import scalar
 from .core.pytree import tree_leaves, tree_map
 from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
+from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
 from .tracing import TracedFunction, compiled, trace  # noqa: F401  (compiled gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint

@@ -26,6 +26,7 @@ from hybridml_compiler.sizes.values import at_hand
 
 from .context import clock, current_interpreter, grad_is_off
 from .pullbacks import pull_of
+from .references import VARIABLE
 from .source_location import write_stamp
 from .tensor import Tensor
 
@@ -130,7 +131,7 @@ def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: st
     old = type(target)()
     old._array, old._node, old._version = target._array, target._node, 0
     value = fn(old, *[old if a is x else a for a in args])
-    if type(old._array) is _ndarray and sys.getrefcount(old) > 2:  # a node keeps it, beside our variable
+    if type(old._array) is _ndarray and sys.getrefcount(old) > VARIABLE:  # a node keeps it as well
         old._array = old._array.copy(order="K")
     write(target, value, name)
     return x

@@ -26,6 +26,7 @@ from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from .context import _no_grad, clock, current_interpreter, grad_is_off, switches
+from .references import ARGUMENT, VARIABLE
 from .shared import accumulating
 from .source_location import line_of, overwritten_at
 from .tensor import Tensor
@@ -203,12 +204,11 @@ def _bundle(bundle: Any, k: int, g: Tensor) -> dict[int, Tensor]:
 def own(g: Tensor) -> Tensor:
     """A gradient that shares no memory with any other tensor, so that it may be updated in place."""
     array = g._array
-    # Exclusive: the caller's variable, ours and the argument of getrefcount (for the array: the slot, ours, the
-    # argument).
+    # Exclusive: the caller's variable and ours (of the array: the tensor and our variable).
     if type(array) is np.ndarray:
         base = array.base
         shared = base is not None and not _is_all_of(array, base)
-        if shared or sys.getrefcount(array) > 3 or sys.getrefcount(g) > 3:
+        if shared or sys.getrefcount(array) > VARIABLE + 1 or sys.getrefcount(g) > ARGUMENT:
             array = array.copy(order="K")  # as it lies: a gradient lies as its weight does
     t = type(g)()
     t._array, t._node, t._version = array, g._node, 0
@@ -216,7 +216,10 @@ def own(g: Tensor) -> Tensor:
 
 
 def _is_all_of(view: np.ndarray, base: Any) -> bool:
-    """Is `view` a permutation of memory that nothing else refers to (the view, the caller's variable, ours and the
-    argument of getrefcount)?
-    """
-    return type(base) is np.ndarray and base.base is None and base.size == view.size and sys.getrefcount(base) <= 4
+    """Whether `view` is a permutation of memory that nothing else refers to (the view, the caller's variable, ours)."""
+    return (
+        type(base) is np.ndarray
+        and base.base is None
+        and base.size == view.size
+        and sys.getrefcount(base) <= ARGUMENT + 1
+    )

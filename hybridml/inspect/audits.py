@@ -28,7 +28,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
-from ..reports import Report
+from ..display.reports import Report
 from ..tracing import TracedFunction
 from ..tracing.capture.memory_order import as_seen
 from ..tracing.function import Call

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..reports import Report, duration, size
+from ..display.reports import Report, duration, size
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..reports import Report, duration, size
+from ..display.reports import Report, duration, size
 
 
 @dataclass(frozen=True)

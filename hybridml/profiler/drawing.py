@@ -9,7 +9,7 @@ from typing import Any
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import hint
 
-from ..reports import size
+from ..display.reports import size
 from .kernels import kernel_name
 from .layers import Edge, Layout, layered
 

@@ -16,7 +16,7 @@ from hybridml_compiler.graph.flops import operations
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import graph_lines
 
-from ..reports import render, size
+from ..display.reports import render, size
 from .drawing import draw_program
 from .kernels import kernel_name, shares, work_by_line
 

@@ -12,7 +12,7 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.once import lazy
 
-from ..reports import Report, duration, size
+from ..display.reports import Report, duration, size
 from .chrome import trace_events
 from .events import Event, Row, by_line, by_name, events_of
 from .record import Recording

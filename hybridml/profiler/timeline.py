@@ -18,7 +18,7 @@ from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import Span
 from hybridml_compiler.sizes.dims import hint
 
-from ..reports import Report, duration, render, size
+from ..display.reports import Report, duration, render, size
 from .events import Event
 from .kernels import shares
 from .record import Recording, describe

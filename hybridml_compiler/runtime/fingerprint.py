@@ -6,13 +6,13 @@ modules, in a folder, in a zip archive or frozen into an executable. The version
 
 from __future__ import annotations
 
-import marshal
 import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from importlib.machinery import ModuleSpec
+from types import CodeType
 
 from ..once import once
 from .cache import key
@@ -60,4 +60,15 @@ def _data(spec: ModuleSpec) -> bytes:
         code = loader.get_code(spec.name)  # type: ignore[union-attr]
     except (AttributeError, ImportError):
         code = None
-    return os.urandom(16) if code is None else marshal.dumps(code, 2)  # later versions depend on reference counts
+    return os.urandom(16) if code is None else _text(code).encode()
+
+
+def _text(code: CodeType) -> str:
+    """What code does. (What `marshal` writes depends on reference counts, and since 3.14 it refuses some constants.)"""
+    constants = [_text(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name, code.co_flags
+    return repr((code.co_code, constants, names, code.co_argcount, code.co_kwonlyargcount, code.co_exceptiontable))
+
+
+def _constant(value: object) -> str:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

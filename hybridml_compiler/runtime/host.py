@@ -19,6 +19,7 @@ from typing import Any
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.fingerprint import fingerprint
+from hybridml_compiler.runtime.uninterrupted import uninterrupted
 
 # Lines of /proc/cpuinfo that name a CPU; the others count cores, or change from moment to moment.
 _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
@@ -104,6 +105,10 @@ def _version() -> str:
 
 
 def _ask() -> Host:
+    return uninterrupted(_ask_llvm)
+
+
+def _ask_llvm() -> Host:
     llvm: Any = import_module("llvmlite.binding")
     features = llvm.get_host_cpu_features()
     triple = llvm.get_default_triple()

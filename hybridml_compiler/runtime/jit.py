@@ -26,6 +26,7 @@ from hybridml_compiler.runtime import cache, elf, image, memory, stacks
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
+from hybridml_compiler.runtime.uninterrupted import STEP, uninterrupted
 from hybridml_compiler.weak import WeakMembers
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class _Thread(threading.local):
 
 
 _alone: WeakMembers[threading.RLock] = WeakMembers()
+_machines: dict[tuple[Host, int], llvm.TargetMachine] = {}  # of uninterrupted steps, one at a time
 
 
 _thread = _Thread()
@@ -116,8 +118,7 @@ def _lean() -> Callable[[], object]:
 
     def switch(turn: float, left_out: str) -> None:
         sys.setswitchinterval(turn)
-        if _llvm().llvm_version_info[0] == _TRIED:
-            _llvm().set_option("hybridml", f"{_PASS_LEFT_OUT}={left_out}")
+        uninterrupted(lambda: _set_option(f"{_PASS_LEFT_OUT}={left_out}"))
 
     try:
         switch(_TURN, "true")
@@ -125,6 +126,11 @@ def _lean() -> Callable[[], object]:
         switch(usual_turn, "false")
         raise
     return lambda: switch(usual_turn, "false")
+
+
+def _set_option(option: str) -> None:
+    if _llvm().llvm_version_info[0] == _TRIED:
+        _llvm().set_option("hybridml", option)
 
 
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
@@ -141,6 +147,13 @@ def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     """One object of several modules."""
     memory.require(sum(map(len, texts)))
+    with _leaner():
+        return uninterrupted(lambda: _object(texts, passes, opt))
+
+
+def _object(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+    if threading.current_thread().name == STEP:
+        _thread.machines = _machines
     llvm = _llvm()
     machine = _machine(opt)
     try:
@@ -160,8 +173,7 @@ def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
             tuning.loop_vectorization = tuning.slp_vectorization = False
             builder = llvm.create_pass_builder(machine, tuning)
             builder.getModulePassManager().run(module, builder)
-        with _leaner():
-            data = bytes(machine.emit_object(module))
+        data = bytes(machine.emit_object(module))
         module.close()  # both here: an interrupt that arrives in a finalizer is lost
         context._owned = False
         context.close()
@@ -467,6 +479,12 @@ def _load(
     objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
 ) -> Library:
     """`load` by LLVM."""
+    return uninterrupted(lambda: _load_by_llvm(objects, imports, exports, keep))
+
+
+def _load_by_llvm(
+    objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
+) -> Library:
     builder = _llvm().JITLibraryBuilder()
     for data in objects:
         if not data:

@@ -105,6 +105,8 @@ def forge(r: random.Random, data: bytes, other: bytes) -> bytes:
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     for _ in range(r.choice((1, 1, 2, 3))):
+        if not header:
+            break
         parent: Any = header
         while True:
             key = r.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))

@@ -83,7 +83,8 @@ def test_edges_of_the_elementwise_ones() -> None:
     x = hm.tensor(edges, dtype=hm.float64)
     array = np.array(edges)
     for name in ("angle", "cbrt", "fabs", "deg2rad", "isposinf", "isneginf"):
-        np.testing.assert_array_equal(getattr(hm, name)(x).numpy(), getattr(np, name)(array), err_msg=name)
+        # NumPy's cube root has another last bit on another processor.
+        np.testing.assert_allclose(getattr(hm, name)(x).numpy(), getattr(np, name)(array), 2.0**-52, 0, err_msg=name)
     for found, expected in zip(hm.modf(x), np.modf(array), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected)
         np.testing.assert_array_equal(np.signbit(found.numpy()), np.signbit(expected))

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
+from typing import Any
 
 import pytest
 
+import hybridml as hm
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import image, jit
+from hybridml_compiler.runtime.uninterrupted import STEP, uninterrupted
 
 
 def adder(k: int) -> str:
@@ -60,7 +66,7 @@ def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
         jit.compile_ir("define i64 @broken(")
     with pytest.raises(ZeroDivisionError), jit._leaner():
         raise ZeroDivisionError
-    assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 2
+    assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 3
     assert sys.getswitchinterval() == usual
 
 
@@ -187,3 +193,55 @@ gc.collect()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_main_thread_never_takes_the_lock_of_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C arrives there, and llvmlite takes its lock in Python code: one at the wrong line would keep it."""
+    from llvmlite.binding import ffi
+
+    gc.collect()  # what other tests have left
+    enter, seen = ffi._LLVMLock.__enter__, []
+
+    def watched(self: Any) -> Any:
+        seen.append(threading.current_thread())
+        return enter(self)
+
+    monkeypatch.setattr(ffi._LLVMLock, "__enter__", watched)
+    jit.compile_ir(f"define i32 @f{time.monotonic_ns()}() {{ ret i32 1 }}")
+    with pytest.raises(CompileError, match="LLVM rejected"):
+        jit.compile_ir("define nonsense")
+    scale = time.monotonic_ns() % 1e6
+    hm.trace(lambda x: hm.exp(x * scale) @ x)(hm.ones((40, 40)))
+    gc.collect()
+    assert seen and threading.main_thread() not in seen
+
+
+def fails() -> None:
+    raise ValueError("of the step")
+
+
+def test_a_step_goes_on_to_its_end_where_an_interrupt_ends_the_wait() -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def step() -> None:
+        begun.set()
+        time.sleep(0.2)
+        done.set()
+
+    def interrupt() -> None:
+        begun.wait(10)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            uninterrupted(step)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        thread.join()
+    assert done.wait(10)
+    assert uninterrupted(lambda: threading.current_thread().name) == STEP
+    with pytest.raises(ValueError, match="of the step"):
+        uninterrupted(fails)

@@ -12,7 +12,7 @@ import pytest
 from markup import balanced
 
 import hybridml as hm
-from hybridml.reports import Report, render
+from hybridml.display.reports import Report, render
 
 X = hm.asarray(np.arange(12.0).reshape(3, 4))
 
@@ -60,4 +60,4 @@ def test_markup_is_in_templates() -> None:
     tag = re.compile(r"</?(div|svg|g|table|tr|td|th|style|script|rect|text|path|html|iframe)[ >]")
     package = Path(hm.__file__).parent
     found = [str(path) for path in package.rglob("*.py") if tag.search(path.read_text(encoding="utf-8"))]
-    assert not found, f"move their markup to hybridml/templates: {found}"
+    assert not found, f"move their markup to hybridml/display/templates: {found}"

@@ -8,9 +8,9 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 
-from .context import current_interpreter
+from ..core.context import current_interpreter
+from ..core.tensor import Tensor
 from .reports import render
-from .tensor import Tensor
 
 _FEWEST, _MOST = 16, 200_000  # values of a histogram
 _LARGEST = 8e307  # beyond it the distance of two is infinite
