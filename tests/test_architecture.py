@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -206,7 +207,7 @@ def test_the_reader_sees_each_form_of_import(tmp_path: Path, path: str, line: st
         ("tracing/introspection.py", "def f():\n    from ..inspect import audits", False),
         (
             "optim/sgd.py",
-            "from .. import arrays as xp\nfrom ..nn import Module\nfrom hybridml_compiler import dtypes",
+            "from .. import arrays as xp\nfrom ..nn import Module\nimport hybridml_compiler",
             False,
         ),
     ],
