@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from docs import house
 from hybridml import functional, nn
 from hybridml_compiler.config import FLAGS
 from hybridml_compiler.ops.computed import Refused
@@ -176,6 +177,7 @@ def pages() -> dict[Path, str]:
         DOCS / "ops.md": ops_page(OPS, accuracy),
         DOCS / "configuration.md": configuration_page(),
         DOCS / "layers.md": layers_page(),
+        **house.pages(),
     }
 
 

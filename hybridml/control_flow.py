@@ -507,7 +507,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     return scan(partial(_mapped, f), None, xs)[1]
 
 
-# Partial functions of these, and not closures: what they call is looked at (see trace/guards.py).
+# Partial functions of these, and not closures: what they call is looked at (see tracing/python_state/guards.py).
 
 
 def _numbered(body_fun: Callable[[Any, Any], Any], value: Any, i: Any) -> Any:

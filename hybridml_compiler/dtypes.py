@@ -30,9 +30,9 @@ ALL: tuple[np.dtype, ...] = tuple(d for d in _SHORT if d is not float16)  # that
 _CANONICAL: dict[Any, np.dtype] = {d: d for d in _SHORT}
 
 # bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute
-# in float32 and round what they make (the front end puts the casts round them, see `hybridml.dispatch`), products read
-# bfloat16 as it lies. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind of
-# such a type is "V".
+# in float32 and round what they make (the front end puts the casts round them, see `hybridml.core.dispatch`), products
+# read bfloat16 as it lies. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind
+# of such a type is "V".
 _BFLOAT16 = "bfloat16"
 
 

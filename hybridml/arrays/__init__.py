@@ -1,6 +1,19 @@
 """The array namespace: the rows of the operation table, and functions that are compositions of them.
 
 Whatever stands above it imports it as such, `from .. import arrays as xp`, and not the public face `hybridml`.
+
+creation.py     tensors from data and from nothing
+data_types.py   data types, constants and how they combine
+inspection.py   limits of data types, and what the namespace says of itself
+elementwise.py  elementwise functions that are compositions of rows
+methods.py      Tensor methods that are more than a row
+numerical.py    gradients, integrals and interpolation of sampled functions
+spectral.py     spectra over time: `stft`, `istft`, windows
+contracting/    products of matrices and `einsum`
+indexing/       reading and writing of parts
+reducing/       sums, statistics, quantiles, running sums
+searching/      sorting, searching, sets, unique elements
+shaping/        reshaping, joining, splitting, padding
 """
 
 from __future__ import annotations

@@ -1,1 +1,24 @@
-"""Tensors, dispatch, the tape: what every operation goes through, eager or traced."""
+"""Tensors, dispatch and the tape: what every operation goes through, eager or traced.
+
+tensor.py           Tensor: an array, or a node of a graph, with its place in the gradient history
+ops.py              the rows of the operation table as public functions and Tensor methods
+codegen.py          the Python text of the function of a row: the hot path
+dispatch.py         the general path of an operation: promotion, NumPy arrays, tracing, errors
+multi_output.py     the same for rows with several results
+precision.py        composites on float16 and bfloat16 that compute in float32
+context.py          the current interpreter and the grad mode
+tape.py             the tape and the engine that walks it backward
+pullbacks.py        the reverse step of a row, generated when first needed
+aliasing.py         views and in-place updates: one memory, several tensors, one history
+replay.py           random numbers of a checkpoint's first run, drawn again
+pytree.py           nested containers of leaves, taken apart and put together
+source_location.py  lines of the user's program
+tracebacks.py       tracebacks that show the user's frames
+leaks.py            who holds a traced value that outlived its trace
+references.py       reference counts: whether anybody else holds an object
+shared.py           state that threads share, with its locks
+atomic.py           files that are replaced whole
+states.py           checks of a `state_dict` before it is loaded
+dlpack.py           DLPack: memory shared with other libraries
+proxies/            stand-ins for Python numbers and NumPy arrays inside a trace
+"""

@@ -106,7 +106,7 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
         if fn.__code__ is waiting:
             fn.__code__ = _code_of(op)
             return fn
-        # Somebody else has written it by now, or watches (views/watch.py).
+        # Somebody else has written it by now, or watches (profiler/watch.py).
         return types.FunctionType(_code_of(op), env, op.name, fn.__defaults__)
 
     env["_write"] = write

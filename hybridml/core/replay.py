@@ -3,7 +3,7 @@
 A draw takes blocks of counters from the state of a generator, (key, counter), which goes on behind them. The first run
 of a checkpointed function notes the blocks that its draws take; in the second run they are given the same ones, and no
 generator moves: other threads may draw meanwhile. Inside a trace nothing runs beside it, and states are set back there
-instead (see `recomputed.py`).
+instead (see `transforms/checkpoint.py`).
 """
 
 from __future__ import annotations

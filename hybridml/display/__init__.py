@@ -1,1 +1,5 @@
-"""How things show themselves: tensors, and reports as text, HTML and JSON, from templates."""
+"""The shown form of tensors and reports: text, HTML and JSON, from the templates of `templates/`.
+
+tensors.py  `repr` of a tensor, and its table for notebooks
+reports.py  the base class of what `compare`, `explain`, `audit` and `profile` return
+"""

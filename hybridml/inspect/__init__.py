@@ -1,1 +1,13 @@
-"""Seeing what a program does, in both styles: comparison, explanation, audits, values inside, the line of a NaN."""
+"""A program seen in both styles: comparison, explanation, audits, values inside, the line of a NaN.
+
+side_by_side.py  `compare`: one function in both styles from the same start
+comparison.py    its result
+snapshot.py      the state that a function can reach, so that it can run again from the same start
+explanation.py   `explain`: what a call runs, what it relies on, what that costs
+explained.py     its result
+audits.py        `audit`: the first operation whose compiled code does something else
+fetch.py         any value inside a traced function, computed from others
+stances.py       how calls of traced functions are done inside a block
+nans.py          `debug_nans`: the operation, line and element where a NaN is made
+diagnosis.py     `doctor`: what works on this machine, and why the rest does not
+"""

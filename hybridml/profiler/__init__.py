@@ -1,13 +1,13 @@
-"""What a program does, to look at: profiles, memory over time, graphs.
+"""Profiles, memory over time, and a traced function as a page.
 
-watch      functions with something done round each call, as long as somebody looks
-record     what a profile writes down meanwhile: operations, calls of traced functions, launches
-events     that as events within each other, and their sums by name and by source line
-timeline   memory over time, by source line
-chrome     both as a file for Perfetto
-profile    the profile that a user holds: tables, HTML
-kernels    names and floating-point operations of launches
-layers     where the nodes of a graph are drawn
-drawing    the kernels of a program as SVG
-page       a traced function as an HTML page
+watch.py     functions with something done around each call, as long as somebody looks
+record.py    what a profile writes down: operations, calls of traced functions, launches
+events.py    that as nested events, and their sums by name and by source line
+timeline.py  memory over time, by source line
+chrome.py    both as a file for Perfetto
+profile.py   the profile that a user holds: tables, HTML
+kernels.py   names and floating-point operations of launches
+layers.py    where the nodes of a graph are drawn
+drawing.py   the kernels of a program as SVG
+page.py      a traced function as an HTML page
 """

@@ -2,8 +2,8 @@
 
 A generator is a tensor of two uint64, (key, counter). A draw advances the counter in place by the blocks that it is
 going to use, and computes them from a copy of what was there before: no two threads draw the same numbers. Inside a
-traced function the generator is state like any other (see trace/draws.py). Source: Salmon et al., "Parallel
-random numbers: as easy as 1, 2, 3", SC 2011.
+traced function the generator is state like any other (see tracing/run/random_draws.py). Source: Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations

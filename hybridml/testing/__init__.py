@@ -1,6 +1,4 @@
-"""What tests of programs written with hybridml use: gradients against differences, counts of kernels and of
-traces, the namespace through `@trace`.
-"""
+"""Helpers for tests of programs: gradients against differences, counts of kernels and traces, every name traced."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Code generators, a folder each."""

@@ -1,0 +1,1 @@
+"""The graph dialect: nodes over whole arrays, with text, verifier, interpreter and rewriting."""

@@ -72,7 +72,7 @@ def test_modules() -> None:
 
 def test_importing_its_modules_does_not_hide_the_function() -> None:
     program = (
-        "import hybridml.seeing.side_by_side, hybridml.seeing.comparison, hybridml as hm; assert callable(hm.compare)"
+        "import hybridml.inspect.side_by_side, hybridml.inspect.comparison, hybridml as hm; assert callable(hm.compare)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 

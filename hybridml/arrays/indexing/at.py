@@ -2,8 +2,8 @@
 
 As JAX's `.at`: where index arrays name an element twice, `add`, `subtract`, `multiply`, `divide`, `min` and `max` count
 each of them, and of `set`, `power` and `apply` the last one stays. Unlike there an index out of range is an error. All
-of them differentiate, and all keys of `x[key]` do (see keys.py). Keys without arrays, and masks with a value for all
-that they choose, need no scatter: they fuse with what is around them.
+of them differentiate, and all keys of `x[key]` do (see index_plan.py). Keys without arrays, and masks with a value for
+all that they choose, need no scatter: they fuse with what is around them.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Place:
 
 def _at(self: Tensor) -> _At:
     """Functional updates: `x.at[key].set(value)`, `.add`, `.subtract`, `.multiply`, `.divide`, `.power`, `.min`,
-    `.max`, `.apply(fn)` and `.get()`; see `hybridml.updates.Place`.
+    `.max`, `.apply(fn)` and `.get()`; see `hybridml.arrays.indexing.at`.
     """
     return _At(self)
 

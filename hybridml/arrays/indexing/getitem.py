@@ -1,7 +1,7 @@
-"""Indexing: `x[key]` and `x[key] = value`, with NumPy's keys (see keys.py).
+"""Indexing: `x[key]` and `x[key] = value`, with NumPy's keys (see index_plan.py).
 
 Integers, slices, None and ... give a view of the same memory. Index arrays (a tensor, also a 0-d one, an array, a list)
-and masks give a copy. Both can be assigned to, in each style: the update is a functional one (updates.py), whose
+and masks give a copy. Both can be assigned to, in each style: the update is a functional one (at.py), whose
 result the tensor takes in place.
 """
 

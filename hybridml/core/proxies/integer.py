@@ -1,10 +1,11 @@
 """Integers inside a trace: what stands for a Python int that is an input of the program.
 
-An int comes to be one at its second value (see trace/integers.py). In arithmetic with floats and tensors it is a weak
-number of the graph, as a Python int is; sums, differences and products of such integers are integers again. They are
-computed as float64, which is exact up to 2**53: each knows how large it can become, and beyond that is a Python int.
-Whatever else Python does with one (`range`, an index, a comparison, `%`, a key of a dict) is given the int itself, and
-the program holds for that value: code that knows nothing of this class makes a less general program, never a wrong one.
+An int comes to be one at its second value (see tracing/python_state/promoted_ints.py). In arithmetic with floats and
+tensors it is a weak number of the graph, as a Python int is; sums, differences and products of such integers are
+integers again. They are computed as float64, which is exact up to 2**53: each knows how large it can become, and beyond
+that is a Python int. Whatever else Python does with one (`range`, an index, a comparison, `%`, a key of a dict) is
+given the int itself, and the program holds for that value: code that knows nothing of this class makes a less general
+program, never a wrong one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Arithmetic of such numbers is part of the graph, as float64, as Python computes it, so another value is no other
 program. All that only Python can do with a number (format it, hash it, give it to `math`) asks for the value, which the
-trace then holds for: see trace/branches.py. No number is a `Tensor`: to `isinstance`, `hasattr` and `match` it is the
-float, or NumPy's float64, that it is in eager code.
+trace then holds for: see tracing/specialize/path_tree.py. No number is a `Tensor`: to `isinstance`, `hasattr` and
+`match` it is the float, or NumPy's float64, that it is in eager code.
 """
 
 from __future__ import annotations

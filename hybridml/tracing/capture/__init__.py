@@ -1,1 +1,13 @@
-"""Capture: operations of a function become nodes of a graph, its branches and loops subgraphs."""
+"""Capture: operations of a function become nodes of a graph, its branches and loops subgraphs.
+
+tracer.py         the tracing interpreter
+traced_tensor.py  the tensors of a trace
+returned.py       `return float(x.sum())`: a number made only to be returned
+memory_order.py   the order in which the axes of an array lie in memory
+alias_layout.py   how the tensors of a trace lie in memory in eager code: whether a reshape is a view
+line_observer.py  the variables of a function by their names, while it is traced
+subgraphs.py      the bodies of control operations, captured as graphs of their own
+cond.py           a choice between two branches
+loop.py           loops
+subgraph.py       the part of a graph that is left when some of its values are known
+"""

@@ -24,7 +24,7 @@ class Traced(Tensor):
 
 
 class Weak(Traced):
-    """A 0-d tensor that a Python number stands for, see number.py of the package around."""
+    """A 0-d tensor that a Python number stands for, see core/proxies/scalar.py."""
 
     __slots__ = ()
     is_number = True

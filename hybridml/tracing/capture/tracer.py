@@ -51,7 +51,7 @@ class Input:
     """An input of the graph, and where a call finds its array."""
 
     # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad", "place" (of a
-    # lifted float, see lifted.py)
+    # lifted float, see python_state/captured_scalars.py)
     kind: str
     index: int
     real: Any  # the tensor or array at trace time; None once the trace is done where each call brings its own
@@ -64,7 +64,7 @@ class Input:
     recorded: bool = False  # it is an inner tensor of a history outside
     place: Place | None = None
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
-    is_integer: bool = False  # a Python int (see integers.py)
+    is_integer: bool = False  # a Python int (see python_state/promoted_ints.py)
 
 
 class ShadowLeaf(Leaf):
@@ -120,7 +120,7 @@ class Frame:
 
 
 class LineObserver(Protocol):
-    """What is told of every operation that a trace captures (see observed.py)."""
+    """What is told of every operation that a trace captures (see line_observer.py)."""
 
     def see(self, tracer: Tracer, until: CodeType) -> None: ...
 
@@ -162,8 +162,8 @@ class Tracer:
         self.may_fail = False  # there is an index to check by now
         self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
         self.layouts = Layouts()
-        self.observer: LineObserver | None = None  # where names of variables are asked for (see observed.py)
-        self.frames: list[Frame] = []  # regions that are being captured (see region.py), innermost last
+        self.observer: LineObserver | None = None  # where names of variables are asked for (see line_observer.py)
+        self.frames: list[Frame] = []  # regions that are being captured (see subgraphs.py), innermost last
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:
@@ -258,7 +258,7 @@ class Tracer:
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, place: Place | None = None, double: bool = False
     ) -> Number:
-        """The number that stands for a Python float: an "argument", or in a "place" (see lifted.py)."""
+        """The number that stands for a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True, double)
         self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
@@ -324,7 +324,7 @@ class Tracer:
         return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
 
     def are_around(self, nodes: Sequence[ir.Node]) -> bool:
-        """Whether inputs are all numbers from around the function (see lifted.py), or ints."""
+        """Whether inputs are all numbers from around the function (see python_state/captured_scalars.py), or ints."""
         around = {i.node for i in self.inputs if i.kind == "place" or i.is_integer}
         return bool(around and nodes) and all(n in around for n in nodes)
 
@@ -387,7 +387,7 @@ class Tracer:
 
 
 def _real(size: Any) -> Any:
-    """A size in arithmetic of Python floats: a number of the trace, see number.py."""
+    """A size in arithmetic of Python floats: a number of the trace, see core/proxies/scalar.py."""
     interp = current_interpreter()
     return float(int(size)) if interp is None else Number(interp.size(size, dtypes.float64, True))
 

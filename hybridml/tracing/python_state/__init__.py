@@ -1,1 +1,18 @@
-"""Python state that a trace reads or changes: guards, captured numbers, mutations, side effects."""
+"""Python state that a trace reads or changes: guards, captured numbers, mutations, side effects.
+
+guards.py               Python values that a trace has relied on, and whether they still hold
+reads.py                reads of guards besides attributes and items: bytes, variables, the environment
+classes.py              questions of guards about classes
+libraries.py            code and classes that are taken to be what they were
+names.py                names for what a function reaches: `model.layer.weight`
+mutation_epoch.py       a counter that moves when a watched attribute is assigned
+captured_scalars.py     numbers around a function as inputs of its program
+captured_containers.py  numbers in dicts, lists and tuples as inputs
+promoted_ints.py        ints, and numbers in attributes, that become inputs at their second value
+scalar_source.py        where a captured number comes from
+mutations.py            variables that a function assigns, containers that it changes
+side_effects.py         what no guard sees: random numbers, iterators, clocks, output
+builtin_patches.py      names of Python that ask what a trace cannot answer by itself
+bytecode.py             instructions of a code object
+signals.py              signal handlers that run in the middle of a capture
+"""

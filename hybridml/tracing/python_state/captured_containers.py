@@ -1,4 +1,4 @@
-"""Numbers in dicts, lists and tuples, lifted (see lifted.py): `CONFIG["rate"]` with another value is no other program.
+"""Numbers in dicts, lists and tuples as inputs: `CONFIG["rate"]` with another value is no other program.
 
 Nothing can stand between a container and its readers, so while a function is traced it gets a *copy* in which stand-ins
 lie, where all ways to the container are known: variables that the copies of its readers read, attributes, other

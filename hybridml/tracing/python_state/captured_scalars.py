@@ -1,7 +1,8 @@
 """Numbers from around a traced function, lifted: a float in a global variable or a closure cell is an input of the
 program, so that another value is no other program, as with a float argument. An int, and any number in an attribute, is
-one from its second value on (see integers.py): most never change, and native code guards a hundred of them in 0.3 us,
-where reading as many takes 6. A number of which the program asks the value is guarded: another program for each value.
+one from its second value on (see promoted_ints.py): most never change, and native code guards a hundred of them in 0.3
+us, where reading as many takes 6. A number of which the program asks the value is guarded: another program for each
+value.
 
 *Variables.* What the trace runs are copies of the functions that read the number, over copies of their global variables
 and cells in which a stand-in lies. So a number is lifted only where every way to its readers is known to lead to the
@@ -11,7 +12,7 @@ copies: by global names and cells, not by containers, defaults or methods; nothi
 the stand-in, and only to the tracer that is in force (a context variable: no other thread has it) for this object and
 name. The object's `__dict__` is not touched, nor its class, so all others read what they always do; what could notice
 is `type(obj) is C` in another thread, and what reads a `__dict__` (`copy`, `vars`, `asdict`): code that names one of
-these lifts no attribute. Numbers in dicts, lists and tuples: see contained.py.
+these lifts no attribute. Numbers in dicts, lists and tuples: see captured_containers.py.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ resolution = attrgetter("__mro__")
 
 
 def class_of(obj: Any) -> type:
-    """The class of an object, also while a trace sees its attributes in another one (see lifted.py)."""
+    """The class of an object, also while a trace sees its attributes in another one (see captured_scalars.py)."""
     cls = type(obj)
     found: type = vars(cls).get("_seen_as", cls)
     return found

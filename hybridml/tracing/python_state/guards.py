@@ -67,7 +67,7 @@ _ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
 _FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
 _NAME = re.compile(r"[^\W\d]\w*")
 
-SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see shims.py)
+SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see builtin_patches.py)
 Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
 
 
@@ -77,7 +77,7 @@ class Watch:
     def __init__(self, fn: Callable[..., Any], objects: Iterable[Any]) -> None:
         self.free: list[Entry] = []  # checked at every call
         self.quiet: list[Entry] = []  # checked when the epoch has moved
-        self.moving: list[Entry] = []  # changed by the function itself: no guards (see effects.py)
+        self.moving: list[Entry] = []  # changed by the function itself: no guards (see mutations.py)
         self.functions: list[types.FunctionType] = []  # that were reached
         self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
         self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable

@@ -1,1 +1,10 @@
-"""The run of a compiled call: program, path, the native call, and what is done behind it."""
+"""The run of a compiled call: program, path, the native call, and what is done behind it.
+
+program.py        a captured graph as a differentiable function of arrays
+compiled_path.py  what a path ends in: its program, what that writes back, what it returns
+native_call.py    native calls that check the arguments, run a program and make its results
+native_guards.py  the guards that native code checks itself
+epilogue.py       what is left to do in Python after a native call
+grad_donation.py  gradients whose memory a call may write the new ones to
+random_draws.py   random numbers that a program draws: their blocks are reserved before it runs
+"""

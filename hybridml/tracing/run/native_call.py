@@ -2,8 +2,8 @@
 
 Measured for `x * 2 + 1` on 16 floats: 15 us through `Outcome.run` (signature, lists of arrays, ctypes), about 1 us
 here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
-does not do is left to Python after it (finish.py). Calls that need more (recording a gradient, NumPy or non-contiguous
-arguments, updated arguments) keep to `Outcome.run`.
+does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, NumPy or
+non-contiguous arguments, updated arguments) keep to `Outcome.run`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,10 @@
-"""What a program is specialized on: signatures, entries, paths of values, symbolic sizes."""
+"""What a program is specialized on: signatures, entries, paths of values, symbolic sizes.
+
+signature.py         what of a call must be equal for a program to fit
+entry.py             one signature: what it relies on, and the tree of its paths
+path_tree.py         the tree: values that Python asks for, and the segments of program between them
+symbolic_shapes.py   dimensions that calls have seen with a second size
+retrace_reasons.py   why a call is traced again, in one line
+errors.py            what a traced function tells its user, at the user's line
+gc_pause.py          the garbage collector while something is compiled
+"""

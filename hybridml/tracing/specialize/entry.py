@@ -90,7 +90,7 @@ class Entry:
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
         self.draws = False  # random numbers
-        self.drawn: list[Tensor] = []  # generators whose states belong to it during the whole call (see draws.py)
+        self.drawn: list[Tensor] = []  # generators whose states it owns during a call (see random_draws.py)
 
     # -- paths
 

@@ -67,7 +67,7 @@ class Endless(BaseException):
 
 
 class PathEnd:
-    """What runs at the end of a path (see outcome.py)."""
+    """What runs at the end of a path (see run/compiled_path.py)."""
 
     taken: int  # calls that have asked their way to it
 
