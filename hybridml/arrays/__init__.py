@@ -18,9 +18,9 @@ shaping/        reshaping, joining, splitting, padding
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hybridml_compiler.dtypes import bfloat16
+from hybridml_compiler import dtypes
 
 from ..core import ops
 from . import creation, data_types, elementwise, inspection, methods, numerical
@@ -42,6 +42,8 @@ globals().update(names)
 
 __all__ = [*names, "bfloat16", "getitem", "methods"]
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    if name == "bfloat16":  # its library takes 10 ms to import
+        return dtypes.bfloat16
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

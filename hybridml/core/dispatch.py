@@ -213,8 +213,8 @@ def _is_bfloat16_tensor(value: Any) -> bool:
     return type(value) is Tensor and bool(value.dtype.kind == "V")
 
 
-# Products of tensors of a narrow storage, by its dtype: compiled.py, which stands above the tracer, registers them.
-narrow_products: dict[np.dtype, Callable[..., Any]] = {}
+# Products of tensors of a narrow storage, by its name: compiled.py, which stands above the tracer, registers them.
+narrow_products: dict[str, Callable[..., Any]] = {}
 
 
 def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: Callable[..., Any]) -> Any:
@@ -223,7 +223,7 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     given = _flat(op, args)
     narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
     if op.kind == "contraction" and current_interpreter() is None and all(_is_bfloat16_tensor(v) for v in given):
-        return narrow_products[narrow](*given)
+        return narrow_products[narrow.name](*given)
     wide = [_astype.fn(v, dtypes.float32) if _is_narrow(v) else v for v in given]
     strong = [v for v in given if isinstance(v, Tensor | _ndarray)]
     stays = all(dtypes.is_narrow(v.dtype) or v.dtype.kind in "iub" for v in strong)

@@ -84,4 +84,4 @@ def matmul_bfloat16(x: Tensor, y: Tensor) -> Tensor:
     return rounded
 
 
-narrow_products[dtypes.bfloat16] = matmul_bfloat16
+narrow_products["bfloat16"] = matmul_bfloat16

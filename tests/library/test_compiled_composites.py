@@ -12,7 +12,7 @@ from torch_layers import FUNCTIONS as LAYERS
 
 import hybridml as hm
 from hybridml import functional as F
-from hybridml.functional import compiled
+from hybridml.tracing import compiled
 
 X = np.random.default_rng(0).standard_normal((6, 4, 8, 8)).astype("f4")
 W = np.random.default_rng(1).standard_normal((5, 4, 3, 3)).astype("f4")

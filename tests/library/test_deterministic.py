@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.functional import compiled
+from hybridml.tracing import compiled
 from hybridml_compiler import config
 from hybridml_compiler.eager import large, products
 

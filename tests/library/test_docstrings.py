@@ -12,7 +12,7 @@ import pytest
 import hybridml as hm
 
 PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
-MODULES = ["fft", "io", "arrays.padding", "special", "arrays.spectral", *PACKAGES] + [
+MODULES = ["fft", "io", "arrays.shaping.padding", "special", "arrays.spectral", *PACKAGES] + [
     f"{package}.{module.name}"
     for package in PACKAGES
     for module in pkgutil.iter_modules(importlib.import_module(f"hybridml.{package}").__path__)

@@ -234,7 +234,7 @@ def test_a_missing_file_and_what_cannot_be_saved(tmp_path: Path, monkeypatch: py
         with pytest.raises((TypeError, hm.ArgumentError), match=words):
             hm.save(wrong, path)
     with pytest.raises(hm.ArgumentError, match=r"got 'hybridml\.tree'; choose another"):
-        hm.save({"w": hm.ones((1,))}, path, {"hybridml.core.pytree": "x"})
+        hm.save({"w": hm.ones((1,))}, path, {"hybridml.tree": "x"})
     monkeypatch.setattr(io, "HEADER_LIMIT", 1000)
     with pytest.raises(hm.ArgumentError, match="save long lists of numbers as tensors"):
         hm.save({"history": list(range(1000))}, path)
@@ -251,9 +251,9 @@ def test_numbers_of_numpy_come_back_as_pythons(tmp_path: Path) -> None:
 
 def test_names_that_the_format_keeps_are_values_of_a_nested_dict(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
-    hm.save({"__metadata__": hm.ones((2,)), "hybridml.core.pytree": 3}, path)
+    hm.save({"__metadata__": hm.ones((2,)), "hybridml.tree": 3}, path)
     loaded = hm.load(path)
-    assert loaded["__metadata__"].tolist() == [1, 1] and loaded["hybridml.core.pytree"] == 3
+    assert loaded["__metadata__"].tolist() == [1, 1] and loaded["hybridml.tree"] == 3
 
 
 def test_notes_of_one_file_are_notes_of_the_next(tmp_path: Path) -> None:

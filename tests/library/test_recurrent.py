@@ -11,8 +11,9 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn
-from hybridml.functional import compiled, recurrent
+from hybridml.functional import recurrent
 from hybridml.functional.recurrent import gru_sequence, lstm_sequence
+from hybridml.tracing import compiled
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 Step = Callable[..., hm.Tensor]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml.core.context import current_interpreter
+from hybridml.core import context
 from hybridml.tracing.run import native_call
 
 
@@ -26,7 +26,7 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     traced = hm.trace(lambda x: count(x) * 2)
 
     def count(x: hm.Tensor) -> hm.Tensor:
-        if not current_interpreter():
+        if not context.current_interpreter():
             runs.append(0)
         return x
 
