@@ -32,7 +32,7 @@ from ..display.reports import Report
 from ..tracing import TracedFunction
 from ..tracing.capture.memory_order import as_seen
 from ..tracing.function import Call
-from ..tracing.run.compiled_path import Outcome
+from ..tracing.run.compiled_path import CompiledPath
 from ..tracing.run.program import compile_graph
 from .comparison import Difference
 from .explanation import flops
@@ -161,7 +161,7 @@ class _Start:
         self.more = [np.array(call.known[n]) for n in program.reads]
         self.backend = program.backend
 
-    def outputs(self, outcome: Outcome) -> list[np.ndarray]:
+    def outputs(self, outcome: CompiledPath) -> list[np.ndarray]:
         """Of the compiled program itself."""
         program, k = outcome.program, outcome.program.lead
         own = [a.copy() for a in self.arrays]
@@ -169,7 +169,7 @@ class _Start:
         return [as_seen(a, order) for a, order in zip(found, program.output_orders, strict=True)]
 
 
-def _audited(name: str, outcome: Outcome, start: _Start, one: Run, other: Run) -> Audit:
+def _audited(name: str, outcome: CompiledPath, start: _Start, one: Run, other: Run) -> Audit:
     results, state = difference(one[0], other[0]), difference(one[1], other[1])
     count, roundings, first = _operations(start)
     within = not (results.where or state.where) or _within(outcome, start, one, other)
@@ -308,7 +308,7 @@ def _eps(dtype: np.dtype) -> float:
 # -- whole programs
 
 
-def rounds(outcome: Outcome) -> bool:
+def rounds(outcome: CompiledPath) -> bool:
     """Whether a program has sums."""
     return any(node.op is not None and node.op.name in _ROUNDED for node in outcome.program.whole.nodes())
 
@@ -325,7 +325,7 @@ def _is_close(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return not ulp or (math.isfinite(absolute) and a is not None and relative <= _EPS * _eps(a.dtype))
 
 
-def _within(outcome: Outcome, start: _Start, one: Run, other: Run) -> bool:
+def _within(outcome: CompiledPath, start: _Start, one: Run, other: Run) -> bool:
     """Whether results and state differ by no more than the contract has it."""
     if not rounds(outcome):
         return False

@@ -19,12 +19,12 @@ from hybridml_compiler.sizes.dims import hint
 from ..core.tensor import Tensor
 from ..tracing import TracedFunction
 from ..tracing.python_state.guards import holder
-from ..tracing.python_state.mutations import Effect, label, uses
+from ..tracing.python_state.mutations import Mutation, label, uses
 from ..tracing.python_state.names import Names, arguments
 from ..tracing.python_state.reads import checksum, elements, form
-from ..tracing.run.compiled_path import Outcome, array_of
+from ..tracing.run.compiled_path import CompiledPath, array_of
 from ..tracing.specialize.entry import Entry
-from ..tracing.specialize.path_tree import Ask, way
+from ..tracing.specialize.path_tree import ValueGuard, way
 from .explained import CapturedLine, EffectLine, Explanation, GuardLine, KernelCost, LineCost, PathLine, SizeLine
 from .side_by_side import both_styles, kind_of
 from .snapshot import Snapshot
@@ -78,7 +78,7 @@ def _eager(traced: TracedFunction, why: str) -> Explanation:
 
 
 def _explained(
-    traced: TracedFunction, entry: Entry, outcome: Outcome, objects: Mapping[str, Any], arguments: Sequence[str]
+    traced: TracedFunction, entry: Entry, outcome: CompiledPath, objects: Mapping[str, Any], arguments: Sequence[str]
 ) -> Explanation:
     data = (Tensor, np.ndarray, float)
     names = Names(traced._fn, {name: obj for name, obj in objects.items() if not isinstance(obj, data)})
@@ -110,8 +110,8 @@ def _explained(
 # -- paths
 
 
-def _paths(at: Ask | Outcome | None, depth: int) -> Iterator[PathLine]:
-    if isinstance(at, Ask):
+def _paths(at: ValueGuard | CompiledPath | None, depth: int) -> Iterator[PathLine]:
+    if isinstance(at, ValueGuard):
         yield PathLine(depth, f"{at.what} of {at.node.aval}", at.where, at.hits)
         for key, after in at.next.items():
             yield PathLine(depth + 1, f"{_answer(key, at.node.aval)}:", "", 0)
@@ -159,7 +159,7 @@ def _container_of(name: str) -> str:
     return name.partition("[")[0].rpartition(".")[2]
 
 
-def _captured(entry: Entry, outcome: Outcome) -> Iterator[CapturedLine]:
+def _captured(entry: Entry, outcome: CompiledPath) -> Iterator[CapturedLine]:
     written = {id(source.node) for _, source in outcome.writes}
     set_ = {id(source.node) for source, _ in outcome.grads}
     for i in outcome.inputs:
@@ -172,7 +172,7 @@ def _aval(real: Any, node: ir.Node) -> Aval:
     return node.aval if real is None else Aval(array_of(real).shape, array_of(real).dtype)
 
 
-def _effect(effect: Effect) -> EffectLine:
+def _effect(effect: Mutation) -> EffectLine:
     when = "done by every call" if effect.repeats else "calls run eagerly because of it"
     return EffectLine(effect.name, effect.where, when)
 
@@ -180,7 +180,7 @@ def _effect(effect: Effect) -> EffectLine:
 # -- cost
 
 
-def _kernels(entry: Entry, outcome: Outcome) -> Iterator[tuple[KernelCost, dict[str, float]]]:
+def _kernels(entry: Entry, outcome: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
     from hybridml_compiler.backends.llvm.works import kind_of as code_of
     from hybridml_compiler.schedule.cost import memory_cost

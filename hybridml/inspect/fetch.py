@@ -26,9 +26,10 @@ from ..tracing.capture.line_observer import Observer
 from ..tracing.capture.memory_order import in_memory
 from ..tracing.capture.subgraph import between, cut
 from ..tracing.capture.tracer import inputs_of as inputs_behind
-from ..tracing.run.compiled_path import Outcome, array_of, real_of
+from ..tracing.run.compiled_path import CompiledPath, array_of, real_of
 from ..tracing.run.program import compile_graph, dense
-from ..tracing.specialize.path_tree import Arrays, Endless, way
+from ..tracing.specialize.errors import RunEagerly
+from ..tracing.specialize.path_tree import Arrays, way
 
 if TYPE_CHECKING:
     from ..tracing.function import Call, TracedFunction
@@ -75,12 +76,12 @@ def _names(fetch: Any) -> list[Name]:
     raise ArgumentError(f"run: fetch is a name, a line number or a list of them, got {fetch!r}")
 
 
-def inputs_of(outcome: Outcome, leaves: Sequence[Any]) -> list[np.ndarray]:
+def inputs_of(outcome: CompiledPath, leaves: Sequence[Any]) -> list[np.ndarray]:
     """The arrays that a call with these arguments starts from, as its program reads them."""
     return [dense(in_memory(array_of(real_of(i, leaves)), i.order)) for i in outcome.inputs]
 
 
-def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tuple[Outcome, Values]:
+def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tuple[CompiledPath, Values]:
     """The path that a call takes with the fed values, and the values on it. What variables hold is known once the
     function has been traced again; where a fed value is asked for, the answer is what it is with that value.
     """
@@ -111,7 +112,7 @@ def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tu
     observer = Observer(answer if may_steer else None)
     try:
         taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(_unknown), observer)
-    except Endless as endless:
+    except RunEagerly as endless:
         raise TraceError(f"{outcome.program.name} {endless}, with the values that are fed") from None
     if not may_steer:
         outcome.named = Values(outcome, observer.variables)
@@ -130,7 +131,9 @@ class Values:
     as in the `ir` of `outcome`.
     """
 
-    def __init__(self, outcome: Outcome, variables: Mapping[str, ir.Node], taken: Outcome | None = None) -> None:
+    def __init__(
+        self, outcome: CompiledPath, variables: Mapping[str, ir.Node], taken: CompiledPath | None = None
+    ) -> None:
         whole = outcome.program.whole
         self.name = outcome.program.name
         self.nodes = whole.nodes()

@@ -22,19 +22,19 @@ from hybridml_compiler.locks import rlock
 from ..core import pytree
 from ..core.context import current_interpreter, nans_var, stance_var
 from ..core.tracebacks import shorten
-from .introspection import CacheInfo, Shown
+from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers, lifted_in
 from .python_state.signals import handled_outside
-from .run.compiled_path import Leaves, Outcome
-from .run.native_call import MISS, Fast, build
+from .run.compiled_path import CompiledPath, Leaves
+from .run.native_call import MISS, NativeCall, build
 from .specialize import retrace_reasons as reasons
-from .specialize.entry import Entry, Stumbled
-from .specialize.errors import Failed, Unrepeatable, Untraceable, report
+from .specialize.entry import Entry
+from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, report
 from .specialize.gc_pause import collector_paused
-from .specialize.path_tree import Arrays, Ask, Endless
+from .specialize.path_tree import Arrays, ValueGuard
 from .specialize.signature import doubles_in, signature
-from .specialize.symbolic_shapes import MOST_KNOWN, Families, Refused, Sized
+from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
 
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
@@ -51,11 +51,11 @@ class Call:
     structure: pytree.Structure
     leaves: list[Any]
     entry: Entry
-    outcome: Outcome
+    outcome: CompiledPath
     known: Arrays
 
 
-class TracedFunction(Shown):
+class TracedFunction(Introspection):
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
 
     __qualname__: str
@@ -160,10 +160,10 @@ class TracedFunction(Shown):
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
-        except Endless as endless:
+        except RunEagerly as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
             return self._fn(*args, **kwargs)
-        except Stumbled as stumbled:
+        except TraceFailed as stumbled:
             out = self._fn(*args, **kwargs)  # raises an error of its own
             stumbled.entry.eager = True
             self._entries.setdefault(key, []).insert(0, stumbled.entry)
@@ -174,7 +174,7 @@ class TracedFunction(Shown):
                 raise
             self._report(f"runs eagerly in such calls: {str(error).partition(LOCATION)[0]}")
             return self._fn(*args, **kwargs)
-        except Failed:  # nothing has been written yet: Python does it again, with its own error where it happens
+        except CheckFailed:  # nothing has been written yet: Python does it again, with its own error where it happens
             return self._fn(*args, **kwargs)
 
     def _other_sizes(self, key: Any) -> list[Entry]:
@@ -202,12 +202,12 @@ class TracedFunction(Shown):
             entry.fast = build(entry, leaves)
         return out
 
-    def _fast(self, entry: Entry, leaves: list[Any]) -> Fast | None:
+    def _fast(self, entry: Entry, leaves: list[Any]) -> NativeCall | None:
         """The short way of an entry, made when a path of it is taken for the second time."""
         grown = entry.grown
         if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
             entry.fast, entry.tried = build(entry, leaves), grown
-        fast: Fast | None = entry.fast
+        fast: NativeCall | None = entry.fast
         if fast is not None:
             fast.refresh()
         return fast
@@ -258,14 +258,14 @@ class TracedFunction(Shown):
                 on = entry, known, len(entry.outcomes)
                 break
             entry, outcome, known = self._grown(given, structure, leaves, objects, on)
-        except Endless as endless:
+        except RunEagerly as endless:
             raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
         return Call(structure, leaves, entry, outcome, known)
 
     def _grown(
         self, given: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
-    ) -> tuple[Entry, Outcome, Arrays]:  # fmt: skip
+    ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
         """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             key = self._integers.key(given)
@@ -307,16 +307,16 @@ class TracedFunction(Shown):
 
     def _compiled(
         self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
-    ) -> tuple[Outcome, Arrays, Entry]:
+    ) -> tuple[CompiledPath, Arrays, Entry]:
         """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
         what stands for them."""
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
-        except Refused:
+        except NotGeneralizable:
             plain = Entry(self._fn, self._name, self._backend, entry.objects, self._strict, doubles=entry.doubles)
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
-            except (Endless, Unrepeatable):
+            except (RunEagerly, NotCacheable):
                 self._integers.fix_all(given, entry.integers, entry.places)
                 raise
         self._integers.fix_all(given, entry.integers, entry.places)
@@ -324,7 +324,7 @@ class TracedFunction(Shown):
 
     def _sized(
         self, given: Any, key: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any]
-    ) -> tuple[list[str], Entry, Outcome, Arrays] | None:
+    ) -> tuple[list[str], Entry, CompiledPath, Arrays] | None:
         """A new program for more sizes than those of this call; None where it is to be compiled for these."""
         while self._families is not None:
             pattern = self._families.pattern(key)
@@ -333,7 +333,7 @@ class TracedFunction(Shown):
             entry = self._entry(key, objects, Sized(pattern))
             try:
                 outcome, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
-            except Refused as refused:
+            except NotGeneralizable as refused:
                 for line in self._families.refuse(key, pattern, refused, arguments(self._fn, structure)):
                     self._note(line)
                 continue
@@ -342,14 +342,14 @@ class TracedFunction(Shown):
 
     def _compile(
         self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
-    ) -> tuple[Outcome, Arrays]:
+    ) -> tuple[CompiledPath, Arrays]:
         start = time.perf_counter()
         entries = self._entries.setdefault(key, [])
         entry.silent = self._silent
         try:
             with collector_paused(), handled_outside():
                 outcome, known = entry.grow(structure, leaves, known)
-        except (Endless, Unrepeatable):
+        except (RunEagerly, NotCacheable):
             entry.eager = True
             entries.insert(0, entry)
             raise
@@ -397,7 +397,7 @@ class TracedFunction(Shown):
             self._retraces.append(f"{self._name} retraced: {reason}")
         _log.info("%s retraced: %s", self._name, reason)
 
-    def _may_grow(self, entry: Entry, ask: Ask) -> bool:
+    def _may_grow(self, entry: Entry, ask: ValueGuard) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
@@ -467,7 +467,7 @@ class TracedFunction(Shown):
             self._reported.clear()
 
 
-def _other(ask: Ask, what: str) -> str:
+def _other(ask: ValueGuard, what: str) -> str:
     return f"asks ({ask.what}) for a value that {what} run eagerly from now on; the line is {ask.where}"
 
 

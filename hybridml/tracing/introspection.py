@@ -15,9 +15,9 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.text import print_graph
 
-from .run.compiled_path import Outcome
+from .run.compiled_path import CompiledPath
 from .specialize.entry import Entry
-from .specialize.path_tree import Ask, way
+from .specialize.path_tree import ValueGuard, way
 
 if TYPE_CHECKING:
     from ..inspect.explained import Explanation
@@ -52,19 +52,19 @@ class Stats:
     bytes: int
 
 
-def _answer(ask: Ask, value: bytes) -> str:
+def _answer(ask: ValueGuard, value: bytes) -> str:
     """` is True`, for a single value."""
     return f" is {np.frombuffer(value, ask.node.dtype)[0]}" if ask.node.aval.shape == () else ""
 
 
-class Shown:
+class Introspection:
     """The part of `TracedFunction` that only looks."""
 
     _name: str
     _last: Entry | None
     _trace_ms: float
 
-    def _shown(self) -> Outcome:
+    def _shown(self) -> CompiledPath:
         shown = None if self._last is None else self._last.shown()
         if shown is None:
             raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")

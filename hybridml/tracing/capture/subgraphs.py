@@ -24,7 +24,7 @@ from ...core.tensor import Tensor
 from ..python_state.guards import Watch
 from ..python_state.mutations import find, name_in
 from ..python_state.side_effects import Undone
-from ..specialize.errors import Unrepeatable
+from ..specialize.errors import NotCacheable
 from .tracer import Frame, ShadowLeaf, Tracer
 
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests
@@ -170,7 +170,7 @@ def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[
     """What the function of a user gives, if that is all it does."""
 
     def refuse(name: str, line: str) -> Exception:
-        return Unrepeatable(
+        return NotCacheable(
             f"{what} calls {name} ({line}), once and not each time it runs; call it before, and pass what it gives"
         )
 
@@ -185,7 +185,7 @@ def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[
             "pass them as a tensor"
         )
     if changed := find(watch, undone):
-        raise Unrepeatable(
+        raise NotCacheable(
             f"{what} changes {', '.join(sorted(map(str, changed)))}, once and not each time it runs; return the value "
             "instead"
         )

@@ -34,7 +34,7 @@ from ...core.proxies.scalar import Number
 from ...core.tape import Leaf
 from ...core.tensor import Tensor, leaked, wrap
 from ..python_state.names import Names
-from ..python_state.scalar_source import Place
+from ..python_state.scalar_source import ScalarSource
 from ..specialize.errors import Untraceable
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
@@ -62,7 +62,7 @@ class Input:
     owner: Input | None = None  # of a "grad": the input whose gradient it is
     wants: bool = False  # the real tensor requires grad
     recorded: bool = False  # it is an inner tensor of a history outside
-    place: Place | None = None
+    place: ScalarSource | None = None
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
     is_integer: bool = False  # a Python int (see python_state/promoted_ints.py)
 
@@ -105,7 +105,7 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
-Ask = Callable[[ir.Node, str], np.ndarray]
+ValueGuard = Callable[[ir.Node, str], np.ndarray]
 
 
 @dataclass(eq=False)
@@ -153,7 +153,7 @@ class Tracer:
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
         self.environment: dict[str, str | None] = {}  # environment variables that were read
-        self.ask: Ask | None = None  # what knows values; None when the function has returned
+        self.ask: ValueGuard | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
         self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
         self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there
@@ -256,7 +256,7 @@ class Tracer:
         return found if found is not None else self._add("argument", index, value, t, name)
 
     def lift_float(
-        self, kind: str, index: int, value: Any, name: str, place: Place | None = None, double: bool = False
+        self, kind: str, index: int, value: Any, name: str, place: ScalarSource | None = None, double: bool = False
     ) -> Number:
         """The number that stands for a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
@@ -265,7 +265,7 @@ class Tracer:
         return Number(shadow)
 
     def lift_integer(
-        self, kind: str, index: int, value: int, name: str, place: Place | None = None, double: bool = False
+        self, kind: str, index: int, value: int, name: str, place: ScalarSource | None = None, double: bool = False
     ) -> Any:
         """The integer that stands for a Python int, or for NumPy's int64."""
         number = self.lift_float(kind, index, value, name, place, double)

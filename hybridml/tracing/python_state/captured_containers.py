@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .guards import Entry, Watch, holder
-from .scalar_source import Place, Ways
+from .scalar_source import ScalarSource, Ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class OthersOf:
 class Containers:
     """The containers that a watch has reached. `slot`: variable or attribute of an entry, None where not lifted."""
 
-    def __init__(self, watch: Watch, slot: Callable[[Entry], Place | None]) -> None:
+    def __init__(self, watch: Watch, slot: Callable[[Entry], ScalarSource | None]) -> None:
         self._slot, self._loose = slot, watch.loose
         self._found: dict[int, Ways | None] = {}
         self._references: dict[int, list[Entry]] = {}
@@ -84,11 +84,11 @@ class Containers:
 class Copies:
     """Copies of containers, for one trace, in which stand-ins lie."""
 
-    def __init__(self, lifted: Iterable[tuple[Place, Any]]) -> None:
+    def __init__(self, lifted: Iterable[tuple[ScalarSource, Any]]) -> None:
         self._numbers: dict[int, dict[Any, Any]] = {}
         self._inside: dict[int, dict[Any, Any]] = {}
         self._made: dict[int, Any] = {}
-        self._slots: list[Place] = []
+        self._slots: list[ScalarSource] = []
         for place, number in lifted:
             assert place.ways is not None
             self._numbers.setdefault(id(place.container), {})[place.key] = number

@@ -37,7 +37,7 @@ from .libraries import is_library_class
 from .mutations import uses
 from .promoted_ints import Integers
 from .reads import cell_contents
-from .scalar_source import Place
+from .scalar_source import ScalarSource
 
 # Code that says one of these may read an attribute past the class of its object, or look at the class itself.
 _PAST_THE_CLASS = frozenset(
@@ -45,7 +45,7 @@ _PAST_THE_CLASS = frozenset(
 )
 
 
-def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
+def places(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
     """The numbers that can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: lift
     nothing but floats in variables.
     """
@@ -58,13 +58,13 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
     stored = _stored(watch)
     leads = _Leads(fn, watch)
 
-    def slot(entry: Entry) -> Place | None:
+    def slot(entry: Entry) -> ScalarSource | None:
         """The variable or attribute of an entry, if a trace can be given something else there."""
         read, key, value = entry
         name = key if isinstance(key, str) else watch.cells.get(id(key), "")
         if isinstance(read, attrgetter) and read is not cell_contents:
             name = ""
-        place = Place(name, entry, type(value))
+        place = ScalarSource(name, entry, type(value))
         if not name or name in stored:
             return None
         if read is cell_contents:
@@ -76,7 +76,7 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
         return place if place.obj is not None and _is_attribute(place, watch) else None
 
     containers = Containers(watch, slot)
-    found: list[Place] = []
+    found: list[ScalarSource] = []
     for entry in candidates:
         for place in _items(entry, containers, slot) if seen is not None else filter(None, [slot(entry)]):
             if seen is not None and seen.is_fixed(place.holder, place.name):
@@ -88,7 +88,9 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[Place]:
     return found
 
 
-def _items(entry: Entry, containers: Containers, slot: Callable[[Entry], Place | None]) -> Iterator[Place]:
+def _items(
+    entry: Entry, containers: Containers, slot: Callable[[Entry], ScalarSource | None]
+) -> Iterator[ScalarSource]:
     """The numbers that an entry reads: one, or those in a tuple."""
     read, key, value = entry
     owner = holder(entry)
@@ -104,17 +106,17 @@ def _items(entry: Entry, containers: Containers, slot: Callable[[Entry], Place |
         return
     name = "".join([ways.slots[0].name, *(f"[{k!r}]" for _, k, _ in ways.links)])
     if type(value) is not tuple:
-        yield Place(f"{name}[{key!r}]", entry, type(value), container=owner, key=key, ways=ways)
+        yield ScalarSource(f"{name}[{key!r}]", entry, type(value), container=owner, key=key, ways=ways)
         return
     for k, item in enumerate(value):
         if type(item) in (float, int):
-            yield Place(
+            yield ScalarSource(
                 f"{name}[{k}]", (ItemOf(read, k), key, item), type(item), container=value, key=k, ways=ways,
                 owner=ways.slots[0].holder if not containers.has(owner) else owner,
             )  # fmt: skip
 
 
-def _take(found: Sequence[Place], watch: Watch) -> None:
+def _take(found: Sequence[ScalarSource], watch: Watch) -> None:
     """Lifted numbers are no guards; of a tuple the other items are."""
     lifted: dict[int, set[int]] = {}
     for place in found:
@@ -179,7 +181,7 @@ class _Leads:
         found = [f for f in self.watch.functions if key in self.watch.names_of(f)]
         return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
 
-    def to(self, place: Place) -> bool:
+    def to(self, place: ScalarSource) -> bool:
         """Whether all ways to the readers of a variable are known; they are noted then."""
         pending = self._readers(place.cell or place.name, holder(place.guard))
         if not pending:
@@ -214,7 +216,7 @@ def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
     )
 
 
-def over(fn: Any, lifted: Sequence[tuple[Place, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
+def over(fn: Any, lifted: Sequence[tuple[ScalarSource, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
     """A copy of the function that reads `lifted` in their places; `copies` takes those of all functions, by id."""
     functions = {id(f): f for place, _ in lifted for f in place.readers}
     if not functions:
@@ -251,7 +253,7 @@ def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, typ
     return copy
 
 
-def lift(tracer: Tracer, found: list[Place]) -> tuple[list[tuple[Place, Any]], Copies]:
+def lift(tracer: Tracer, found: list[ScalarSource]) -> tuple[list[tuple[ScalarSource, Any]], Copies]:
     """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers."""
     make = {float: tracer.lift_float, int: tracer.lift_integer}
     lifted = [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
@@ -259,7 +261,7 @@ def lift(tracer: Tracer, found: list[Place]) -> tuple[list[tuple[Place, Any]], C
     return [(p, number) for p, number in lifted if p.ways is None] + copies.shown, copies
 
 
-def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> list[Place]:
+def settle(found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Watch) -> list[ScalarSource]:
     """The places that stay lifted: those that the program computes with, if it never looked at them. `used`: their
     indices. The others are guarded."""
     looked_at = {i.index for i in tracer.inputs if i.kind == "place" and i.node in tracer.looked_at}
@@ -274,7 +276,7 @@ def settle(found: list[Place], tracer: Tracer, used: set[int], watch: Watch) -> 
 # -- attributes
 
 
-def _is_attribute(place: Place, watch: Watch) -> bool:
+def _is_attribute(place: ScalarSource, watch: Watch) -> bool:
     """Whether an entry is an attribute that code reads by way of the object's class, and only so."""
     cls = class_of(place.obj)
     if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library_class(cls):
@@ -309,7 +311,7 @@ _changes = Changes()
 
 
 @contextmanager
-def seen_in(tracer: Tracer, lifted: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
     """While a function is traced: its lifted attributes."""
     objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
     if not objects:

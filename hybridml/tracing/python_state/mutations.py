@@ -29,7 +29,7 @@ from .bytecode import instructions
 from .classes import class_of
 from .guards import Entry, Watch, holder
 from .reads import checksum, elements, environment, form, put_bytes, put_form
-from .side_effects import Hidden, Undone
+from .side_effects import SideEffects, Undone
 
 _ABSENT = object()
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
@@ -41,7 +41,7 @@ _CHANGES = _APPENDS | {
 
 
 @dataclass(eq=False)
-class Effect:
+class Mutation:
     """One change: `put` makes it, `take_back` undoes what the trace did (None where it cannot be)."""
 
     name: str
@@ -56,18 +56,18 @@ class Effect:
         return f"{self.name} ({self.where})" if self.where else self.name
 
 
-def find(watch: Watch, hidden: Hidden | Undone) -> list[Effect]:
+def find(watch: Watch, hidden: SideEffects | Undone) -> list[Mutation]:
     """The effects since the watch began. What they change is no longer a guard."""
     return [
-        *(Effect(what, where or _line(watch, what), None, _nothing, None, False) for what, where in hidden.found),
+        *(Mutation(what, where or _line(watch, what), None, _nothing, None, False) for what, where in hidden.found),
         *effects_of(watch),
     ]
 
 
-def effects_of(watch: Watch) -> list[Effect]:
+def effects_of(watch: Watch) -> list[Mutation]:
     """Those that the watch itself shows."""
     changed = watch.end()
-    found: list[Effect] = []
+    found: list[Mutation] = []
     for owner, entries in _by_holder(changed):
         if type(owner) in (list, deque, set):
             found.append(_container(watch, owner, entries))
@@ -112,15 +112,15 @@ def _by_holder(entries: Iterable[Entry]) -> Iterable[tuple[Any, list[Entry]]]:
 
 def _slot(
     watch: Watch, name: str, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None
-) -> Effect:
+) -> Mutation:
     """A name that is assigned: repeated where all that the code does with it is that."""
     found = list(uses(watch.codes, name))
     only_stored = bool(found) and all(use.kind == "store" for use in found)
     repeats = only_stored and not watch.reflects() and is_plain(value)
-    return Effect(name, _line(watch, name), value, put, take_back, repeats)
+    return Mutation(name, _line(watch, name), value, put, take_back, repeats)
 
 
-def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Effect:
+def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
     """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
 
     real = known(plain(key))  # a number of the trace: its value is known since it has been hashed
@@ -145,10 +145,10 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
 
     if key in owner:
         return _slot(watch, str(key), owner[key], put, take_back)
-    return Effect(str(key), _line(watch, str(key)), None, drop, take_back, False)
+    return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
 
 
-def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effect:
+def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Mutation:
     """A closure cell, an attribute in a slot; or what can only be named (the environment)."""
     if isinstance(key, types.CellType):
         name = watch.cells.get(id(key), "a variable of the enclosing function")
@@ -158,20 +158,20 @@ def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Effe
         return _slot(watch, name, read(key), *_attribute(key, name, was))
     if read is form:
         name, now = name_in(watch)(key), form(key)
-        return Effect(name, _line(watch, name), None, lambda _: put_form(key, now), lambda: put_form(key, was), False)
+        return Mutation(name, _line(watch, name), None, lambda _: put_form(key, now), lambda: put_form(key, was), False)
     if read is class_of:
         return _slot(watch, "__class__", class_of(key), *_attribute(key, "__class__", was))
     if read is elements:
         return _array(watch, key, was)
     name = "environ" if read is environment else name_in(watch)(key) if read is checksum else str(key)
-    return Effect(name, _line(watch, name), None, _nothing, None, False)
+    return Mutation(name, _line(watch, name), None, _nothing, None, False)
 
 
 def _attribute(obj: Any, name: str, was: Any) -> tuple[Callable[[Any], None], Callable[[], None]]:
     return lambda value: setattr(obj, name, value), lambda: setattr(obj, name, was)
 
 
-def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
+def _container(watch: Watch, c: Any, changed: list[Entry]) -> Mutation:
     """A list that has grown at its end is repeated where the code does nothing else with it."""
     name = next((label(watch, r, k) for r, k, v in (*watch.free, *watch.quiet) if v is c), "a container")
     was = next((v for read, _, v in changed if read is len), None)
@@ -182,7 +182,7 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
             (c.update if isinstance(c, set) else c.extend)(values)
 
         before = watch.items_of(c)
-        return Effect(name, _line(watch, name), list(c), put, lambda: put(before), False)
+        return Mutation(name, _line(watch, name), list(c), put, lambda: put(before), False)
     found = list(uses(watch.codes, name))
     only_grows = bool(found) and all(use.kind == "append" for use in found)
     added = c[was:]
@@ -190,13 +190,13 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Effect:
     def take_back() -> None:
         del c[was:]
 
-    return Effect(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
+    return Mutation(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
 
 
-def _array(watch: Watch, array: Any, was: bytes) -> Effect:
+def _array(watch: Watch, array: Any, was: bytes) -> Mutation:
     """Bytes of an array or a buffer that Python or NumPy has written."""
     name, now = name_in(watch)(array), elements(array)
-    return Effect(
+    return Mutation(
         name, _line(watch, name), None, lambda _: put_bytes(array, now), lambda: put_bytes(array, was), False,
         array=array if isinstance(array, np.ndarray) else None,
     )  # fmt: skip

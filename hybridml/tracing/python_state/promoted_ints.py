@@ -20,7 +20,7 @@ from ...core.proxies.integer import LARGEST
 from ..specialize.symbolic_shapes import apart
 from .guards import Watch
 from .reads import what_of
-from .scalar_source import Place
+from .scalar_source import ScalarSource
 
 Key = Any  # see `signature.signature`
 
@@ -102,7 +102,7 @@ class Integers:
                 self._arrays[k] = array, held, now
         return self._only_inputs
 
-    def fix_all(self, given: Any, integers: Iterable[int], places: Iterable[Place]) -> None:
+    def fix_all(self, given: Any, integers: Iterable[int], places: Iterable[ScalarSource]) -> None:
         """The numbers of an entry that fails with what stands for them are themselves from now on."""
         if integers:
             self.fix(given, integers)

@@ -18,12 +18,12 @@ Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is t
 class Ways:
     """How a program comes to a container: by these variables and attributes, and from there by these links."""
 
-    slots: list[Place] = field(default_factory=list)
+    slots: list[ScalarSource] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class Place:
+class ScalarSource:
     """Where a lifted number lives. `guard` is its entry among the guards, taken from there while it is lifted."""
 
     name: str

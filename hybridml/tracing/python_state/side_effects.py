@@ -60,7 +60,7 @@ _INDEXED: tuple[Any, ...] = tuple(
 Seen = tuple[str, str]  # what, the user's line
 
 
-class Hidden:
+class SideEffects:
     """A context for a trace; `found` is what it has done then."""
 
     def __init__(self, watch: Watch, name_of: Callable[[Any], str]) -> None:
@@ -71,7 +71,7 @@ class Hidden:
         self._listens = sys.getprofile() is None and reaches_out
         self.levels: dict[int, logging.Logger] = {}  # loggers that were silent, by id
 
-    def __enter__(self) -> Hidden:
+    def __enter__(self) -> SideEffects:
         if self._listens:
             sys.setprofile(self._hear)
         return self
@@ -170,7 +170,7 @@ class Undone:
         self._keeps_items = all(back is not None for _, _, back in self._states)
         names = _NAMES if self._keeps_items else _NAMES | {"next"}
         self._around: Any = sys.getprofile()
-        ours = self._around is None or isinstance(getattr(self._around, "__self__", None), Hidden | Undone)
+        ours = self._around is None or isinstance(getattr(self._around, "__self__", None), SideEffects | Undone)
         self._listens = ours and (not names.isdisjoint(watch.names) or _draws_entropy(watch))
 
     def __enter__(self) -> Undone:

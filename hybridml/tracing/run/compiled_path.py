@@ -27,8 +27,8 @@ from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
-from ..python_state.mutations import Effect
-from ..specialize.errors import Failed, Untraceable
+from ..python_state.mutations import Mutation
+from ..specialize.errors import CheckFailed, Untraceable
 from ..specialize.path_tree import PathEnd
 from .program import Program, dense
 from .random_draws import Draw, added
@@ -83,12 +83,12 @@ class Result:
     value: Any = None
 
 
-class Outcome(PathEnd):
+class CompiledPath(PathEnd):
     """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
     they raise for."""
 
     def __init__(
-        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Effect] = (),
+        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Mutation] = (),
         arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
         checked: Container[ir.Node] = (),
     ) -> None:  # fmt: skip
@@ -223,7 +223,7 @@ class Outcome(PathEnd):
             for draw, after in zip(self.draws, taken, strict=True):
                 draw.give_back(after)
             if isinstance(error, HybridmlError) and not isinstance(error, CompileError):  # ours: eager would hide it
-                raise Failed from error
+                raise CheckFailed from error
             raise
         fresh: dict[int, Tensor] = {}
         for k, _ in self.writes:

@@ -10,10 +10,10 @@ from ...core.context import clock, grad_is_off
 from ...core.tape import KEPT, Node, part
 from ...core.tensor import Tensor, adopt
 from ..capture.memory_order import as_seen
-from .compiled_path import Outcome, real_of
+from .compiled_path import CompiledPath, real_of
 
 
-def finisher(outcome: Outcome, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
+def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
     """What is left to do in Python after the native call; None when its result is the result."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
@@ -87,7 +87,7 @@ def _base(source: Any, args: Sequence[Any]) -> Tensor:
     return real if isinstance(real, Tensor) else adopt(real)
 
 
-def _historian(outcome: Outcome) -> Callable[[Sequence[Any]], Node] | None:
+def _historian(outcome: CompiledPath) -> Callable[[Sequence[Any]], Node] | None:
     """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
     program = outcome.program
     wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]

@@ -21,7 +21,7 @@ from ..capture.tracer import Input, ShadowLeaf
 _ALONE = VARIABLE + 1  # references to what a tensor and a variable hold
 
 
-class Loans:
+class GradDonation:
     """`grads`: tensors (by their inputs) whose new `.grad` is output k."""
 
     def __init__(self, grads: Sequence[tuple[Input, int]], n_outputs: int) -> None:

@@ -1,9 +1,9 @@
 """The short way through a traced function: native calls that check the arguments, run a program and make its results.
 
-Measured for `x * 2 + 1` on 16 floats: 15 us through `Outcome.run` (signature, lists of arrays, ctypes), about 1 us
+Measured for `x * 2 + 1` on 16 floats: 15 us through `CompiledPath.run` (signature, lists of arrays, ctypes), about 1 us
 here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
 does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, NumPy or
-non-contiguous arguments, updated arguments) keep to `Outcome.run`.
+non-contiguous arguments, updated arguments) keep to `CompiledPath.run`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ..capture.tracer import Input
 from ..python_state.guards import hold
 from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
-from ..specialize.path_tree import Ask, Segment, key
-from .compiled_path import Outcome, real_of
+from ..specialize.path_tree import Segment, ValueGuard, key
+from .compiled_path import CompiledPath, real_of
 from .epilogue import finisher
-from .grad_donation import Loans
+from .grad_donation import GradDonation
 from .native_guards import split
 from .program import Interpreted, compile_graph
 from .random_draws import Draw
@@ -48,10 +48,10 @@ Native = Callable[..., Any]
 class End:
     """The native form of an outcome."""
 
-    outcome: Outcome
+    outcome: CompiledPath
     native: Native
     finish: Callable[[Any, Sequence[Any]], Any] | None
-    loans: Loans | None
+    loans: GradDonation | None
     extra: list[ir.Node]  # what it reads of earlier segments
     draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
 
@@ -60,7 +60,7 @@ class End:
 class Step:
     """The native form of a question."""
 
-    ask: Ask
+    ask: ValueGuard
     native: Native | None  # None where the value is an input, or known by now
     gives: Sequence[ir.Node]
     extra: list[ir.Node]
@@ -78,7 +78,7 @@ class Cell:
     last: Any = None
 
 
-class Fast:
+class NativeCall:
     """An entry that is called with its tensors and floats as plain arguments."""
 
     def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
@@ -105,7 +105,7 @@ class Fast:
         }
         self.left = TIMED_CALLS
         self.start = None if root is None else self._build(root)
-        self.last: Outcome | None = None  # of the last call
+        self.last: CompiledPath | None = None  # of the last call
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
@@ -215,7 +215,7 @@ class Fast:
 
     def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
         """Ask until a path ends; None where native code has no answer, or the answer is new."""
-        passed: list[Ask] = []
+        passed: list[ValueGuard] = []
         while True:
             node = at.ask.node
             if at.source is not None:
@@ -251,11 +251,11 @@ class Fast:
 
     # -- building
 
-    def _build(self, at: Ask | Outcome) -> Step | End | None:
+    def _build(self, at: ValueGuard | CompiledPath) -> Step | End | None:
         """None for what native code cannot do. Every native call checks all guards: any may be the first of a path."""
-        return self._end(at) if isinstance(at, Outcome) else self._step(at)
+        return self._end(at) if isinstance(at, CompiledPath) else self._step(at)
 
-    def _step(self, ask: Ask) -> Step | None:
+    def _step(self, ask: ValueGuard) -> Step | None:
         if ask.segment is None:
             return Step(ask, None, (), [], self.entry.by_node.get(ask.node))
         executable = _compiled(ask.segment)
@@ -266,7 +266,7 @@ class Fast:
         native = self._native(executable, extra, captured)
         return Step(ask, native, ask.segment.gives, extra, None)
 
-    def _end(self, outcome: Outcome) -> End | None:
+    def _end(self, outcome: CompiledPath) -> End | None:
         from hybridml_compiler.runtime.entry import RING_MIN
 
         executable = outcome.program.executable
@@ -275,7 +275,7 @@ class Fast:
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-        loans = Loans([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
+        loans = GradDonation([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
         states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in outcome.draws}
         native = self._native(executable, outcome.program.reads, captured, loans, states)
         finish = finisher(outcome, executable)
@@ -283,13 +283,13 @@ class Fast:
         return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads, draws)
 
     def _native(
-        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: Loans | None = None,
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
         from hybridml_compiler.runtime.entry import build_entry
         from hybridml_compiler.runtime.entry_spec import ArraySpec, EntrySpec
 
-        loans = Loans([], len(executable.fresh)) if loans is None else loans
+        loans = GradDonation([], len(executable.fresh)) if loans is None else loans
         return build_entry(
             EntrySpec(
                 step=executable.step,
@@ -324,17 +324,17 @@ class Fast:
         return held
 
 
-def build(entry: Entry, leaves: Sequence[Any]) -> Fast | None:
+def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
     """The fast form of an entry for calls like this one, or None."""
     if entry.backend == "interpret" or entry.sized is not None:  # native entries know sizes, and an address of code
         return None
     if entry.grad_guards or entry.aliased or not _takes(entry, leaves):
         return None
-    fast = Fast(entry, leaves)
+    fast = NativeCall(entry, leaves)
     return None if fast.start is None else fast
 
 
-def _failed(loans: Loans, status: int, *_: Any) -> object:
+def _failed(loans: GradDonation, status: int, *_: Any) -> object:
     """After a call that failed half way."""
     from hybridml_compiler.runtime.status import reraise
 
@@ -375,7 +375,7 @@ def are_plain(captured: Sequence[Input]) -> bool:
     return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
 
 
-def _is_plain(outcome: Outcome) -> bool:
+def _is_plain(outcome: CompiledPath) -> bool:
     """Whether an outcome needs no more than native code and its finisher do."""
     if (
         outcome.copies

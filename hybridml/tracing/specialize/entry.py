@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-import traceback
 import types
 from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -16,11 +15,8 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import (
-    LOCATION,
     CompileError,
     TraceError,
-    describe_line,
-    is_internal,
     user_location,
 )
 from hybridml_compiler.graph import ir
@@ -39,16 +35,15 @@ from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import say, shims, variables_read
 from ..python_state.captured_scalars import lift, over, places, seen_in, settle
 from ..python_state.guards import Watch
-from ..python_state.libraries import is_library
-from ..python_state.mutations import PLAIN, Effect, find, is_plain, name_in
+from ..python_state.mutations import PLAIN, Mutation, find, is_plain, name_in
 from ..python_state.names import Names, arguments, changed
 from ..python_state.promoted_ints import Integers
-from ..python_state.side_effects import Hidden, level
-from ..run.compiled_path import Outcome, array_of, grad_of, hooks_of, owner_of, real_of
+from ..python_state.side_effects import SideEffects, level
+from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
-from .errors import Failed, Untraceable
-from .path_tree import Arrays, Ask, Endless, Path, build_segment, outcomes_of, walk
-from .symbolic_shapes import Refused, Sized, decisions
+from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
+from .path_tree import Arrays, Path, ValueGuard, build_segment, outcomes_of, walk
+from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
 _NOTHING = nullcontext()
@@ -70,12 +65,12 @@ class Entry:
         self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
         self.not_zero: list[Input] = []  # numbers that others are divided by
-        self.root: Ask | Outcome | None = None
+        self.root: ValueGuard | CompiledPath | None = None
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
         self.grown = self.tried = 0  # how often a path was added, and how often when `fast` was made
-        self.last: Outcome | None = None  # that ran the long way
+        self.last: CompiledPath | None = None  # that ran the long way
         self.nodes: dict[Any, ir.Node] = {}  # inputs of all paths, by what they stand for
         self.by_node: dict[ir.Node, Input] = {}
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
@@ -100,21 +95,21 @@ class Entry:
         return bool(self.integers) or any(place.is_new for place in self.places)
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[CompiledPath]:
         return list(outcomes_of(self.root))
 
-    def find(self, leaves: Sequence[Any]) -> tuple[Outcome | None, Arrays, list[Ask]]:
+    def find(self, leaves: Sequence[Any]) -> tuple[CompiledPath | None, Arrays, list[ValueGuard]]:
         """The outcome of the path that this call takes (None: an unknown one), with the values on the way to it."""
         known = Arrays(lambda node: self._array(self.by_node[node], leaves))
         outcome, passed = walk(self.root, known)
         return outcome, known, passed
 
-    def run(self, outcome: Outcome, leaves: Sequence[Any], known: Arrays) -> Any:
+    def run(self, outcome: CompiledPath, leaves: Sequence[Any], known: Arrays) -> Any:
         """The end of a call."""
         self.last = outcome
         return outcome.run(leaves, known)
 
-    def shown(self) -> Outcome | None:
+    def shown(self) -> CompiledPath | None:
         """The outcome of the last call."""
         return self.last if self.fast is None or self.fast.last is None else self.fast.last
 
@@ -132,7 +127,7 @@ class Entry:
 
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
-    ) -> tuple[Outcome, Arrays]:
+    ) -> tuple[CompiledPath, Arrays]:
         """Trace the function on shadows of the arguments: the path of this call, and its values on the way. With an
         `observer` nothing but the names is wanted, and the entry stays what it is.
 
@@ -166,10 +161,10 @@ class Entry:
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
-        printed: list[Effect] = []
+        printed: list[Mutation] = []
         tracer.prints = partial(_prints, tracer, printed, sys.stdout)
 
-        def end(result: Any, backend: str) -> Outcome:
+        def end(result: Any, backend: str) -> CompiledPath:
             effects = [*printed, *self._effects(hidden)]
             if any(issubclass(type(key), Tensor) for key in keys_of(result)):
                 raise _refused(tracer, "returns a dict that has tensors as keys")
@@ -184,10 +179,10 @@ class Entry:
                     raise _refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             for effect in effects:
                 if effect.array is not None and _reads(tracer, effect.array):  # before that or after: who knows
-                    raise Endless(f"changes {effect}, which it computes with")
-            return Outcome(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
+                    raise RunEagerly(f"changes {effect}, which it computes with")
+            return CompiledPath(tracer, result, backend, list(path.given), effects, whole, there, path.checked)
 
-        def trace() -> Outcome:
+        def trace() -> CompiledPath:
             try:
                 with hidden:
                     with seen_as(), seen_in(tracer, lifted):
@@ -196,7 +191,7 @@ class Entry:
                         if observer is not None:  # it holds all that there was
                             observer.end(tracer)
                         elif not contained.are_untouched():
-                            raise Refused(why="it changes or keeps a container of numbers that are inputs")
+                            raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs), structure, shadows, hidden)
             except BaseException as error:
                 if observer is not None:
@@ -207,23 +202,23 @@ class Entry:
                     self._effects(hidden)
                     _set_back(hidden, tracer.name)
                     # Traced again for its own sizes and ints, with the error of those.
-                    raise Refused(why=f"its trace fails ({type(error).__name__}: {error})") from error
+                    raise NotGeneralizable(why=f"its trace fails ({type(error).__name__}: {error})") from error
                 if isinstance(error, Exception) and not isinstance(error, TraceError):
                     self._check_arguments((args, kwargs), structure, shadows, hidden)
                     if not (self.strict or self._is_async) and not hidden.set_back():
                         self._effects(hidden)
-                        raise Stumbled(self, error) from error
+                        raise TraceFailed(self, error) from error
                     end(None, "interpret").run(leaves, found)
                 else:
                     self._effects(hidden)
-                    if isinstance(error, Endless | Untraceable | Failed):
+                    if isinstance(error, RunEagerly | Untraceable | CheckFailed):
                         _set_back(hidden, tracer.name)
                 raise
             return end(result, self.backend)
 
         self.watch.begin()
         self._is_async = inspect.iscoroutinefunction(self.fn)
-        hidden = Hidden(self.watch, name_in(self.watch))
+        hidden = SideEffects(self.watch, name_in(self.watch))
         try:
             with decisions(tracer.guards):
                 outcome = tracer.run(trace)
@@ -241,7 +236,7 @@ class Entry:
         except (CompileError, TraceError) as error:
             if self.sized is None:
                 raise
-            raise Refused(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
+            raise NotGeneralizable(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
         used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
         self.places = settle(self.places, tracer, used, self.watch)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
@@ -261,7 +256,9 @@ class Entry:
         self.root = path.place(outcome)
         return outcome, found
 
-    def _check_arguments(self, given: Any, structure: pytree.Structure, shadows: Sequence[Any], hidden: Hidden) -> None:
+    def _check_arguments(
+        self, given: Any, structure: pytree.Structure, shadows: Sequence[Any], hidden: SideEffects
+    ) -> None:
         """The containers that a trace is given are copies: a function that changes them runs eagerly."""
         leaves: list[Any] = []
         found = pytree.flatten(given, leaves, {})
@@ -274,9 +271,9 @@ class Entry:
                 f"{self.name} changes what its argument {name} contains, which a compiled call does not do; with "
                 "strict=True that is an error. Return the new value instead"
             )
-        raise Endless(f"changes what its argument {name} contains")
+        raise RunEagerly(f"changes what its argument {name} contains")
 
-    def _effects(self, hidden: Hidden) -> list[Effect]:
+    def _effects(self, hidden: SideEffects) -> list[Mutation]:
         """What the trace has done to Python, taken back: it is done when the outcome runs."""
         effects = find(self.watch, hidden)
         for effect in reversed(effects):
@@ -289,7 +286,7 @@ class Entry:
             )
         return effects
 
-    def _guard(self, outcome: Outcome) -> None:
+    def _guard(self, outcome: CompiledPath) -> None:
         """Rely on what the new path relies on as well."""
         tracer = outcome.tracer
         for i in tracer.inputs:
@@ -440,21 +437,7 @@ def _each_call_has(leaf: Any) -> bool:
     return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
 
 
-class Stumbled(BaseException):
-    """A trace has raised an error of the user, or of code that takes no stand-in: Python makes the call again."""
-
-    def __init__(self, entry: Entry, error: Exception) -> None:
-        super().__init__(error)
-        self.entry = entry
-        lines = [
-            describe_line(frame.f_code.co_filename, number)
-            for frame, number in traceback.walk_tb(error.__traceback__)
-            if not (is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")))
-        ]
-        self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
-
-
-def _set_back(hidden: Hidden, name: str) -> None:
+def _set_back(hidden: SideEffects, name: str) -> None:
     lost = hidden.set_back()
     if lost and sys.exception() is not None:
         raise TraceError(
@@ -463,7 +446,9 @@ def _set_back(hidden: Hidden, name: str) -> None:
         )
 
 
-def _prints(tracer: Tracer, printed: list[Effect], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _prints(
+    tracer: Tracer, printed: list[Mutation], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """`print` in a trace: every call prints, in this order, with its own values."""
     leaves: list[Any] = []
     structure = pytree.flatten((args, kwargs), leaves)
@@ -480,7 +465,7 @@ def _prints(tracer: Tracer, printed: list[Effect], stdout: Any, args: tuple[Any,
         raise _refused(tracer, f"{what} ({where})")
     values = [tracer.wrap(tracer.lift(v)._array) if issubclass(type(v), Tensor) else v for v in leaves]
     value = pytree.unflatten(structure, values)
-    printed.append(Effect("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
+    printed.append(Mutation("print", where, value, lambda given: say(*given[0], **given[1]), None, True))
 
 
 def _has_history(leaf: Any) -> bool:
@@ -497,7 +482,7 @@ def _refused(tracer: Tracer, why: str) -> BaseException:
     """A call that has to run eagerly; with strict=True that is an error."""
     if tracer.strict:
         return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
-    return Endless(why)
+    return RunEagerly(why)
 
 
 def _is_data(leaf: Any) -> bool:

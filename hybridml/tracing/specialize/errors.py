@@ -1,10 +1,15 @@
-"""What a traced function tells its user: one line, at the user's line."""
+"""What ends a trace or a compiled call early, and what a traced function tells its user: a line, at theirs."""
 
 from __future__ import annotations
 
+import traceback
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
-from hybridml_compiler.errors import TraceError, user_frame
+from hybridml_compiler.errors import LOCATION, TraceError, describe_line, is_internal, user_frame
+
+from ..python_state.libraries import is_library
 
 
 class TraceWarning(UserWarning):
@@ -15,12 +20,37 @@ class Untraceable(TraceError):
     """A call that only eager execution does right: it is run so, and said once (an error with `strict=True`)."""
 
 
-class Failed(BaseException):
+class CheckFailed(BaseException):
     """A check did not hold in a compiled program, which has written nothing. Not for the `except` of a user."""
 
 
-class Unrepeatable(Untraceable):
+class NotCacheable(Untraceable):
     """One that further calls with the same guards meet again: they are not traced."""
+
+
+class RunEagerly(BaseException):
+    """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
+
+
+class NotGeneralizable(Exception):
+    """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
+
+    def __init__(self, fixed: Mapping[str, Any] | None = None, why: str = "") -> None:
+        self.fixed, self.why = dict(fixed or {}), why
+
+
+class TraceFailed(BaseException):
+    """A trace has raised an error of the user, or of code that takes no stand-in: Python makes the call again."""
+
+    def __init__(self, entry: Any, error: Exception) -> None:
+        super().__init__(error)
+        self.entry = entry
+        lines = [
+            describe_line(frame.f_code.co_filename, number)
+            for frame, number in traceback.walk_tb(error.__traceback__)
+            if not (is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")))
+        ]
+        self.what = f"{type(error).__name__}: {str(error).partition(LOCATION)[0]}; {lines[-1] if lines else ''}"
 
 
 def report(message: str) -> None:

@@ -2,8 +2,8 @@
 
 Where the running Python asks for a value (`if`, `while`, `int(t)`, `t.tolist()`), the trace computes it from the
 arguments of its call and goes on with it. What lies between two asked values is a *segment*, a straight-line compiled
-program; a node of the tree (`Ask`) maps the value that its segment gives to what comes next, and a path ends in an
-`Outcome`. A later call walks the tree. Segments are pure: only the outcome writes anything, so where a call meets an
+program; a node of the tree (`ValueGuard`) maps the value that its segment gives to what comes next, and a path ends in an
+`CompiledPath`. A later call walks the tree. Segments are pure: only the outcome writes anything, so where a call meets an
 unknown value nothing has happened yet, and the function is traced again from its start, with the values known so far.
 
 A segment also gives out what Python still holds when it asks (live tensors, and what the tape of gradients keeps):
@@ -33,7 +33,7 @@ from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
 from ..run.program import Interpreted, compile_graph
-from .errors import Failed
+from .errors import CheckFailed, RunEagerly
 
 if TYPE_CHECKING:
     from ..capture.line_observer import Observer
@@ -62,10 +62,6 @@ class Arrays(dict[ir.Node, np.ndarray]):
         return found
 
 
-class Endless(BaseException):
-    """A trace has asked for too many values: the function is run eagerly. Not for the `except` of a user."""
-
-
 class PathEnd:
     """What runs at the end of a path (see run/compiled_path.py)."""
 
@@ -85,11 +81,11 @@ class Segment:
         try:
             known.update(zip(self.gives, self.executable([known[n] for n in self.reads]), strict=True))
         except HybridmlError as error:
-            raise Failed from error
+            raise CheckFailed from error
 
 
 @dataclass(eq=False)
-class Ask:
+class ValueGuard:
     """An inner node of the tree: `node` is the value that Python asks for, `next` what follows each value seen."""
 
     node: ir.Node
@@ -110,11 +106,11 @@ def key(array: np.ndarray) -> bytes:
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
-def walk(root: Ask | PathEnd | None, known: Arrays) -> tuple[Any, list[Ask]]:
+def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[ValueGuard]]:
     """What the values of this call lead to (None: a value that was not there before), and what was asked on the way."""
     at = root
-    passed: list[Ask] = []
-    while isinstance(at, Ask):
+    passed: list[ValueGuard] = []
+    while isinstance(at, ValueGuard):
         if at.segment is not None:
             at.segment.run(known)
         passed.append(at)
@@ -126,20 +122,20 @@ def walk(root: Ask | PathEnd | None, known: Arrays) -> tuple[Any, list[Ask]]:
     return at, passed
 
 
-def outcomes_of(root: Ask | PathEnd | None) -> Iterable[Any]:
+def outcomes_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
     """The outcomes of a tree."""
     pending = [root]
     while pending:
         at = pending.pop()
-        if isinstance(at, Ask):
+        if isinstance(at, ValueGuard):
             pending += at.next.values()
         elif at is not None:
             yield at
 
 
-def way(root: Ask | PathEnd | None, outcome: PathEnd) -> list[tuple[Ask, bytes]]:
+def way(root: ValueGuard | PathEnd | None, outcome: PathEnd) -> list[tuple[ValueGuard, bytes]]:
     """The questions on the way to an outcome, with the values that lead there."""
-    pending: list[tuple[Ask | PathEnd | None, Any]] = [(root, None)]
+    pending: list[tuple[ValueGuard | PathEnd | None, Any]] = [(root, None)]
     while pending:
         at, before = pending.pop()
         if at is outcome:
@@ -148,7 +144,7 @@ def way(root: Ask | PathEnd | None, outcome: PathEnd) -> list[tuple[Ask, bytes]]
                 step, before = before
                 found.append(step)
             return found[::-1]
-        if isinstance(at, Ask):
+        if isinstance(at, ValueGuard):
             pending += [(after, ((at, value), before)) for value, after in at.next.items()]
     return []
 
@@ -157,13 +153,13 @@ class Path:
     """A trace on its way through the tree: it answers what Python asks, and notes what was asked."""
 
     def __init__(
-        self, tracer: Tracer, root: Ask | PathEnd | None, known: Arrays, build: Build, strict: bool = False
+        self, tracer: Tracer, root: ValueGuard | PathEnd | None, known: Arrays, build: Build, strict: bool = False
     ) -> None:
         """`known`: what the call has computed by now."""
         self.tracer, self.known, self.build, self.strict = tracer, known, build, strict
         self.observer: Observer | None = None
-        self.at: Ask | PathEnd | None = root
-        self.asked: list[tuple[Ask, bytes]] = []
+        self.at: ValueGuard | PathEnd | None = root
+        self.asked: list[tuple[ValueGuard, bytes]] = []
         self.answers: dict[ir.Node, np.ndarray] = {}
         self.given: dict[ir.Node, None] = {}  # what the segments of this path give
         self.checked: dict[ir.Node, None] = {}  # what they raise for
@@ -201,11 +197,11 @@ class Path:
                 f"{_IN_A_BODY.get(what, _READ_LATER)}"
             )
         if len(self.asked) >= MOST_ASKED:
-            raise Endless(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
+            raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
         ask = self.at
-        if not isinstance(ask, Ask) or ask.node is not node:
+        if not isinstance(ask, ValueGuard) or ask.node is not node:
             there = node.is_input or node in self.given
-            ask = Ask(node, what, user_location(), None if there else self._segment(node))
+            ask = ValueGuard(node, what, user_location(), None if there else self._segment(node))
         if ask.segment is not None:
             if not all(n in self.known for n in ask.segment.gives):
                 ask.segment.run(self.known)
@@ -225,7 +221,7 @@ class Path:
 
     def place(self, outcome: PathEnd) -> Any:
         """Put the path into the tree; its root, which is another one if the function has asked other things."""
-        after: Ask | PathEnd = outcome
+        after: ValueGuard | PathEnd = outcome
         for ask, value in reversed(self.asked):
             ask.next[value] = after
             after = ask

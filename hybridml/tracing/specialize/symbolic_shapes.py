@@ -18,18 +18,11 @@ import numpy as np
 
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
-from hybridml_compiler.sizes.guards import Guard, Guards, collecting
+from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import bindings, check_of, name_of
 
 MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a size that it looks at
 MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
-
-
-class Refused(Exception):
-    """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
-
-    def __init__(self, fixed: Mapping[str, Guard] | None = None, why: str = "") -> None:
-        self.fixed, self.why = dict(fixed or {}), why
 
 
 @dataclass(frozen=True)
@@ -77,11 +70,11 @@ class Sized:
         return bool(self._checked[1](*values))
 
     def settle(self, leaves: Sequence[Any]) -> None:
-        """After a trace: `Refused` if it has left a symbol one value, or is not right for these sizes."""
+        """After a trace: `NotGeneralizable` if it has left a symbol one value, or is not right for these sizes."""
         sizes = [n for leaf in self.pattern.shapes for n in leaves[leaf].shape]
         fixed = {s.name: g for g in sorted(self.guards.list, key=lambda g: g.asked) for s in g.fixes}
         if fixed or not self.takes(sizes):
-            raise Refused(fixed, "its trace is for other sizes")
+            raise NotGeneralizable(fixed, "its trace is for other sizes")
 
 
 @contextmanager
@@ -171,7 +164,7 @@ class Families:
         if entry.sized is not None and entry not in family.entries:
             family.entries.insert(0, entry)
 
-    def refuse(self, key: Any, pattern: Pattern, refused: Refused, names: Iterable[str]) -> list[str]:
+    def refuse(self, key: Any, pattern: Pattern, refused: NotGeneralizable, names: Iterable[str]) -> list[str]:
         """Dimensions that stay what they are from now on, each with the line that asked for its number, or for this
         size alone, where it met another by chance. A trace that is not right for its own call asks in a way that sizes
         change: none of its symbols are tried again."""
