@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -60,11 +61,12 @@ def _careful(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return [(look.__name__.strip("_"), False, f"{type(error).__name__}: {error}".splitlines()[0])]
 
 
-def _versions() -> Iterable[Finding]:
-    from .. import __version__
+PACKAGE = __name__.partition(".")[0]
 
+
+def _versions() -> Iterable[Finding]:
     where = os.path.dirname(os.path.abspath(__file__))
-    yield "hybridml", True, f"{__version__} in {where}"
+    yield "hybridml", True, f"{sys.modules[PACKAGE].__version__} in {where}"
     free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     known = platform.python_implementation() == "CPython" and not free
     said = f"{platform.python_version()}{', free-threaded: not supported' * free}, {platform.platform()}"

@@ -224,6 +224,8 @@ def programs(draw: Any) -> list[tuple[Any, ...]]:
         shape = made[k].shape
         n = shape[0]
         kind = draw(st.sampled_from(["view", "turn", "flat", "fresh", "outer", "write", "add", "pick", "mask", "put"]))
+        if not n and kind in ("write", "put", "pick"):
+            continue  # there is nothing to name
         if kind == "view":
             key = draw(st.sampled_from([0, -1, slice(1, None), slice(None, None, -1), (None, ...), (..., 0)]))
             step = ("view", k, key)
