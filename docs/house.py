@@ -29,7 +29,6 @@ DOORS = {
     ("tracing", "inspect"): "`fn.explain`, `fn.audit`, `fn.run` load the inspector when they are called",
     ("tracing", "profiler"): "`fn.show`, `fn.save_html` load the pages when they are called",
     ("interop", FRONT): "tensors hand out the public namespace to whoever asks for it",
-    ("inspect", FRONT): "`doctor` says which version it is of",
 }
 
 

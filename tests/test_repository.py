@@ -1,9 +1,13 @@
-"""The repository itself: what stands at the top, how long a file may be, and what no line may name."""
+"""The repository itself: what stands at the top, how long a file may be, and what lines may name."""
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,11 @@ TOP_LEVEL = {
 # A path of one machine, or a package index of one place: neither means anything to a reader elsewhere.
 MACHINE_PATH = re.compile(r"(?<![\w.~$})/-])/(?:work|root|tmp|home|Users|opt|mnt)\b(?!\()")
 PACKAGE_INDEX = re.compile(r"https?://\S*/(?:simple|whl)\b")
+# Files and modules of ours, wherever pages, comments and docstrings name them.
+FILE = re.compile(r"(?<![\w.*<>/-])(?:[\w-]+/)*[\w-]+\.py\b(?!:\d)")
+MODULE = re.compile(r"\bhybridml(?:_compiler)?(?:\.[a-z_]\w*)+")
+LISTED = re.compile(r"^(\w+)\.py  ", re.MULTILINE)  # a line for a file in the docstring of its folder
+OTHERS = {"file.py", "array_api_tests/test_fft.py"}  # an example, and a file of another project
 
 
 def committed() -> list[Path]:
@@ -77,3 +86,40 @@ def test_the_patterns_find_what_they_are_for() -> None:
     harmless = ["a/tmp/b", "~/opt/x", "https://host/home/page", "$(ROOT)/work", "path / root", "./home/x"]
     assert not any(MACHINE_PATH.search(place) for place in harmless)
     assert PACKAGE_INDEX.search("https:" + "//host/whl/cpu")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """The place and the text of each line that may name files of ours."""
+    for path in committed():
+        name = str(path.relative_to(ROOT))
+        if path.suffix == ".md" or (path.suffix == ".py" and not name.startswith("tests/")):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                yield f"{name}:{number}", line
+
+
+def exists(dotted: str) -> bool:
+    try:
+        pkgutil.resolve_name(dotted)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_files_and_modules_that_are_named_exist() -> None:
+    parts = [path.relative_to(ROOT).parts for path in committed()]
+    known = {"/".join(path[k:]) for path in parts for k in range(len(path))} | OTHERS
+    known |= {f"{name}.py" for name in sys.stdlib_module_names}
+    found = list(texts())
+    named = [(place, name) for place, line in found if ".py" in line for name in FILE.findall(line)]
+    dotted = [(place, name) for place, line in found if "hybridml" in line for name in MODULE.findall(line)]
+    there = {name: name in known for _, name in named} | {name: exists(name) for _, name in dotted}
+    wrong = [f"{place}: {name}" for place, name in [*named, *dotted] if not there[name]]
+    assert not wrong, "no such file or module:\n" + "\n".join(wrong)
+
+
+def test_folders_that_list_their_files_list_all() -> None:
+    for path in committed():
+        if path.name == "__init__.py":
+            listed = set(LISTED.findall(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""))
+            files = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
+            assert not listed or listed == files, f"{path.relative_to(ROOT)}: {sorted(listed ^ files)}"
