@@ -81,17 +81,27 @@ class _BatchNorm(Module):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (n, c) or (n, c, l).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
-    >>> BatchNorm1d(3)(hm.ones((4, 3))).shape
-    (4, 3)
+    Shapes (n, c) or (n, c, l) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
+    which move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight`
+    and `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value
+    per channel in training. See `functional.batch_norm`.
+
+    >>> BatchNorm1d(3)(hm.ones((2, 3, 4))).shape
+    (2, 3, 4)
     """
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (n, c, h, w).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
+
+    Shapes (n, c, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch, which
+    move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight` and
+    `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value per
+    channel in training. See `functional.batch_norm`.
 
     >>> BatchNorm2d(3)(hm.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
@@ -101,10 +111,15 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (n, c, d, h, w).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
-    >>> BatchNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
-    (2, 3, 2, 4, 4)
+    Shapes (n, c, d, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
+    which move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight`
+    and `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value
+    per channel in training. See `functional.batch_norm`.
+
+    >>> BatchNorm3d(3)(hm.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
     """
 
     ranks = (5,)
@@ -147,30 +162,42 @@ class _InstanceNorm(_BatchNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (n, c, l) or (c, l).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm1d(3)(hm.ones((4, 3, 5))).shape
-    (4, 3, 5)
+    Shapes (n, c, l) or (c, l) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm1d(3, affine=True)(hm.ones((2, 3, 4))).shape
+    (2, 3, 4)
     """
 
     ranks = (3,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (n, c, h, w) or (c, h, w).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm2d(3, affine=True)(hm.ones((3, 4, 5))).shape
-    (3, 4, 5)
+    Shapes (n, c, h, w) or (c, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm2d(3, affine=True)(hm.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
     """
 
     ranks = (4,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (n, c, d, h, w) or (c, d, h, w).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
-    (2, 3, 2, 4, 4)
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm3d(3, affine=True)(hm.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
     """
 
     ranks = (5,)
