@@ -204,7 +204,14 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class LocalResponseNorm(Held):
-    """Divide by the activity of neighbouring channels; see `functional.local_response_norm`."""
+    """Input divided by a power of the mean square of neighbouring channels (Krizhevsky et al. 2012).
+
+    Shapes (n, c, ...) -> (n, c, ...): ``input / (k + alpha * mean)^beta``, the mean over `size` channels. Raises
+    ShapeError for an input without positions. See `functional.local_response_norm`.
+
+    >>> LocalResponseNorm(3)(hm.ones((1, 4, 5))).shape
+    (1, 4, 5)
+    """
 
     function = staticmethod(F.local_response_norm)
 
@@ -213,7 +220,11 @@ class LocalResponseNorm(Held):
 
 
 class LayerNorm(Module):
-    """Normalise over the trailing axes `normalized_shape`.
+    """Input normalised over its last axes, then scaled and shifted (Ba et al. 2016).
+
+    Shapes (..., *normalized_shape) -> the same shape. `weight` and `bias`, both of shape `normalized_shape` (an
+    integer is one axis), are left out with ``elementwise_affine=False``, the bias alone with ``bias=False``. Raises
+    ShapeError for other last axes. See `functional.layer_norm`.
 
     >>> LayerNorm(8)(hm.ones((2, 3, 8))).shape
     (2, 3, 8)
@@ -244,7 +255,10 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divide by the root of the mean square over the trailing axes `normalized_shape`.
+    """Input divided by the root of its mean square over the last axes, then scaled (Zhang and Sennrich 2019).
+
+    Shapes (..., *normalized_shape) -> the same shape; `weight` is of shape `normalized_shape`. ``eps=None`` is the
+    machine epsilon of the dtype. Raises ShapeError for other last axes. See `functional.rms_norm`.
 
     >>> RMSNorm(8)(hm.ones((2, 8))).shape
     (2, 8)
@@ -272,7 +286,10 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalise over groups of channels of (n, c, ...).
+    """Input normalised over groups of channels, then scaled and shifted per channel (Wu and He 2018).
+
+    Shapes (n, num_channels, ...) -> the same shape; `weight` and `bias` (num_channels,). Raises ArgumentError unless
+    `num_groups` divides `num_channels`, ShapeError for an input of other channels. See `functional.group_norm`.
 
     >>> GroupNorm(2, 4)(hm.ones((1, 4, 3))).shape
     (1, 4, 3)
