@@ -227,12 +227,10 @@ class GaussianNLLLoss(_Loss):
 class CTCLoss(_Loss):
     """Connectionist temporal classification: minus the log-likelihood of labels over all alignments.
 
-    Source: Graves et al. 2006.
-
-    Called with (log_probs, targets, input_lengths, target_lengths): log_probs (t, n, c) or (t, c), integer targets
-    (n, s) or (sum of lengths,), lengths (n,). `blank` is the class of no label; `zero_infinity` makes the loss of an
-    impossible target 0. Raises ShapeError, DTypeError or ArgumentError for what does not fit. See
-    `functional.ctc_loss`.
+    Source: Graves et al. 2006. Called with (log_probs, targets, input_lengths, target_lengths): log_probs (t, n, c)
+    or (t, c), integer targets (n, s) or (sum of lengths,), lengths (n,). `blank` is the class of no label;
+    `zero_infinity` makes the loss of an impossible target 0. Raises ShapeError, DTypeError or ArgumentError for
+    what does not fit. See `functional.ctc_loss`.
 
     >>> loss = CTCLoss()(hm.full((3, 1, 2), -0.6931), hm.asarray([[1]]), [3], [1])
     >>> round(loss.item(), 3)
