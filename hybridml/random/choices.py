@@ -119,7 +119,8 @@ def integers(
 def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """Random order of 0 .. x-1 for a number x, or of the slices along `axis` of a tensor x.
 
-    A number gives int64 (x,), a tensor a copy of the same shape and dtype. Raises ShapeError where the axis does not exist.
+    A number gives int64 (x,), a tensor a copy of the same shape and dtype. Raises AxisError where the axis does not
+    exist.
 
     >>> hm.random.permutation(4).sum()
     Tensor(6)
@@ -145,7 +146,7 @@ def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
 def shuffle(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """Copy of the tensor `x` with its slices along `axis` in random order.
 
-    Unlike NumPy's it leaves its argument as it is. Raises ShapeError where the axis does not exist.
+    Unlike NumPy's it leaves its argument as it is. Raises AxisError where the axis does not exist.
 
     >>> hm.random.shuffle(hm.ones((3, 2)), axis=1).shape
     (3, 2)
