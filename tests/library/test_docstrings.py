@@ -6,13 +6,16 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import hybridml as hm
 
 PACKAGES = ("functional", "linalg", "nn", "optim", "data", "distributions", "random")
-MODULES = ["fft", "io", "arrays.padding", "special", "arrays.spectral", *PACKAGES] + [
+MODULES = ["fft", "io", "arrays.shaping.padding", "special", "arrays.spectral", *PACKAGES] + [
     f"{package}.{module.name}"
     for package in PACKAGES
     for module in pkgutil.iter_modules(importlib.import_module(f"hybridml.{package}").__path__)
@@ -31,3 +34,68 @@ def test_everything_public_is_described(package: str) -> None:
     assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     for name in module.__all__:
         assert inspect.getdoc(getattr(module, name)), f"hybridml.{package}.{name} has no docstring"
+
+
+# --- what a docstring says -------------------------------------------------------------------------------------------
+
+DESCRIBED = ("nn", "nn.init", "nn.quantized", "nn.utils", "optim", "random")
+# First words of a fragment: "Of a slot." names no value, "Bytes per slot." does.
+FRAGMENTS = ("As", "Does", "Is", "Of", "That", "Those", "What")
+SHAPE = re.compile(r"(?<!\w)\((\.\.\.|\w+,)")  # (...), (n, c), (k,): not the arguments of a call
+WITHOUT_SHAPES = (
+    hm.nn.Module,
+    hm.nn.ModuleDict,
+    hm.nn.ModuleList,
+    hm.nn.ParameterDict,
+    hm.nn.ParameterList,
+    hm.nn.Sequential,
+)
+
+# Docstrings that lack one of these: the list may only shrink.
+UNFINISHED: frozenset[str] = frozenset()
+
+
+def _public(package: str) -> Iterator[tuple[str, Any]]:
+    module = importlib.import_module(f"hybridml.{package}")
+    for name in getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            if hasattr(module, "__all__") or value.__module__ == module.__name__:
+                yield name, value
+
+
+def _lacks(value: Any) -> list[str]:
+    doc = inspect.getdoc(value) or ""
+    first, text = doc.partition("\n")[0], doc.partition(">>>")[0]
+    is_layer = inspect.isclass(value) and issubclass(value, hm.nn.Module) and value not in WITHOUT_SHAPES
+    faults = {
+        f"a first line of 25 characters: {first!r}": len(first) < 25,
+        f"a first line that names what it returns or does: {first!r}": first.split(" ")[0] in FRAGMENTS,
+        "an example": ">>>" not in doc,
+        "the shapes of its arguments and result": is_layer and not SHAPE.search(text),
+    }
+    return [fault for fault, found in faults.items() if found]
+
+
+@pytest.mark.parametrize("package", DESCRIBED)
+def test_docstrings_say_what_it_does_with_an_example(package: str) -> None:
+    lacking = {f"{package}.{name}": faults for name, value in _public(package) if (faults := _lacks(value))}
+    listed = {name for name in UNFINISHED if name.rpartition(".")[0] == package}
+    assert {name: faults for name, faults in lacking.items() if name not in listed} == {}
+    assert listed <= lacking.keys(), "now complete: take them off the list"
+
+
+def test_a_fragment_is_found() -> None:
+    def bad(x: int) -> int:
+        """Of a slot."""
+        return x
+
+    class Layer(hm.nn.Module):
+        """Layer that says nothing about its input, f(x, y).
+
+        >>> 1
+        1
+        """
+
+    assert len(_lacks(bad)) == 3
+    assert _lacks(Layer) == ["the shapes of its arguments and result"]
