@@ -14,7 +14,9 @@ from ..tracing.compiled import compiled
 
 @compiled
 def relu(input: Tensor) -> Tensor:
-    """``max(input, 0)``; the gradient at 0 is 0, as in PyTorch. Any shape; float or integer dtype.
+    """Rectified linear unit ``max(input, 0)``; the gradient at 0 is 0, as in PyTorch.
+
+    Shapes (...) -> (...); float or integer dtype.
 
     >>> relu(hm.asarray([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
@@ -56,9 +58,10 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @compiled
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-    """``input * Phi(input)`` with the normal distribution function Phi (Hendrycks and Gimpel 2016).
+    """Gaussian error linear unit ``input * Phi(input)`` (Hendrycks and Gimpel 2016): (...) -> (...).
 
-    ``approximate="tanh"`` takes ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` for it.
+    Phi is the normal distribution function; ``approximate="tanh"`` takes
+    ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` for it. Other values are an ArgumentError.
 
     >>> gelu(hm.asarray([0.0, 10.0])).tolist()
     [0.0, 10.0]
@@ -74,7 +77,7 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
 
 @compiled
 def silu(input: Tensor) -> Tensor:
-    """``input * sigmoid(input)``, also known as swish.
+    """Sigmoid linear unit ``input * sigmoid(input)``, also known as swish: (...) -> (...).
 
     >>> silu(hm.asarray([0.0])).tolist()
     [0.0]
@@ -95,7 +98,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """``1 / (1 + exp(-input))``.
+    """Logistic function ``1 / (1 + exp(-input))`` of each element: (...) -> (...).
 
     >>> sigmoid(hm.asarray([0.0])).tolist()
     [0.5]
@@ -104,7 +107,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
 
 def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent.
+    """Hyperbolic tangent of each element: (...) -> (...).
 
     >>> tanh(hm.asarray([0.0])).tolist()
     [0.0]
@@ -140,7 +143,7 @@ def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 
 @compiled
 def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``log(softmax(input))`` along `dim` without the rounding of taking it apart; with `dtype` of the cast input.
+    """Logarithm of the softmax along `dim`, without its rounding: (...) -> (...); with `dtype` of the cast input.
 
     >>> log_softmax(hm.asarray([0.0, -200.0])).tolist()
     [0.0, -200.0]

@@ -24,7 +24,7 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """The maxima of windows whose places are drawn, each image and channel by itself. (n, c, h, w) or (c, h, w).
+    """Maxima of windows at random places, for each image and channel its own. (n, c, h, w) or (c, h, w).
 
     `output_size`, or `output_ratio` of the image's size (both in 0..1), says how many windows there are; those of an
     axis are evenly spaced but for a random phase, and the last one ends where the image does. `_random_samples`

@@ -15,7 +15,9 @@ from .activations import relu6, softmax, softplus
 
 @compiled
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """``min(max(input, min_val), max_val)``; the gradient is 0 at both ends.
+    """Input clipped to `min_val` .. `max_val`; the gradient is 0 at both ends.
+
+    Raises ArgumentError where `min_val` is above `max_val`.
 
     >>> hardtanh(hm.asarray([-2.0, 0.5, 2.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -60,6 +62,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """`input` moved towards 0 by `lambd`, and 0 where it would pass it.
 
+    Raises ArgumentError for a negative `lambd`.
+
     >>> softshrink(hm.asarray([-1.0, 0.2, 2.0])).tolist()
     [-0.5, 0.0, 1.5]
     """
@@ -71,7 +75,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 @compiled
 def tanhshrink(input: Tensor) -> Tensor:
-    """``input - tanh(input)``.
+    """Tanhshrink activation ``input - tanh(input)``: (...) -> (...).
 
     >>> tanhshrink(hm.asarray([0.0])).tolist()
     [0.0]
@@ -81,7 +85,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 @compiled
 def softsign(input: Tensor) -> Tensor:
-    """``input / (1 + |input|)``.
+    """Softsign activation ``input / (1 + |input|)``: (...) -> (...).
 
     >>> softsign(hm.asarray([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
@@ -101,7 +105,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 @compiled
 def mish(input: Tensor) -> Tensor:
-    """``input * tanh(softplus(input))`` (Misra 2019).
+    """Mish activation ``input * tanh(softplus(input))`` (Misra 2019): (...) -> (...).
 
     >>> mish(hm.asarray([0.0])).tolist()
     [0.0]
@@ -112,6 +116,8 @@ def mish(input: Tensor) -> Tensor:
 @compiled
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`input` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
+
+    Raises ArgumentError for ``alpha=0``.
 
     >>> celu(hm.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -124,7 +130,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @compiled
 def selu(input: Tensor) -> Tensor:
-    """A scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
+    """Scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
 
     >>> round(selu(hm.asarray([1.0])).item(), 4)
     1.0507
@@ -139,6 +145,8 @@ def selu(input: Tensor) -> Tensor:
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, ``weight * input`` elsewhere; weight is a scalar, (1,) or (c,) for (n, c, ...).
 
+    Raises ShapeError for a weight that is neither one number nor one per channel.
+
     >>> prelu(hm.asarray([[-1.0, 2.0]]), hm.asarray([0.25, 0.5])).tolist()
     [[-0.25, 2.0]]
     """
@@ -150,9 +158,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
-    """A leaky relu whose slope is drawn uniformly from lower..upper for each element in training (Xu et al. 2015).
+    """Leaky relu whose slope is drawn uniformly from lower .. upper for each element in training (Xu et al. 2015).
 
-    In evaluation the slope is the middle.
+    In evaluation the slope is the middle. Raises ArgumentError where `lower` is above `upper`.
 
     >>> rrelu(hm.asarray([-1.0, 2.0]), 0.25, 0.75).tolist()
     [-0.5, 2.0]
@@ -167,7 +175,9 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
 
 @compiled
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
+    """Gated linear unit ``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
+
+    Shapes (..., 2 k, ...) -> (..., k, ...). Raises ShapeError where the axis has an odd number of elements.
 
     >>> glu(hm.asarray([4.0, 0.0])).tolist()
     [2.0]
@@ -180,7 +190,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 @compiled
 def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``softmax(-input)`` along `dim`.
+    """Softmax of the negated input along `dim`, ``softmax(-input)``: (...) -> (...).
 
     >>> softmin(hm.asarray([1.0, 1.0])).tolist()
     [0.5, 0.5]
@@ -189,8 +199,10 @@ def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim: int = -1) -> Tensor:
-    """A sample of the categories of `logits` that is differentiable: ``softmax((logits + gumbel) / tau)`` along `dim`
-    (Jang et al. 2017). With `hard` the sample is one-hot, with the gradient of the soft one.
+    """Differentiable sample of the categories of `logits`: ``softmax((logits + gumbel) / tau)`` along `dim`.
+
+    With `hard` the sample is one-hot, with the gradient of the soft one. Shape and dtype are those of `logits`. Raises
+    ArgumentError for a `tau` that is not positive. Source: Jang et al. 2017.
 
     >>> gumbel_softmax(hm.zeros((2, 3)), hard=True).sum(axis=-1).tolist()
     [1.0, 1.0]
