@@ -15,11 +15,23 @@ from .systems import pinv, solve_triangular
 
 
 class LUFactors(NamedTuple):
+    """Result of `lu_factor`: L and U in one matrix `LU` (..., m, n), and the exchanged rows `pivots` (int32).
+
+    >>> hm.linalg.lu_factor(hm.eye(2)).pivots.tolist()
+    [1, 2]
+    """
+
     LU: Tensor
     pivots: Tensor
 
 
 class TriangularResult(NamedTuple):
+    """Result of `triangular_solve`: the `solution` and, as in PyTorch, the matrix as `cloned_coefficient`.
+
+    >>> hm.linalg.triangular_solve(hm.ones((2, 1)), hm.eye(2)).solution.tolist()
+    [[1.0], [1.0]]
+    """
+
     solution: Tensor
     cloned_coefficient: Tensor
 

@@ -15,28 +15,58 @@ from .operands import adjoint, matrices, one_of
 
 
 class LUResult(NamedTuple):
+    """Result of `lu`: permutation `P`, lower triangular `L` and upper triangular `U`.
+
+    >>> hm.linalg.lu(hm.eye(2)).U.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
     P: Tensor
     L: Tensor
     U: Tensor
 
 
 class QRResult(NamedTuple):
+    """Result of `qr`: orthonormal columns `Q` and upper triangular `R`.
+
+    >>> abs(hm.linalg.qr(hm.eye(2)).R).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
+    """Result of `svd`: orthonormal `U` and `Vh`, and the singular values `S`, falling.
+
+    >>> hm.linalg.svd(hm.eye(2)).S.tolist()
+    [1.0, 1.0]
+    """
+
     U: Tensor
     S: Tensor
     Vh: Tensor
 
 
 class EighResult(NamedTuple):
+    """Result of `eigh`: real `eigenvalues`, rising, and orthonormal `eigenvectors`, the columns.
+
+    >>> hm.linalg.eigh(hm.eye(2)).eigenvalues.tolist()
+    [1.0, 1.0]
+    """
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
+    """Result of `eig`: complex `eigenvalues`, in no order, and `eigenvectors`, the columns.
+
+    >>> hm.linalg.eig(hm.eye(2)).eigenvalues.tolist()
+    [(1+0j), (1+0j)]
+    """
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 

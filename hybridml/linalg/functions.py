@@ -15,6 +15,12 @@ from .products import diagonal
 
 
 class SlogdetResult(NamedTuple):
+    """Result of `slogdet`: the `sign` of the determinant and the logarithm of its modulus, `logabsdet`.
+
+    >>> hm.linalg.slogdet(hm.eye(2)).sign.item()
+    1.0
+    """
+
     sign: Tensor
     logabsdet: Tensor
 

@@ -14,22 +14,23 @@ from .operands import described, matrices, tensor
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The product of matrices; leading axes broadcast, and a vector is a row on the left and a column on the right.
+    """Product of matrices (..., m, k) and (..., k, n) -> (..., m, n).
 
-    >>> import hybridml as hm
-    >>> hm.linalg.matmul(hm.ones((2, 3)), hm.ones((3, 4))).shape
-    (2, 4)
+    Leading axes broadcast, and a vector is a row on the left and a column on the right. Raises ShapeError where the
+    sizes do not fit.
+
+    >>> hm.linalg.matmul(hm.ones((2, 3)), hm.ones((3,))).tolist()
+    [3.0, 3.0]
     """
     found: Tensor = OPS["matmul"].fn(x1, x2)
     return found
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """``x1[i] * x2[j]`` of two vectors (ShapeError for others).
+    """Outer product ``x1[i] * x2[j]`` of two vectors (m,) and (n,): (m, n). Raises ShapeError for other shapes.
 
-    >>> import hybridml as hm
-    >>> hm.linalg.outer(hm.asarray([1, 2]), hm.asarray([3, 4])).tolist()
-    [[3, 4], [6, 8]]
+    >>> hm.linalg.outer(hm.asarray([1.0, 2.0]), hm.asarray([3.0, 4.0])).tolist()
+    [[3.0, 4.0], [6.0, 8.0]]
     """
     x1, x2 = tensor(x1), tensor(x2)
     if x1.ndim != 1 or x2.ndim != 1:

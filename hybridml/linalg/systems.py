@@ -16,6 +16,12 @@ from .operands import described, floating, matrices, precision, tensor
 
 
 class LstsqResult(NamedTuple):
+    """Result of `lstsq`: the `solution`, `residuals` (sums of squares), `rank` and `singular_values`.
+
+    >>> hm.linalg.lstsq(hm.eye(2), hm.ones(2)).solution.tolist()
+    [1.0, 1.0]
+    """
+
     solution: Tensor
     residuals: Tensor
     rank: Tensor

@@ -44,7 +44,13 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """Pair (fan in, fan out) of a weight (out, in, ...); ShapeError below two axes."""
+    """Pair (fan in, fan out) of a weight (out, in, ...): the numbers of inputs and outputs of one position.
+
+    Raises ShapeError for fewer than two axes.
+
+    >>> fans(hm.empty((8, 3, 5, 5)))
+    (75, 200)
+    """
     if tensor.ndim < 2:
         raise ShapeError(f"init: fan in and fan out need at least 2 axes, got shape {tensor.shape}")
     area = math.prod(tensor.shape[2:])
