@@ -1,4 +1,4 @@
-"""What all distributions have in common."""
+"""Base class of all distributions: sampling, probabilities and moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The divergence of Kullback and Leibler, a function a pair of distributions."""
+"""The divergence of Kullback and Leibler, one function per pair of distributions."""
 
 from __future__ import annotations
 

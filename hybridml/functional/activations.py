@@ -26,7 +26,9 @@ def relu(input: Tensor) -> Tensor:
 
 @compiled
 def relu6(input: Tensor) -> Tensor:
-    """``min(max(input, 0), 6)``; the gradient is 0 at both ends.
+    """Rectified linear unit with a ceiling, ``min(max(input, 0), 6)``; the gradient is 0 at both ends.
+
+    Shapes (...) -> (...).
 
     >>> relu6(hm.asarray([-1.0, 3.0, 8.0])).tolist()
     [0.0, 3.0, 6.0]
@@ -36,7 +38,9 @@ def relu6(input: Tensor) -> Tensor:
 
 @compiled
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """``input`` where it is positive, ``negative_slope * input`` elsewhere.
+    """Leaky rectified linear unit: input where positive, ``negative_slope * input`` elsewhere.
+
+    Shapes (...) -> (...).
 
     >>> leaky_relu(hm.asarray([-1.0, 2.0]), 0.5).tolist()
     [-0.5, 2.0]
@@ -46,7 +50,9 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @compiled
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+    """Exponential linear unit: input where positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+
+    Shapes (...) -> (...).
 
     >>> elu(hm.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -87,7 +93,9 @@ def silu(input: Tensor) -> Tensor:
 
 @compiled
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``.
+    """Smooth rectifier ``log(1 + exp(beta * input)) / beta``; the input itself where ``beta * input > threshold``.
+
+    Shapes (...) -> (...).
 
     >>> softplus(hm.asarray([100.0])).tolist()
     [100.0]
@@ -117,7 +125,9 @@ def tanh(input: Tensor) -> Tensor:
 
 @compiled
 def logsigmoid(input: Tensor) -> Tensor:
-    """``log(sigmoid(input))`` without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
+    """Logarithm of the sigmoid without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
+
+    Shapes (...) -> (...).
 
     >>> logsigmoid(hm.asarray([-200.0, 200.0])).tolist()
     [-200.0, 0.0]
@@ -129,7 +139,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 @compiled
 def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``exp(input) / sum(exp(input))`` along `dim`, with the maximum taken off first; shape and dtype of `input`.
+    """Exponentials that sum to 1 along `dim`: ``exp(input) / sum(exp(input))``, without overflow. (...) -> (...).
 
     With `dtype` the input is cast first.
 

@@ -76,7 +76,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool 
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
     """Largest value of each window of `adaptive_avg_pool2d`: (n, c, h, w) or (c, h, w) -> (..., *output_size).
 
-    The first of equal maxima gets the gradient. With `return_indices` also where it stands in its image, counted row
+    The first of equal maxima gets the gradient. With `return_indices` also its position in its image, counted row
     by row (int64). Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for an input
     of other axes.
 

@@ -398,7 +398,7 @@ def _kernel(what: str, x: Tensor, weight: Tensor, groups: int, dims: int) -> lis
 
 
 def same_padding(size: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
-    """What keeps an axis as long as it was; an odd element goes behind."""
+    """Padding (before, after) that keeps the length of each axis; an odd element goes after it."""
     totals = (d * (k - 1) for k, d in zip(size, dilation, strict=True))
     return [(n // 2, n - n // 2) for n in totals]
 

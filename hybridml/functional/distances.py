@@ -17,7 +17,7 @@ from .arguments import real_numbers
 @compiled
 @in_float32
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
-    """``input / max(|input|_p, eps)`` along `dim`; shape and dtype of `input`.
+    """Vectors of length 1 along `dim`: ``input / max(|input|_p, eps)``, (...) -> (...) in the dtype of `input`.
 
     >>> normalize(hm.asarray([[3.0, 4.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929]]
@@ -28,7 +28,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 @compiled
 @in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors that broadcast.
+    """Cosine ``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors (..., k, ...) that broadcast.
 
     Raises DTypeError for complex numbers.
 

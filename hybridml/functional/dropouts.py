@@ -17,7 +17,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero each element with probability `p` and scale the rest by ``1 / (1 - p)`` (Srivastava et al. 2014).
 
     Draws from the default generator: the same mask eagerly and traced after the same `hm.manual_seed`. Raises
-    ArgumentError unless 0 <= p <= 1.
+    ArgumentError unless 0 <= p <= 1. Shapes (...) -> (...).
 
     >>> dropout(hm.ones((2, 2)), 0.5, training=False).tolist()
     [[1.0, 1.0], [1.0, 1.0]]

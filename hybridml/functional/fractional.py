@@ -28,8 +28,8 @@ def fractional_max_pool2d(
 
     `output_size`, or `output_ratio` of the image's size (both in 0..1), says how many windows there are; those of an
     axis are evenly spaced but for a random phase, and the last one ends where the image does. `_random_samples`
-    (n, c, 2) in 0..1 fixes them. With `return_indices` also where the maxima stand, as `max_pool2d`. ArgumentError for
-    both sizes or neither, ShapeError where windows do not fit. Source: PyTorch.
+    (n, c, 2) in 0..1 fixes them. With `return_indices` also the positions of the maxima, as `max_pool2d`. ArgumentError
+    for both sizes or neither, ShapeError where windows do not fit. Source: PyTorch.
 
     >>> fractional_max_pool2d(hm.arange(16.0).reshape((1, 1, 4, 4)), 2, output_size=1).tolist()
     [[[[15.0]]]]

@@ -1,4 +1,4 @@
-"""Activations of pieces: bounded, shrinking, with a parameter, of two halves, and with random slopes."""
+"""Piecewise activations: bounded, shrinking, with a parameter, of two halves, and with random slopes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .activations import relu6, softmax, softplus
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Input clipped to `min_val` .. `max_val`; the gradient is 0 at both ends.
 
-    Raises ArgumentError where `min_val` is above `max_val`.
+    Raises ArgumentError where `min_val` is above `max_val`. Shapes (...) -> (...).
 
     >>> hardtanh(hm.asarray([-2.0, 0.5, 2.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -29,7 +29,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
 
 @compiled
 def hardsigmoid(input: Tensor) -> Tensor:
-    """``relu6(input + 3) / 6``: straight from 0 at -3 to 1 at 3 (Courbariaux et al. 2015).
+    """Piecewise linear sigmoid ``relu6(input + 3) / 6`` (Courbariaux et al. 2015): (...) -> (...).
 
     >>> hardsigmoid(hm.asarray([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.5, 1.0]
@@ -39,7 +39,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
 
 @compiled
 def hardswish(input: Tensor) -> Tensor:
-    """``input * hardsigmoid(input)`` (Howard et al. 2019).
+    """Piecewise swish ``input * hardsigmoid(input)`` (Howard et al. 2019): (...) -> (...).
 
     >>> hardswish(hm.asarray([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.0, 3.0]
@@ -50,7 +50,9 @@ def hardswish(input: Tensor) -> Tensor:
 
 @compiled
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` where it is outside of -lambd..lambd, 0 within.
+    """Input where it is outside of -lambd .. lambd, 0 within.
+
+    Shapes (...) -> (...).
 
     >>> hardshrink(hm.asarray([-1.0, 0.2, 0.5])).tolist()
     [-1.0, 0.0, 0.0]
@@ -60,9 +62,9 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 @compiled
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` moved towards 0 by `lambd`, and 0 where it would pass it.
+    """Input moved towards 0 by `lambd`, and 0 where it would pass it.
 
-    Raises ArgumentError for a negative `lambd`.
+    Raises ArgumentError for a negative `lambd`. Shapes (...) -> (...).
 
     >>> softshrink(hm.asarray([-1.0, 0.2, 2.0])).tolist()
     [-0.5, 0.0, 1.5]
@@ -95,7 +97,9 @@ def softsign(input: Tensor) -> Tensor:
 
 @compiled
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, `value` elsewhere.
+    """Input where it is above `threshold`, `value` elsewhere.
+
+    Shapes (...) -> (...).
 
     >>> threshold(hm.asarray([-1.0, 2.0]), 0.5, 9.0).tolist()
     [9.0, 2.0]
@@ -115,9 +119,9 @@ def mish(input: Tensor) -> Tensor:
 
 @compiled
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`input` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
+    """Exponential linear unit: input where positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
 
-    Raises ArgumentError for ``alpha=0``.
+    Raises ArgumentError for ``alpha=0``. Shapes (...) -> (...).
 
     >>> celu(hm.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -131,6 +135,8 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 @compiled
 def selu(input: Tensor) -> Tensor:
     """Scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
+
+    Shapes (...) -> (...).
 
     >>> round(selu(hm.asarray([1.0])).item(), 4)
     1.0507
@@ -160,7 +166,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
     """Leaky relu whose slope is drawn uniformly from lower .. upper for each element in training (Xu et al. 2015).
 
-    In evaluation the slope is the middle. Raises ArgumentError where `lower` is above `upper`.
+    In evaluation the slope is the middle. Raises ArgumentError where `lower` is above `upper`. Shapes (...) -> (...).
 
     >>> rrelu(hm.asarray([-1.0, 2.0]), 0.25, 0.75).tolist()
     [-0.5, 2.0]
@@ -202,7 +208,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim:
     """Differentiable sample of the categories of `logits`: ``softmax((logits + gumbel) / tau)`` along `dim`.
 
     With `hard` the sample is one-hot, with the gradient of the soft one. Shape and dtype are those of `logits`. Raises
-    ArgumentError for a `tau` that is not positive. Source: Jang et al. 2017.
+    ArgumentError for a `tau` that is not positive. Source: Jang et al. 2017. Shapes (...) -> (...).
 
     >>> gumbel_softmax(hm.zeros((2, 3)), hard=True).sum(axis=-1).tolist()
     [1.0, 1.0]

@@ -52,7 +52,8 @@ def gaussian_nll_loss(
 
     `var` is a number, shaped as input, as input but for a last axis of 1, or without the last axis. `full` adds the
     constant ``log(2 pi) / 2``. As in PyTorch the gradient does not see that `var` was held. Raises ShapeError for a
-    `var` of another shape, ArgumentError for a negative number.
+    `var` of another shape, ArgumentError for a negative number. Shapes (...) -> (), or (...) with
+    ``reduction="none"``.
 
     >>> gaussian_nll_loss(hm.asarray([1.0]), hm.asarray([3.0]), hm.asarray([1.0])).item()
     2.0

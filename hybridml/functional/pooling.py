@@ -48,7 +48,7 @@ def max_pool2d(
 ) -> Any:
     """Largest value of each window; padding counts as minus infinity. (n, c, h, w) or (c, h, w).
 
-    The first of equal maxima gets the gradient, as in PyTorch. With `return_indices` also where it stands in its
+    The first of equal maxima gets the gradient, as in PyTorch. With `return_indices` also its position in its
     image, counted row by row (int64): what `max_unpool2d` takes. Raises ArgumentError for sizes below 1 or padding of
     more than half a window, ShapeError for an input of other axes or smaller than a window.
 
@@ -198,7 +198,7 @@ def max_unpool1d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Values of `max_pool1d` put back at its `indices`, zeros elsewhere; see `max_unpool2d`.
+    """Values of `max_pool1d` put back at its `indices`, zeros elsewhere: (n, c, l') -> (n, c, l); see `max_unpool2d`.
 
     Raises ShapeError where `input` and `indices` differ in shape, ArgumentError for an `output_size` that has no such
     windows.
@@ -238,7 +238,7 @@ def max_unpool3d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Values of `max_pool3d` put back at its `indices`, zeros elsewhere; see `max_unpool2d`.
+    """Values of `max_pool3d` put back at its `indices`, zeros elsewhere: (n, c, d', h', w') -> (n, c, d, h, w).
 
     Raises ShapeError where `input` and `indices` differ in shape, ArgumentError for an `output_size` that has no such
     windows.

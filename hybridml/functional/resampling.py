@@ -92,7 +92,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """PyTorch's older name of `interpolate`.
+    """Image (n, c, ...) of another size: PyTorch's older name of `interpolate`.
 
     >>> upsample(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
     [[[0.0, 0.0, 2.0, 2.0]]]
@@ -103,7 +103,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """Image of another size by its nearest pixels: `interpolate` with ``mode="nearest"``.
+    """Image (n, c, ...) of another size by its nearest pixels: `interpolate` with ``mode="nearest"``.
 
     >>> upsample_nearest(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
     [[[0.0, 0.0, 2.0, 2.0]]]
@@ -114,7 +114,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """Image of another size by bilinear weights with aligned corners: `interpolate` with ``mode="bilinear"``.
+    """Image (n, c, h, w) of another size by bilinear weights with aligned corners: PyTorch's older name.
 
     >>> upsample_bilinear(hm.asarray([[[[0.0, 2.0]]]]), size=(1, 3)).tolist()
     [[[[0.0, 1.0, 2.0]]]]

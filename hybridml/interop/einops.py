@@ -1,4 +1,4 @@
-"""What einops needs to know to work on tensors; imported when einops is, see interop.py."""
+"""Backend that lets einops work on tensors; imported when einops is, see interop.py."""
 
 from __future__ import annotations
 

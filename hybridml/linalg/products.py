@@ -39,7 +39,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """A diagonal (..., k) of matrices (..., m, n), `offset` places right of the main one; a view.
+    """Diagonal (..., k) of matrices (..., m, n), `offset` places right of the main one; a view.
 
     >>> import hybridml as hm
     >>> hm.linalg.diagonal(hm.asarray([[1, 2], [3, 4]])).tolist()
@@ -50,8 +50,10 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[Tensor], /) -> Tensor:
-    """The product of two matrices or more in the order that takes the fewest multiplications; the first and the last
-    may be vectors. Source: Cormen et al., Introduction to Algorithms, section 15.2.
+    """Product of two matrices or more in the order that takes the fewest multiplications.
+
+    Shapes (m, k), ..., (l, n) -> (m, n); the first and the last may be vectors. Raises ShapeError for fewer than two,
+    or other axes. Source: Cormen et al., Introduction to Algorithms, section 15.2.
 
     >>> import hybridml as hm
     >>> hm.linalg.multi_dot([hm.ones((10, 100)), hm.ones((100, 5)), hm.ones((5,))]).shape
@@ -73,7 +75,7 @@ def multi_dot(arrays: Sequence[Tensor], /) -> Tensor:
 
 
 def _cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Of the matrices i to j: after which one to cut."""
+    """Matrix after which to cut the product of the matrices i to j, for each (i, j)."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     cuts: dict[tuple[int, int], int] = {}

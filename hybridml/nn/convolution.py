@@ -20,7 +20,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
-    """An empty (outer, inner, *kernel) that lies in memory as (*kernel, inner, outer), the order that compiled
+    """Empty tensor (outer, inner, *kernel) laid out in memory as (*kernel, inner, outer), the order that compiled
     convolutions read: a step that had to permute every weight and its gradient took a quarter longer (ResNet-18)."""
     memory = xp.empty((*kernel, inner, outer), dtype=dtype).numpy()
     dims = len(kernel)
@@ -28,7 +28,7 @@ def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = 
 
 
 class _Layer(Module):
-    """What convolutions and their transposes share: checked arguments, parameters and the text of `repr`."""
+    """Base class of convolutions and their transposes: checked arguments, parameters and the text of `repr`."""
 
     dims: int
     function: ClassVar[Callable[..., Any]]

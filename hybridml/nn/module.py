@@ -353,7 +353,7 @@ class Module:
         return IncompatibleKeys(missing, unexpected)
 
     def _state_targets(self, prefix: str) -> dict[str, Tensor]:
-        """As `state_dict`, with the module's own tensors: what loading writes into."""
+        """Dict as of `state_dict`, but of the module's own tensors, which loading writes into."""
         found = {prefix + name: tensor for name, tensor in [*self._own("parameter"), *self._own("buffer")]}
         for name, child in self.named_children():
             found.update(child._state_targets(f"{prefix}{name}."))

@@ -1,4 +1,4 @@
-"""What a program does, to look at: profiles, memory over time, graphs.
+"""Views of what a program does: profiles, memory over time, graphs.
 
 watch      functions with something done round each call, as long as somebody looks
 record     what a profile writes down meanwhile: operations, calls of traced functions, launches

@@ -144,7 +144,7 @@ def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
 
 @drawn
 def shuffle(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
-    """Copy of the tensor `x` with its slices along `axis` in random order.
+    """Copy of the tensor `x` (...) with its slices along `axis` in random order.
 
     Unlike NumPy's it leaves its argument as it is. Raises AxisError where the axis does not exist.
 

@@ -1,4 +1,4 @@
-"""What every distribution does besides its arithmetic: checks of its parameters, shape and dtype of the result, a
+"""Common parts of every distribution besides its arithmetic: checks of its parameters, shape and dtype of the result, a
 compiled call where it is large, and the rejection loop.
 """
 
@@ -197,7 +197,7 @@ def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...
 def until_accepted(propose: Callable[[], tuple[Tensor, Tensor]], shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     """For each element the first of its proposals that is accepted; `propose` gives (values, which are).
 
-    The number of rounds depends on the bits alone, so a generator stands where it stands in either style.
+    The number of rounds depends on the bits alone, so the state of a generator is the same in either style.
     """
 
     def step(carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

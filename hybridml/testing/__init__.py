@@ -1,4 +1,4 @@
-"""What tests of programs written with hybridml use: gradients against differences, counts of kernels and of
+"""Tools for tests of programs written with hybridml: gradients against differences, counts of kernels and of
 traces, the namespace through `@trace`.
 """
 

@@ -61,15 +61,21 @@ def _public(package: str) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
+def _takes_tensors(value: Any) -> bool:
+    """Whether a public name is a layer or a function of `functional`, whose shapes must be told."""
+    if inspect.isclass(value):
+        return issubclass(value, hm.nn.Module) and value not in WITHOUT_SHAPES
+    return value.__module__.startswith("hybridml.functional.")
+
+
 def _lacks(value: Any) -> list[str]:
     doc = inspect.getdoc(value) or ""
     first, text = doc.partition("\n")[0], doc.partition(">>>")[0]
-    is_layer = inspect.isclass(value) and issubclass(value, hm.nn.Module) and value not in WITHOUT_SHAPES
     faults = {
         f"a first line of 25 characters: {first!r}": len(first) < 25,
         f"a first line that names what it returns or does: {first!r}": first.split(" ")[0] in FRAGMENTS,
         "an example": ">>>" not in doc,
-        "the shapes of its arguments and result": is_layer and not SHAPE.search(text),
+        "the shapes of its arguments and result": _takes_tensors(value) and not SHAPE.search(text),
     }
     return [fault for fault, found in faults.items() if found]
 
