@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 
 class _Inplace(Held):
-    """`inplace` is taken for compatibility and has no effect."""
+    """Base class of activations whose only option, `inplace`, has no effect."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

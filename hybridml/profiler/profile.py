@@ -23,7 +23,7 @@ _KINDS = {"compile": "call that compiles", "operation": "eager operation", "call
 
 
 class Profile(Report):
-    """Profile of everything run inside its `with` block. `print` shows tables, notebooks HTML, `save` writes a trace."""
+    """Profile of everything run inside its `with` block. `print` shows tables, notebooks HTML, `save` a trace file."""
 
     TEMPLATE = "profile.html.jinja"
 
