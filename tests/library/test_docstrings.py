@@ -65,7 +65,7 @@ def _takes_tensors(value: Any) -> bool:
     """Whether a public name is a layer or a function of `functional`, whose shapes must be told."""
     if inspect.isclass(value):
         return issubclass(value, hm.nn.Module) and value not in WITHOUT_SHAPES
-    return value.__module__.startswith("hybridml.functional.")
+    return str(value.__module__).startswith("hybridml.functional.")
 
 
 def _lacks(value: Any) -> list[str]:
