@@ -306,7 +306,7 @@ def detach(self: Tensor) -> Tensor:
 
 
 class Context:
-    """What `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
+    """Context that `Function.forward` leaves for `Function.backward`: saved tensors and any attribute you set."""
 
     __slots__ = ("__dict__", "_saved", "materialize_grads", "needs_input_grad")
 

@@ -106,7 +106,7 @@ def _either(name: str, x: Any, y: Any) -> Tensor:
 
 
 def fmod(x: Tensor, y: Tensor, /) -> Tensor:
-    """What is left of x after division by y, with the sign of x (that of `remainder` has the sign of y).
+    """Remainder of x after division by y, with the sign of x (that of `remainder` has the sign of y).
 
     >>> import hybridml as hm
     >>> hm.fmod(hm.tensor([-7.0, 7.0]), 3.0).tolist()

@@ -1,4 +1,4 @@
-"""What the namespace is made of: limits of data types (`finfo`, `iinfo`) and `__array_namespace_info__`.
+"""Contents of the namespace: limits of data types (`finfo`, `iinfo`) and `__array_namespace_info__`.
 
 Source: array API standard 2024.12, "Inspection" and "Data type functions". Limits are plain Python numbers.
 """
@@ -128,7 +128,7 @@ class NamespaceInfo:
         return [CPU]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """What Python numbers become, and the dtype of positions."""
+        """Dtypes that Python numbers become, and the dtype of positions."""
         _check(device)
         real = dtypes.default_float()
         return {
@@ -152,7 +152,7 @@ def _check(device: Any) -> None:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What this namespace can do: `capabilities`, `default_device`, `default_dtypes`, `devices`, `dtypes`.
+    """Abilities of this namespace: `capabilities`, `default_device`, `default_dtypes`, `devices`, `dtypes`.
 
     >>> import hybridml as hm
     >>> hm.__array_namespace_info__().default_dtypes()["integral"].name

@@ -85,7 +85,7 @@ def run_hooks(hooks: dict[int, Callable[[Tensor], Tensor | None]], g: Tensor) ->
 
 
 class Handle:
-    """What `register_hook` returns: `remove()` takes the hook off again."""
+    """Handle that `register_hook` returns: `remove()` takes the hook off again."""
 
     __slots__ = ("_hooks", "_key")
 

@@ -18,10 +18,20 @@ T = TypeVar("T", covariant=True)
 
 
 class Dataset(Generic[T]):
-    """Base of data sets with an index: define ``__len__`` and ``__getitem__``.
+    """Base class of data sets with an index: subclasses write ``__len__`` and ``__getitem__``.
 
-    A data set that can fetch many samples at once may also define ``batch(indices)`` (an int64 array) and give back
-    what collating those samples would: the loader then makes one call a batch instead of one a sample.
+    One that can fetch many samples at once may also define ``batch(indices)`` (an int64 array) and return what
+    collating those samples would: the loader then makes one call per batch instead of one per sample. Without the two
+    methods they raise NotImplementedError.
+
+    >>> class Squares(Dataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    >>> Squares()[2]
+    4
     """
 
     def __getitem__(self, index: int) -> T:
@@ -32,7 +42,14 @@ class Dataset(Generic[T]):
 
 
 class IterableDataset(Generic[T]):
-    """Base of data sets that are streams: define ``__iter__``."""
+    """Base class of data sets that are streams: subclasses write ``__iter__`` (NotImplementedError without it).
+
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(Count())
+    [0, 1, 2]
+    """
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
@@ -69,7 +86,13 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class Subset(Dataset[T]):
-    """The samples of a data set at `indices`, in that order."""
+    """Data set of the samples of another one at `indices`, in that order.
+
+    Raises IndexError for an index outside of it.
+
+    >>> Subset(["a", "b", "c"], [2, 0])[0]
+    'c'
+    """
 
     def __init__(self, dataset: Dataset[T], indices: Sequence[int]) -> None:
         self.dataset = dataset

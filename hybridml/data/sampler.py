@@ -28,10 +28,20 @@ def random_bits(seed: Seed, epoch: int = 0) -> np.random.Generator:
 
 
 class Sampler:
-    """Base of samplers: iterating gives indices.
+    """Base class of samplers: iterating one yields indices.
 
     One whose order is not the same each time may define ``state_dict()`` and ``load_state_dict(state)``, which decide
-    what the next ``iter`` gives: a loader then resumes with it.
+    what the next ``iter`` yields: a loader then resumes with it. Subclasses write ``__iter__`` and ``__len__``
+    (NotImplementedError without them).
+
+    >>> class Reverse(Sampler):
+    ...     def __len__(self):
+    ...         return 3
+    ...
+    ...     def __iter__(self):
+    ...         return iter((2, 1, 0))
+    >>> list(Reverse())
+    [2, 1, 0]
     """
 
     def __iter__(self) -> Iterator[int]:
@@ -42,7 +52,11 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, ..."""
+    """Sampler of the indices 0, 1, 2, ... of a data source, in order.
+
+    >>> list(SequentialSampler(["a", "b", "c"]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -114,7 +128,13 @@ class RandomSampler(Sampler):
 
 
 class BatchSampler:
-    """Groups what a sampler gives into lists of `batch_size`; `drop_last` drops a shorter last one."""
+    """Lists of `batch_size` indices from the indices of a sampler; `drop_last` drops a shorter last one.
+
+    Raises ArgumentError for a `batch_size` below 1.
+
+    >>> list(BatchSampler(range(5), 2))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         if batch_size < 1:

@@ -16,9 +16,11 @@ _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Normal(Distribution):
-    """Normal with mean `loc` and standard deviation `scale`.
+    """Normal (Gaussian) distribution with mean `loc` and standard deviation `scale`.
 
-    >>> import hybridml as hm
+    Parameters are numbers or tensors that broadcast to `batch_shape`. Raises ArgumentError for a number `scale` that
+    is not positive, ShapeError for shapes that do not broadcast.
+
     >>> p = hm.distributions.Normal(0.0, hm.tensor([1.0, 2.0]))
     >>> p.sample((5,)).shape, p.variance.tolist()
     ((5, 2), [1.0, 4.0])
@@ -57,9 +59,10 @@ class Normal(Distribution):
 
 
 class Uniform(Distribution):
-    """Uniform in [low, high).
+    """Uniform distribution over [low, high).
 
-    >>> import hybridml as hm
+    Parameters are numbers or tensors that broadcast to `batch_shape`; ShapeError if they do not.
+
     >>> hm.distributions.Uniform(0.0, 4.0).log_prob([1.0, 5.0]).exp().tolist()
     [0.25, 0.0]
     """
@@ -89,9 +92,11 @@ class Uniform(Distribution):
 
 
 class Exponential(Distribution):
-    """Exponential with `rate` events a unit, so with mean 1 / rate.
+    """Exponential distribution with `rate` events per unit, so with mean 1 / rate.
 
-    >>> import hybridml as hm
+    `rate` is a number or a tensor, whose shape is `batch_shape`. Raises ArgumentError for a number that is not
+    positive.
+
     >>> hm.distributions.Exponential(4.0).mean.item()
     0.25
     """
@@ -121,9 +126,11 @@ class Exponential(Distribution):
 
 
 class Laplace(Distribution):
-    """Laplace: the density falls as exp(-abs(x - loc) / scale) on either side.
+    """Laplace distribution with density exp(-abs(x - loc) / scale) / (2 scale).
 
-    >>> import hybridml as hm
+    Parameters are numbers or tensors that broadcast to `batch_shape`. Raises ArgumentError for a number `scale` that
+    is not positive, ShapeError for shapes that do not broadcast.
+
     >>> hm.distributions.Laplace(0.0, 0.5).log_prob(0.0).exp().item()
     1.0
     """
@@ -152,9 +159,11 @@ class Laplace(Distribution):
 
 
 class Gamma(Distribution):
-    """Gamma with density x**(concentration - 1) exp(-rate x), up to a factor.
+    """Gamma distribution with density proportional to x**(concentration - 1) exp(-rate x).
 
-    >>> import hybridml as hm
+    Parameters are numbers or tensors that broadcast to `batch_shape`. Raises ArgumentError for a number that is not
+    positive, ShapeError for shapes that do not broadcast.
+
     >>> hm.distributions.Gamma(3.0, 2.0).mean.item()
     1.5
     """
@@ -186,9 +195,11 @@ class Gamma(Distribution):
 
 
 class Beta(Distribution):
-    """Beta in [0, 1], with density x**(concentration1 - 1) (1 - x)**(concentration0 - 1) up to a factor.
+    """Beta distribution over [0, 1], density proportional to x**(concentration1 - 1) (1 - x)**(concentration0 - 1).
 
-    >>> import hybridml as hm
+    Parameters are numbers or tensors that broadcast to `batch_shape`. Raises ArgumentError for a number that is not
+    positive, ShapeError for shapes that do not broadcast.
+
     >>> hm.distributions.Beta(1.0, 3.0).mean.item()
     0.25
     """

@@ -21,9 +21,11 @@ def _one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 class Bernoulli(Distribution):
-    """1 with probability `probs`, or sigmoid(`logits`), else 0; samples are floats.
+    """Bernoulli distribution: 1 with probability `probs`, or sigmoid(`logits`), else 0; samples are floats.
 
-    >>> import hybridml as hm
+    Either is a number or a tensor, whose shape is `batch_shape`. Raises ArgumentError unless one of the two is given,
+    and for a number `probs` outside of 0 .. 1.
+
     >>> hm.distributions.Bernoulli(0.25).log_prob([0.0, 1.0]).exp().tolist()
     [0.75, 0.25]
     """
@@ -57,9 +59,11 @@ class Bernoulli(Distribution):
 
 
 class Categorical(Distribution):
-    """Places in the last axis of `probs`, numbers in proportion to probabilities, or of `logits`, their logarithms.
+    """Categorical distribution over positions in the last axis of `probs`, or of `logits`, their logarithms.
 
-    >>> import hybridml as hm
+    `probs` (..., k) are in proportion to the probabilities; `batch_shape` is (...), samples are int64. Raises
+    ArgumentError unless one of the two is given, ShapeError for one without axes.
+
     >>> hm.distributions.Categorical([1.0, 3.0]).log_prob([0, 1]).exp().tolist()
     [0.25, 0.75]
     """
@@ -91,9 +95,10 @@ class Categorical(Distribution):
 
 
 class Poisson(Distribution):
-    """How many events of mean `rate` there are; samples are floats.
+    """Poisson distribution: the number of events in an interval with mean `rate`; samples are floats.
 
-    >>> import hybridml as hm
+    `rate` is a number or a tensor, whose shape is `batch_shape`. Raises ArgumentError for a negative number.
+
     >>> round(hm.distributions.Poisson(2.0).log_prob(0.0).item(), 3)
     -2.0
     """

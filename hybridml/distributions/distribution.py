@@ -1,4 +1,4 @@
-"""What all distributions have in common."""
+"""Base class of all distributions: sampling, probabilities and moments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from ..random.sampling import Domain, Draw
 
 
 class Distribution:
-    """A family of distributions of the shape `batch_shape`, each of numbers or of vectors of shape `event_shape`."""
+    """Base class of distributions: `batch_shape` of them, each of numbers or of vectors of shape `event_shape`.
+
+    Subclasses write `log_prob` and ``_draw(shape, generator)`` (NotImplementedError without them). `has_rsample` says
+    whether samples have gradients of the parameters; `rsample` raises GradientError where they have not.
+
+    >>> p = hm.distributions.Normal(hm.zeros(3), 1.0)
+    >>> p.batch_shape, p.event_shape, p.sample((2,)).shape
+    ((3,), (), (2, 3))
+    """
 
     has_rsample = False  # whether samples have gradients of the parameters
     batch_shape: tuple[int, ...] = ()
@@ -30,7 +38,7 @@ class Distribution:
         return [xp.broadcast_to(t, given.shape) for t in given.tensors()]
 
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
-        """Numbers of shape `sample_shape` + batch_shape + event_shape, without history."""
+        """Random numbers of shape `sample_shape` + batch_shape + event_shape, without history."""
         with no_grad():
             return self._draw((*shape_of(sample_shape), *self.batch_shape), generator)
 

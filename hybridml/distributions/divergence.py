@@ -1,4 +1,4 @@
-"""The divergence of Kullback and Leibler, a function a pair of distributions."""
+"""The divergence of Kullback and Leibler, one function per pair of distributions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ _DIVERGENCES: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
 def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[F], F]:
-    """Decorator of a function (p, q) that gives the divergence of distributions of these types and their subclasses."""
+    """Decorator of a function (p, q) that returns the divergence of distributions of these types and their subclasses.
+
+    >>> class Unit(hm.distributions.Uniform):
+    ...     pass
+    >>> @register_kl(Unit, Unit)
+    ... def same(p, q):
+    ...     return hm.zeros(())
+    >>> hm.distributions.kl_divergence(Unit(0.0, 1.0), Unit(0.0, 1.0)).item()
+    0.0
+    """
 
     def register(fn: F) -> F:
         _DIVERGENCES[type_p, type_q] = fn
@@ -31,9 +40,11 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The expected log_prob of `p` less that of `q`, under `p`; ArgumentError for a pair that has no closed form here.
+    """Kullback-Leibler divergence: the expected log_prob of `p` less that of `q`, under `p`.
 
-    >>> import hybridml as hm
+    The shape is what the two `batch_shape` broadcast to. Raises ArgumentError for a pair that has no closed form here
+    (see `register_kl`), DTypeError for arguments that are no distributions.
+
     >>> D = hm.distributions
     >>> D.kl_divergence(D.Normal(1.0, 1.0), D.Normal(0.0, 1.0)).item()
     0.5

@@ -16,9 +16,10 @@ from .distribution import Distribution
 
 
 class Dirichlet(Distribution):
-    """Shares that sum to 1 along the last axis of `concentration`.
+    """Dirichlet distribution over shares that sum to 1 along the last axis.
 
-    >>> import hybridml as hm
+    `concentration` (..., k) gives `batch_shape` (...) and `event_shape` (k,). Raises ShapeError for a number.
+
     >>> hm.distributions.Dirichlet([1.0, 3.0]).mean.tolist()
     [0.25, 0.75]
     """
@@ -61,9 +62,12 @@ class Dirichlet(Distribution):
 
 
 class MultivariateNormal(Distribution):
-    """Normal vectors with mean `loc` (..., k), and a covariance (..., k, k) or its Cholesky factor `scale_tril`.
+    """Normal distribution of vectors with mean `loc` (..., k) and a covariance (..., k, k).
 
-    >>> import hybridml as hm
+    The covariance is given as `covariance_matrix` or by its Cholesky factor `scale_tril` (ArgumentError unless one of
+    the two is). Raises LinAlgError for a covariance that is not positive definite, ShapeError for sizes that do not
+    fit.
+
     >>> p = hm.distributions.MultivariateNormal(hm.zeros(2), hm.eye(2) * 4.0)
     >>> p.sample((5,)).shape, p.variance.tolist()
     ((5, 2), [4.0, 4.0])
@@ -88,7 +92,7 @@ class MultivariateNormal(Distribution):
 
     @property
     def covariance_matrix(self) -> Tensor:
-        """(..., k, k)."""
+        """Covariance matrices of the distributions, (..., k, k)."""
         return xp.matmul(self.scale_tril, xp.matrix_transpose(self.scale_tril))
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:

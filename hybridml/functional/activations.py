@@ -14,7 +14,9 @@ from ..tracing.compiled import compiled
 
 @compiled
 def relu(input: Tensor) -> Tensor:
-    """``max(input, 0)``; the gradient at 0 is 0, as in PyTorch. Any shape; float or integer dtype.
+    """Rectified linear unit ``max(input, 0)``; the gradient at 0 is 0, as in PyTorch.
+
+    Shapes (...) -> (...); float or integer dtype.
 
     >>> relu(hm.asarray([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
@@ -24,7 +26,9 @@ def relu(input: Tensor) -> Tensor:
 
 @compiled
 def relu6(input: Tensor) -> Tensor:
-    """``min(max(input, 0), 6)``; the gradient is 0 at both ends.
+    """Rectified linear unit with a ceiling, ``min(max(input, 0), 6)``; the gradient is 0 at both ends.
+
+    Shapes (...) -> (...).
 
     >>> relu6(hm.asarray([-1.0, 3.0, 8.0])).tolist()
     [0.0, 3.0, 6.0]
@@ -34,7 +38,9 @@ def relu6(input: Tensor) -> Tensor:
 
 @compiled
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """``input`` where it is positive, ``negative_slope * input`` elsewhere.
+    """Leaky rectified linear unit: input where positive, ``negative_slope * input`` elsewhere.
+
+    Shapes (...) -> (...).
 
     >>> leaky_relu(hm.asarray([-1.0, 2.0]), 0.5).tolist()
     [-0.5, 2.0]
@@ -44,7 +50,9 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @compiled
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """``input`` where it is positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+    """Exponential linear unit: input where positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+
+    Shapes (...) -> (...).
 
     >>> elu(hm.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -56,9 +64,10 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @compiled
 def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-    """``input * Phi(input)`` with the normal distribution function Phi (Hendrycks and Gimpel 2016).
+    """Gaussian error linear unit ``input * Phi(input)`` (Hendrycks and Gimpel 2016): (...) -> (...).
 
-    ``approximate="tanh"`` takes ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` for it.
+    Phi is the normal distribution function; ``approximate="tanh"`` takes
+    ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` for it. Other values are an ArgumentError.
 
     >>> gelu(hm.asarray([0.0, 10.0])).tolist()
     [0.0, 10.0]
@@ -74,7 +83,7 @@ def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor
 
 @compiled
 def silu(input: Tensor) -> Tensor:
-    """``input * sigmoid(input)``, also known as swish.
+    """Sigmoid linear unit ``input * sigmoid(input)``, also known as swish: (...) -> (...).
 
     >>> silu(hm.asarray([0.0])).tolist()
     [0.0]
@@ -84,7 +93,9 @@ def silu(input: Tensor) -> Tensor:
 
 @compiled
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """``log(1 + exp(beta * input)) / beta``, and ``input`` itself where ``beta * input > threshold``.
+    """Smooth rectifier ``log(1 + exp(beta * input)) / beta``; the input itself where ``beta * input > threshold``.
+
+    Shapes (...) -> (...).
 
     >>> softplus(hm.asarray([100.0])).tolist()
     [100.0]
@@ -95,7 +106,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """``1 / (1 + exp(-input))``.
+    """Logistic function ``1 / (1 + exp(-input))`` of each element: (...) -> (...).
 
     >>> sigmoid(hm.asarray([0.0])).tolist()
     [0.5]
@@ -104,7 +115,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
 
 def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent.
+    """Hyperbolic tangent of each element: (...) -> (...).
 
     >>> tanh(hm.asarray([0.0])).tolist()
     [0.0]
@@ -114,7 +125,9 @@ def tanh(input: Tensor) -> Tensor:
 
 @compiled
 def logsigmoid(input: Tensor) -> Tensor:
-    """``log(sigmoid(input))`` without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
+    """Logarithm of the sigmoid without overflow: ``min(x, 0) - log(1 + exp(-|x|))``.
+
+    Shapes (...) -> (...).
 
     >>> logsigmoid(hm.asarray([-200.0, 200.0])).tolist()
     [-200.0, 0.0]
@@ -126,7 +139,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 @compiled
 def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``exp(input) / sum(exp(input))`` along `dim`, with the maximum taken off first; shape and dtype of `input`.
+    """Exponentials that sum to 1 along `dim`: ``exp(input) / sum(exp(input))``, without overflow. (...) -> (...).
 
     With `dtype` the input is cast first.
 
@@ -140,7 +153,7 @@ def softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 
 @compiled
 def log_softmax(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``log(softmax(input))`` along `dim` without the rounding of taking it apart; with `dtype` of the cast input.
+    """Logarithm of the softmax along `dim`, without its rounding: (...) -> (...); with `dtype` of the cast input.
 
     >>> log_softmax(hm.asarray([0.0, -200.0])).tolist()
     [0.0, -200.0]

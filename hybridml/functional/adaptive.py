@@ -24,7 +24,9 @@ Sizes = int | Sequence[int | None] | None
 
 @compiled
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Mean over windows that give (n, c, output_size). (n, c, l) or (c, l); see `adaptive_avg_pool2d`.
+    """Mean over windows chosen so that (n, c, l) or (c, l) gives (..., output_size); see `adaptive_avg_pool2d`.
+
+    Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for an input of other axes.
 
     >>> adaptive_avg_pool1d(hm.asarray([[1.0, 2.0, 3.0]]), 2).tolist()
     [[1.5, 2.5]]
@@ -34,9 +36,10 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 
 @compiled
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Mean over windows chosen so that the output has `output_size` (None keeps an axis). (n, c, h, w) or (c, h, w).
+    """Mean over windows chosen so that (n, c, h, w) or (c, h, w) gives (..., *output_size); None keeps an axis.
 
-    Window k of m along n elements is ``floor(k n / m) : ceil((k + 1) n / m)``, as in PyTorch.
+    Window k of m along n elements is ``floor(k n / m) : ceil((k + 1) n / m)``, as in PyTorch. Raises ArgumentError for
+    sizes that are not positive or not one per axis, ShapeError for an input of other axes.
 
     >>> adaptive_avg_pool2d(hm.ones((2, 3, 7, 7)), 1).shape
     (2, 3, 1, 1)
@@ -46,7 +49,10 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
 
 @compiled
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Mean over windows that give `output_size`. (n, c, d, h, w) or (c, d, h, w); see `adaptive_avg_pool2d`.
+    """Mean over windows chosen so that (n, c, d, h, w) or (c, d, h, w) gives (..., *output_size).
+
+    See `adaptive_avg_pool2d`. Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for
+    an input of other axes.
 
     >>> adaptive_avg_pool3d(hm.ones((2, 3, 4, 7, 7)), (2, None, 1)).shape
     (2, 3, 2, 7, 1)
@@ -56,7 +62,9 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
 
 @compiled
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Largest value of windows that give (n, c, output_size). (n, c, l) or (c, l); see `adaptive_max_pool2d`.
+    """Largest value of windows chosen so that (n, c, l) or (c, l) gives (..., output_size); see `adaptive_max_pool2d`.
+
+    Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for an input of other axes.
 
     >>> adaptive_max_pool1d(hm.asarray([[1.0, 3.0, 2.0]]), 2).tolist()
     [[3.0, 3.0]]
@@ -66,10 +74,11 @@ def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 @compiled
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Largest value of the windows of `adaptive_avg_pool2d`. (n, c, h, w) or (c, h, w).
+    """Largest value of each window of `adaptive_avg_pool2d`: (n, c, h, w) or (c, h, w) -> (..., *output_size).
 
-    The first of equal maxima gets the gradient. With `return_indices` also where it stands in its image, counted row by
-    row (int64).
+    The first of equal maxima gets the gradient. With `return_indices` also its position in its image, counted row
+    by row (int64). Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for an input
+    of other axes.
 
     >>> adaptive_max_pool2d(hm.asarray([[[1.0, 2.0], [4.0, 3.0]]]), (1, 2)).tolist()
     [[[4.0, 3.0]]]
@@ -79,7 +88,10 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 @compiled
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Largest value of windows that give `output_size`. (n, c, d, h, w) or (c, d, h, w); see `adaptive_max_pool2d`.
+    """Largest value of windows chosen so that (n, c, d, h, w) or (c, d, h, w) gives (..., *output_size).
+
+    See `adaptive_max_pool2d`. Raises ArgumentError for sizes that are not positive or not one per axis, ShapeError for
+    an input of other axes.
 
     >>> adaptive_max_pool3d(hm.ones((2, 3, 4, 7, 7)), 2).shape
     (2, 3, 2, 2, 2)

@@ -1,4 +1,4 @@
-"""Arguments that layers over windows share: numbers an axis, inputs with and without a batch, windows that fit."""
+"""Arguments that layers over windows share: numbers per axis, inputs with and without a batch, windows that fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEVERAL = {1: "one of them in a tuple", 2: "a pair of integers", 3: "three of t
 
 
 def numbers(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
-    """`n` integers; one number stands for all, also as the only one of a tuple."""
+    """Tuple of `n` integers; one number is repeated, also as the only one of a tuple."""
     try:
         found = tuple(map(index, value)) if isinstance(value, Iterable) else (index(value),)
     except TypeError:
@@ -31,7 +31,7 @@ def numbers(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
 
 
 def positive(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
-    """`numbers` of 1 or more."""
+    """Tuple as of `numbers`, of integers that are 1 or more (ArgumentError otherwise)."""
     found = numbers(what, name, value, n)
     if min(found) < 1:
         raise ArgumentError(f"{what}: {name} must be 1 or more at every axis, got {value!r}")
@@ -39,7 +39,7 @@ def positive(what: str, name: str, value: Pair, n: int) -> tuple[int, ...]:
 
 
 def batched(what: str, input: Tensor, dims: int) -> tuple[Tensor, bool]:
-    """(the input with its batch axis, was there none?)."""
+    """Pair of the input with a batch axis, and whether it had none."""
     if input.ndim == dims + 2:
         return input, False
     if input.ndim == dims + 1:

@@ -16,7 +16,9 @@ from ..tracing.compiled import compiled
 
 @compiled
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias``: (..., in) with weight (out, in) and bias (out,) -> (..., out).
+    """Linear map ``input @ weight.T + bias``: (..., in) with weight (out, in) and bias (out,) -> (..., out).
+
+    Raises ShapeError where the sizes do not fit.
 
     >>> linear(hm.ones((2, 3)), hm.ones((4, 3))).shape
     (2, 4)
@@ -30,8 +32,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @compiled
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input1 @ weight[k] @ input2 + bias[k]`` for each k: (..., i), (..., j), weight (o, i, j), bias (o,) ->
-    (..., o).
+    """Bilinear map ``input1 @ weight[k] @ input2 + bias[k]`` for each k.
+
+    Shapes (..., i) and (..., j) with weight (o, i, j) and bias (o,) -> (..., o). Raises ShapeError where the sizes do
+    not fit.
 
     >>> bilinear(hm.ones((5, 2)), hm.ones((5, 3)), hm.ones((4, 2, 3))).shape
     (5, 4)
@@ -74,7 +78,8 @@ class _Linear(Function):
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` (count, width) named by integer `input` (...) -> (..., width).
 
-    Rows equal to `padding_idx` get no gradient. An index outside of the table raises an IndexError.
+    Rows equal to `padding_idx` get no gradient. An index outside of the table raises an IndexError. Raises DTypeError
+    for an input that is not of integers.
 
     >>> embedding(hm.asarray([[0, 2]]), hm.ones((3, 5))).shape
     (1, 2, 5)
@@ -89,7 +94,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Integer (...) -> int64 (..., num_classes): 1 at the index, 0 elsewhere. -1 takes the largest index + 1.
+    """Indices as rows of zeros and a 1: integer (...) -> int64 (..., num_classes). -1 takes the largest index + 1.
 
     >>> one_hot(hm.asarray([0, 2])).tolist()
     [[1, 0, 0], [0, 0, 1]]
@@ -110,11 +115,12 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The mean, sum or maximum of rows of `weight` (count, width) for each bag of integers -> (bags, width).
+    """Mean, sum or maximum of rows of `weight` (count, width) for each bag of integers -> (bags, width).
 
     `input` (bags, length), or (n,) with `offsets` (bags,), where each bag starts; with `include_last_offset` the last
-    offset is where the last one ends. `per_sample_weights`, shaped as input, weights a sum. Rows equal to `padding_idx`
-    count in no bag, and an empty bag is 0. An index outside of the table raises an IndexError.
+    offset is where the last one ends. `per_sample_weights`, shaped as input, weights a sum. Rows equal to
+    `padding_idx` count in no bag, and an empty bag is 0. An index outside of the table raises an IndexError. Other
+    modes are an ArgumentError, other shapes a ShapeError.
 
     >>> table = hm.asarray([[1.0], [2.0], [6.0]])
     >>> embedding_bag(hm.asarray([0, 1, 2]), table, hm.asarray([0, 1])).tolist()

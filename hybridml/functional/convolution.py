@@ -36,7 +36,8 @@ def conv1d(
 ) -> Tensor:
     """Cross-correlation: input (n, c, l) or (c, l), weight (o, c / groups, k), bias (o,) -> (n, o, l').
 
-    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`.
+    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`. Other values of `padding` and sizes below 1
+    are an ArgumentError.
 
     >>> conv1d(hm.ones((1, 3, 8)), hm.ones((4, 3, 3)), padding=1).shape
     (1, 4, 8)
@@ -57,7 +58,7 @@ def conv2d(
     """Cross-correlation: input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,) -> (n, o, h', w').
 
     `padding` is a number, a pair, ``"valid"`` (none) or ``"same"`` (output as large as the input; stride 1). Shapes
-    that do not fit are a `ShapeError`.
+    that do not fit are a `ShapeError`. Other values of `padding` and sizes below 1 are an ArgumentError.
 
     >>> conv2d(hm.ones((1, 3, 8, 8)), hm.ones((4, 3, 3, 3)), padding=1).shape
     (1, 4, 8, 8)
@@ -75,10 +76,12 @@ def conv3d(
     dilation: Pair = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlation: input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,) ->
-    (n, o, d', h', w').
+    """Cross-correlation: input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,).
 
-    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`.
+    The result is (n, o, d', h', w').
+
+    `padding` as in `conv2d`. Shapes that do not fit are a `ShapeError`. Other values of `padding` and sizes below 1
+    are an ArgumentError.
 
     >>> conv3d(hm.ones((1, 3, 4, 8, 8)), hm.ones((4, 3, 2, 3, 3)), padding=(0, 1, 1)).shape
     (1, 4, 3, 8, 8)
@@ -97,8 +100,9 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Pair = 1,
 ) -> Tensor:
-    """The transpose of `conv1d`: input (n, c, l) or (c, l), weight (c, o / groups, k), bias (o,) -> (n, o, l'); sizes
-    as in `conv_transpose2d`.
+    """Transpose of `conv1d`: input (n, c, l) or (c, l), weight (c, o / groups, k), bias (o,) -> (n, o, l').
+
+    Sizes and errors are as of `conv_transpose2d`.
 
     >>> conv_transpose1d(hm.ones((1, 4, 8)), hm.ones((4, 3, 2)), stride=2).shape
     (1, 3, 16)
@@ -118,8 +122,10 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Pair = 1,
 ) -> Tensor:
-    """The transpose of `conv2d`: input (n, c, h, w) or (c, h, w), weight (c, o / groups, kh, kw), bias (o,) -> (n, o,
-    h', w') with ``h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
+    """Transpose of `conv2d`: (n, c, h, w) or (c, h, w), weight (c, o / groups, kh, kw), bias (o,) -> (n, o, h', w').
+
+    The size is ``h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``. Raises ShapeError for
+    shapes that do not fit, ArgumentError for sizes below 1.
 
     >>> conv_transpose2d(hm.ones((1, 4, 8, 8)), hm.ones((4, 3, 2, 2)), stride=2).shape
     (1, 3, 16, 16)
@@ -139,8 +145,9 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Pair = 1,
 ) -> Tensor:
-    """The transpose of `conv3d`: input (n, c, d, h, w) or (c, d, h, w), weight (c, o / groups, kd, kh, kw), bias (o,)
-    -> (n, o, d', h', w'); sizes as in `conv_transpose2d`.
+    """Transpose of `conv3d`: input (n, c, d, h, w) or (c, d, h, w), weight (c, o / groups, kd, kh, kw), bias (o,).
+
+    The result is (n, o, d', h', w'); sizes and errors are as of `conv_transpose2d`.
 
     >>> conv_transpose3d(hm.ones((1, 4, 3, 8, 8)), hm.ones((4, 3, 2, 2, 2)), stride=2).shape
     (1, 3, 6, 16, 16)
@@ -152,6 +159,8 @@ def conv_transpose3d(
 @compiled
 def unfold(input: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1) -> Tensor:
     """Windows as columns (im2col): (n, c, h, w) or (c, h, w) -> (n, c * kh * kw, windows), windows row by row.
+
+    Raises ShapeError for other axes or a window larger than the padded input, ArgumentError for sizes below 1.
 
     >>> unfold(hm.ones((1, 3, 4, 5)), (2, 3)).shape
     (1, 18, 9)
@@ -169,8 +178,10 @@ def unfold(input: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair =
 def fold(
     input: Tensor, output_size: Pair, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1
 ) -> Tensor:
-    """The transpose of `unfold`: columns (n, c * kh * kw, windows) or without n, added at their places in (n, c,
-    *output_size).
+    """Transpose of `unfold`: columns added up at their windows in an image.
+
+    Shapes (n, c * kh * kw, windows), or without n, -> (n, c, *output_size). Raises ShapeError where the columns are
+    not the windows of such an image, ArgumentError for sizes below 1.
 
     >>> fold(hm.ones((1, 4, 9)), (4, 4), 2)[0, 0, 1].tolist()
     [2.0, 4.0, 4.0, 2.0]
@@ -387,7 +398,7 @@ def _kernel(what: str, x: Tensor, weight: Tensor, groups: int, dims: int) -> lis
 
 
 def same_padding(size: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
-    """What keeps an axis as long as it was; an odd element goes behind."""
+    """Padding (before, after) that keeps the length of each axis; an odd element goes after it."""
     totals = (d * (k - 1) for k, d in zip(size, dilation, strict=True))
     return [(n // 2, n - n // 2) for n in totals]
 

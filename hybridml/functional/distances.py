@@ -17,7 +17,7 @@ from .arguments import real_numbers
 @compiled
 @in_float32
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
-    """``input / max(|input|_p, eps)`` along `dim`; shape and dtype of `input`.
+    """Vectors of length 1 along `dim`: ``input / max(|input|_p, eps)``, (...) -> (...) in the dtype of `input`.
 
     >>> normalize(hm.asarray([[3.0, 4.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929]]
@@ -28,7 +28,9 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 @compiled
 @in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors that broadcast.
+    """Cosine ``x1 . x2 / (max(|x1|, eps) max(|x2|, eps))`` along `dim` of tensors (..., k, ...) that broadcast.
+
+    Raises DTypeError for complex numbers.
 
     >>> cosine_similarity(hm.asarray([[1.0, 0.0]]), hm.asarray([[2.0, 0.0]])).tolist()
     [1.0]
@@ -42,7 +44,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 @compiled
 @in_float32
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """``|x1 - x2 + eps|_p`` along the last axis of tensors that broadcast.
+    """Distance ``|x1 - x2 + eps|_p`` along the last axis of tensors (..., k) that broadcast: (...).
 
     >>> pairwise_distance(hm.asarray([[3.0, 4.0]]), hm.zeros((1, 2)), eps=0.0).tolist()
     [5.0]
@@ -55,7 +57,8 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows: (..., n, k) and (..., m, k) -> (..., n, m), by the norm of order `p`.
 
-    Differences are summed, not products: near points keep all digits.
+    Differences are summed, not products: near points keep all digits. Raises ShapeError for other shapes,
+    ArgumentError for a negative `p`.
 
     >>> cdist(hm.asarray([[0.0, 0.0]]), hm.asarray([[3.0, 4.0], [0.0, 1.0]])).tolist()
     [[5.0, 1.0]]
@@ -68,7 +71,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 @compiled_for_pairs
 @in_float32
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of the pairs of different rows of (n, k): the upper triangle of `cdist`, row by row, (n (n - 1) / 2,).
+    """Distances of all pairs of different rows of (n, k), as one vector (n (n - 1) / 2,).
+
+    It is the upper triangle of `cdist`, row by row. Raises ShapeError unless the input has two axes, ArgumentError for
+    a negative `p`.
 
     >>> pdist(hm.asarray([[0.0], [1.0], [3.0]])).tolist()
     [1.0, 3.0, 2.0]

@@ -16,7 +16,8 @@ _SATURATED = -1.7580993408473766
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero each element with probability `p` and scale the rest by ``1 / (1 - p)`` (Srivastava et al. 2014).
 
-    Draws from the default generator: the same mask eagerly and traced after the same `hm.manual_seed`.
+    Draws from the default generator: the same mask eagerly and traced after the same `hm.manual_seed`. Raises
+    ArgumentError unless 0 <= p <= 1. Shapes (...) -> (...).
 
     >>> dropout(hm.ones((2, 2)), 0.5, training=False).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
@@ -27,6 +28,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero whole channels of (n, c, l) or (c, l) with probability `p` and scale the rest by ``1 / (1 - p)``.
 
+    Raises ArgumentError unless 0 <= p <= 1, ShapeError for an input of other axes.
+
     >>> dropout1d(hm.ones((1, 2, 3)), 0.0).shape
     (1, 2, 3)
     """
@@ -34,8 +37,11 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero whole channels of (n, c, h, w) or (c, h, w) with probability `p` and scale the rest by ``1 / (1 - p)``
-    (Tompson et al. 2015).
+    """Zero whole channels of (n, c, h, w) or (c, h, w) with probability `p` and scale the rest by ``1 / (1 - p)``.
+
+    Source: Tompson et al. 2015.
+
+    Raises ArgumentError unless 0 <= p <= 1, ShapeError for an input of other axes.
 
     >>> dropout2d(hm.ones((1, 2, 3, 3)), 1.0).sum().item()
     0.0
@@ -44,8 +50,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero whole channels of (n, c, d, h, w) or (c, d, h, w) with probability `p` and scale the rest by
-    ``1 / (1 - p)``.
+    """Zero whole channels of (n, c, d, h, w) or (c, d, h, w) with probability `p`, scale the rest by ``1 / (1 - p)``.
+
+    Raises ArgumentError unless 0 <= p <= 1, ShapeError for an input of other axes.
 
     >>> dropout3d(hm.ones((1, 2, 3, 3, 3)), training=False).shape
     (1, 2, 3, 3, 3)
@@ -54,8 +61,9 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """Set elements to what a selu saturates at, with probability `p`, and keep mean 0 and variance 1 (Klambauer et al.
-    2017).
+    """Saturated elements of a selu, with probability `p`, that keep mean 0 and variance 1: (...) -> (...).
+
+    Source: Klambauer et al. 2017. Raises ArgumentError unless 0 <= p <= 1.
 
     >>> alpha_dropout(hm.ones((3,))).tolist()
     [1.0, 1.0, 1.0]
@@ -65,6 +73,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels of (n, c, ...).
+
+    Raises ArgumentError unless 0 <= p <= 1, ShapeError in training for fewer than two axes.
 
     >>> feature_alpha_dropout(hm.ones((1, 3, 2))).shape
     (1, 3, 2)

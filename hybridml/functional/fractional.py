@@ -24,12 +24,12 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """The maxima of windows whose places are drawn, each image and channel by itself. (n, c, h, w) or (c, h, w).
+    """Maxima of windows at random places, for each image and channel its own. (n, c, h, w) or (c, h, w).
 
     `output_size`, or `output_ratio` of the image's size (both in 0..1), says how many windows there are; those of an
     axis are evenly spaced but for a random phase, and the last one ends where the image does. `_random_samples`
-    (n, c, 2) in 0..1 fixes them. With `return_indices` also where the maxima stand, as `max_pool2d`. ArgumentError for
-    both sizes or neither, ShapeError where windows do not fit. Source: PyTorch.
+    (n, c, 2) in 0..1 fixes them. With `return_indices` also the positions of the maxima, as `max_pool2d`. ArgumentError
+    for both sizes or neither, ShapeError where windows do not fit. Source: PyTorch.
 
     >>> fractional_max_pool2d(hm.arange(16.0).reshape((1, 1, 4, 4)), 2, output_size=1).tolist()
     [[[[15.0]]]]

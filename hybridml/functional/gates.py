@@ -1,4 +1,4 @@
-"""Activations of pieces: bounded, shrinking, with a parameter, of two halves, and with random slopes."""
+"""Piecewise activations: bounded, shrinking, with a parameter, of two halves, and with random slopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .activations import relu6, softmax, softplus
 
 @compiled
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """``min(max(input, min_val), max_val)``; the gradient is 0 at both ends.
+    """Input clipped to `min_val` .. `max_val`; the gradient is 0 at both ends.
+
+    Raises ArgumentError where `min_val` is above `max_val`. Shapes (...) -> (...).
 
     >>> hardtanh(hm.asarray([-2.0, 0.5, 2.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -27,7 +29,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
 
 @compiled
 def hardsigmoid(input: Tensor) -> Tensor:
-    """``relu6(input + 3) / 6``: straight from 0 at -3 to 1 at 3 (Courbariaux et al. 2015).
+    """Piecewise linear sigmoid ``relu6(input + 3) / 6`` (Courbariaux et al. 2015): (...) -> (...).
 
     >>> hardsigmoid(hm.asarray([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.5, 1.0]
@@ -37,7 +39,7 @@ def hardsigmoid(input: Tensor) -> Tensor:
 
 @compiled
 def hardswish(input: Tensor) -> Tensor:
-    """``input * hardsigmoid(input)`` (Howard et al. 2019).
+    """Piecewise swish ``input * hardsigmoid(input)`` (Howard et al. 2019): (...) -> (...).
 
     >>> hardswish(hm.asarray([-3.0, 0.0, 3.0])).tolist()
     [0.0, 0.0, 3.0]
@@ -48,7 +50,9 @@ def hardswish(input: Tensor) -> Tensor:
 
 @compiled
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` where it is outside of -lambd..lambd, 0 within.
+    """Input where it is outside of -lambd .. lambd, 0 within.
+
+    Shapes (...) -> (...).
 
     >>> hardshrink(hm.asarray([-1.0, 0.2, 0.5])).tolist()
     [-1.0, 0.0, 0.0]
@@ -58,7 +62,9 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 @compiled
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """`input` moved towards 0 by `lambd`, and 0 where it would pass it.
+    """Input moved towards 0 by `lambd`, and 0 where it would pass it.
+
+    Raises ArgumentError for a negative `lambd`. Shapes (...) -> (...).
 
     >>> softshrink(hm.asarray([-1.0, 0.2, 2.0])).tolist()
     [-0.5, 0.0, 1.5]
@@ -71,7 +77,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 @compiled
 def tanhshrink(input: Tensor) -> Tensor:
-    """``input - tanh(input)``.
+    """Tanhshrink activation ``input - tanh(input)``: (...) -> (...).
 
     >>> tanhshrink(hm.asarray([0.0])).tolist()
     [0.0]
@@ -81,7 +87,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 @compiled
 def softsign(input: Tensor) -> Tensor:
-    """``input / (1 + |input|)``.
+    """Softsign activation ``input / (1 + |input|)``: (...) -> (...).
 
     >>> softsign(hm.asarray([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
@@ -91,7 +97,9 @@ def softsign(input: Tensor) -> Tensor:
 
 @compiled
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`input` where it is above `threshold`, `value` elsewhere.
+    """Input where it is above `threshold`, `value` elsewhere.
+
+    Shapes (...) -> (...).
 
     >>> threshold(hm.asarray([-1.0, 2.0]), 0.5, 9.0).tolist()
     [9.0, 2.0]
@@ -101,7 +109,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 @compiled
 def mish(input: Tensor) -> Tensor:
-    """``input * tanh(softplus(input))`` (Misra 2019).
+    """Mish activation ``input * tanh(softplus(input))`` (Misra 2019): (...) -> (...).
 
     >>> mish(hm.asarray([0.0])).tolist()
     [0.0]
@@ -111,7 +119,9 @@ def mish(input: Tensor) -> Tensor:
 
 @compiled
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`input` where it is positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
+    """Exponential linear unit: input where positive, ``alpha * (exp(input / alpha) - 1)`` elsewhere (Barron 2017).
+
+    Raises ArgumentError for ``alpha=0``. Shapes (...) -> (...).
 
     >>> celu(hm.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -124,7 +134,9 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @compiled
 def selu(input: Tensor) -> Tensor:
-    """A scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
+    """Scaled `elu` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
+
+    Shapes (...) -> (...).
 
     >>> round(selu(hm.asarray([1.0])).item(), 4)
     1.0507
@@ -139,6 +151,8 @@ def selu(input: Tensor) -> Tensor:
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input` where it is positive, ``weight * input`` elsewhere; weight is a scalar, (1,) or (c,) for (n, c, ...).
 
+    Raises ShapeError for a weight that is neither one number nor one per channel.
+
     >>> prelu(hm.asarray([[-1.0, 2.0]]), hm.asarray([0.25, 0.5])).tolist()
     [[-0.25, 2.0]]
     """
@@ -150,9 +164,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
-    """A leaky relu whose slope is drawn uniformly from lower..upper for each element in training (Xu et al. 2015).
+    """Leaky relu whose slope is drawn uniformly from lower .. upper for each element in training (Xu et al. 2015).
 
-    In evaluation the slope is the middle.
+    In evaluation the slope is the middle. Raises ArgumentError where `lower` is above `upper`. Shapes (...) -> (...).
 
     >>> rrelu(hm.asarray([-1.0, 2.0]), 0.25, 0.75).tolist()
     [-0.5, 2.0]
@@ -167,7 +181,9 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
 
 @compiled
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
+    """Gated linear unit ``a * sigmoid(b)`` of the halves a and b of `dim` (Dauphin et al. 2017).
+
+    Shapes (..., 2 k, ...) -> (..., k, ...). Raises ShapeError where the axis has an odd number of elements.
 
     >>> glu(hm.asarray([4.0, 0.0])).tolist()
     [2.0]
@@ -180,7 +196,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 @compiled
 def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """``softmax(-input)`` along `dim`.
+    """Softmax of the negated input along `dim`, ``softmax(-input)``: (...) -> (...).
 
     >>> softmin(hm.asarray([1.0, 1.0])).tolist()
     [0.5, 0.5]
@@ -189,8 +205,10 @@ def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim: int = -1) -> Tensor:
-    """A sample of the categories of `logits` that is differentiable: ``softmax((logits + gumbel) / tau)`` along `dim`
-    (Jang et al. 2017). With `hard` the sample is one-hot, with the gradient of the soft one.
+    """Differentiable sample of the categories of `logits`: ``softmax((logits + gumbel) / tau)`` along `dim`.
+
+    With `hard` the sample is one-hot, with the gradient of the soft one. Shape and dtype are those of `logits`. Raises
+    ArgumentError for a `tau` that is not positive. Source: Jang et al. 2017. Shapes (...) -> (...).
 
     >>> gumbel_softmax(hm.zeros((2, 3)), hard=True).sum(axis=-1).tolist()
     [1.0, 1.0]

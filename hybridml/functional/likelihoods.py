@@ -29,7 +29,8 @@ def poisson_nll_loss(
     """``exp(input) - target input``, minus the log-likelihood of Poisson counts; shapes must be equal.
 
     With ``log_input=False`` `input` is the rate: ``input - target log(input + eps)``. `full` adds Stirling's formula
-    for ``log(target!)`` where the target is above 1.
+    for ``log(target!)`` where the target is above 1. Shapes: input and target (...) alike -> (), or (...) with
+    ``reduction="none"``. Raises ShapeError where they differ, ArgumentError for another `reduction`.
 
     >>> poisson_nll_loss(hm.asarray([0.0]), hm.asarray([3.0])).item()
     1.0
@@ -50,7 +51,9 @@ def gaussian_nll_loss(
     """``(log var + (input - target)^2 / var) / 2`` of normal variables with variances `var`, held at `eps`.
 
     `var` is a number, shaped as input, as input but for a last axis of 1, or without the last axis. `full` adds the
-    constant ``log(2 pi) / 2``. As in PyTorch the gradient does not see that `var` was held.
+    constant ``log(2 pi) / 2``. As in PyTorch the gradient does not see that `var` was held. Raises ShapeError for a
+    `var` of another shape, ArgumentError for a negative number. Shapes (...) -> (), or (...) with
+    ``reduction="none"``.
 
     >>> gaussian_nll_loss(hm.asarray([1.0]), hm.asarray([3.0]), hm.asarray([1.0])).item()
     2.0
@@ -85,8 +88,10 @@ def ctc_loss(
     """Minus the log-likelihood of label sequences over all alignments with blanks (Graves et al. 2006).
 
     log_probs (t, n, c) or (t, c) are log-probabilities of `input_lengths` (n,) steps; targets (n, s), or (sum of
-    lengths,), hold `target_lengths` (n,) labels that are not `blank`. "mean" divides each loss by its length first.
-    A target that no alignment of the steps gives costs infinity, or 0 with `zero_infinity`; its gradient is 0.
+    lengths,), hold `target_lengths` (n,) labels that are not `blank`. "mean" divides each loss by its length first. A
+    target that no alignment of the steps gives costs infinity, or 0 with `zero_infinity`; its gradient is 0. Raises
+    ShapeError for other shapes, DTypeError for targets that are not integers, ArgumentError for a `blank` that is no
+    class.
 
     >>> log_p = hm.log(hm.full((2, 1, 2), 0.5))
     >>> round(ctc_loss(log_p, hm.asarray([[1]]), [2], [1]).item(), 4)  # of 4 alignments, 3 spell it

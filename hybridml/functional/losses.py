@@ -34,7 +34,9 @@ def cross_entropy(
     """Negative log-likelihood of `target` under ``softmax(input)``.
 
     input (n, c), (c,) or (n, c, ...); target: class indices (n,), () or (n, ...), or probabilities shaped as `input`.
-    Targets equal to `ignore_index` count neither in the sum nor in the mean. `weight` (c,) weights the classes.
+    Targets equal to `ignore_index` count neither in the sum nor in the mean. `weight` (c,) weights the classes. Raises
+    ArgumentError for another `reduction` or a `label_smoothing` outside of 0 .. 1, ShapeError and DTypeError for
+    targets that do not fit.
 
     >>> round(cross_entropy(hm.zeros((2, 4)), hm.asarray([0, 3])).item(), 4)
     1.3863
@@ -91,7 +93,10 @@ def linear_cross_entropy(
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """Minus the entry of log-probabilities `input` (n, c), (c,) or (n, c, ...) that class indices `target` name.
+    """Negative log-likelihood: minus the log-probability in `input` of each class index in `target`.
+
+    input (n, c), (c,) or (n, c, ...) of log-probabilities; integer target (n,), () or (n, ...). `weight` (c,) weights
+    the classes. Raises DTypeError for targets that are not integers, ShapeError where the shapes do not fit.
 
     >>> nll_loss(hm.asarray([[-1.0, -2.0]]), hm.asarray([1])).item()
     2.0
@@ -117,7 +122,10 @@ def nll_loss(
 
 @in_float32
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
-    """Mean of ``(input - target) ** 2``; the shapes must be equal. With a `weight` for each, the weighted mean.
+    """Mean of ``(input - target) ** 2``, or with a `weight` per element their weighted mean.
+
+    Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ, ArgumentError for another `reduction`.
 
     >>> mse_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
     2.0
@@ -128,7 +136,10 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: 
 
 @in_float32
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
-    """Mean of ``|input - target|``; with a `weight` for each, the weighted mean.
+    """Mean of ``|input - target|``, or with a `weight` per element their weighted mean.
+
+    Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ, ArgumentError for another `reduction`.
 
     >>> l1_loss(hm.asarray([1.0, 3.0]), hm.asarray([1.0, 1.0])).item()
     1.0
@@ -138,7 +149,10 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
 
 @in_float32
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """``d^2 / (2 beta)`` where ``|d| < beta``, ``|d| - beta / 2`` elsewhere (Girshick 2015).
+    """Smooth absolute error: ``d^2 / (2 beta)`` where ``|d| < beta``, ``|d| - beta / 2`` elsewhere (Girshick 2015).
+
+    Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ, ArgumentError for another `reduction` or a negative `beta`.
 
     >>> smooth_l1_loss(hm.asarray([0.0]), hm.asarray([3.0])).item()
     2.5
@@ -154,9 +168,11 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """``d^2 / 2`` where ``|d| < delta``, ``delta (|d| - delta / 2)`` elsewhere (Huber 1964).
+    """Huber loss: ``d^2 / 2`` where ``|d| < delta``, ``delta (|d| - delta / 2)`` elsewhere (Huber 1964).
 
-    A `weight` for each multiplies it; as in PyTorch "mean" still divides by their number here.
+    A `weight` for each multiplies it; as in PyTorch "mean" still divides by their number here. Shapes: input and
+    target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they differ, ArgumentError
+    for another `reduction` or a `delta` that is not positive.
 
     >>> huber_loss(hm.asarray([0.0]), hm.asarray([3.0]), delta=2.0).item()
     4.0
@@ -170,7 +186,10 @@ def huber_loss(
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """``-(y log p + (1 - y) log(1 - p))`` of probabilities `input`; logarithms are held at -100, as in PyTorch.
+    """Binary cross entropy ``-(y log p + (1 - y) log(1 - p))`` of probabilities.
+
+    Logarithms are at least -100, as in PyTorch. Shapes: input and target (...) alike -> (), or (...) with
+    ``reduction="none"``. Raises ShapeError where they differ, ArgumentError for another `reduction`.
 
     >>> round(binary_cross_entropy(hm.asarray([0.5]), hm.asarray([1.0])).item(), 4)
     0.6931
@@ -191,6 +210,9 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Binary cross entropy of ``sigmoid(input)``, as ``(1 - y) x + log(1 + exp(-x))`` without overflow.
 
+    Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ, ArgumentError for another `reduction`.
+
     >>> round(binary_cross_entropy_with_logits(hm.asarray([0.0]), hm.asarray([1.0])).item(), 4)
     0.6931
     """
@@ -205,9 +227,11 @@ def binary_cross_entropy_with_logits(
 
 @in_float32
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """``target (log target - input)`` of log-probabilities `input`; 0 where the target is 0.
+    """Kullback-Leibler divergence ``target (log target - input)`` of log-probabilities `input`.
 
-    ``reduction="batchmean"`` divides the sum by the first axis: the mathematical definition.
+    It is 0 where the target is 0. ``reduction="batchmean"`` divides the sum by the first axis: the mathematical
+    definition. Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where
+    they differ, ArgumentError for another `reduction`.
 
     >>> kl_div(hm.asarray([0.0, -1.0]), hm.asarray([0.0, 0.0])).item()
     0.0

@@ -17,7 +17,9 @@ from .losses import reduce, same_shape
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """``max(0, -target (input1 - input2) + margin)``: target 1 ranks input1 higher, -1 input2. Shapes broadcast.
+    """Ranking loss ``max(0, -target (input1 - input2) + margin)``: target 1 ranks input1 higher, -1 input2.
+
+    Shapes (...) each -> (), or (...) with ``reduction="none"``.
 
     >>> margin_ranking_loss(hm.asarray([1.0]), hm.asarray([3.0]), hm.asarray([1.0])).item()
     2.0
@@ -26,7 +28,9 @@ def margin_ranking_loss(
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """`input` where `target` is 1, ``max(0, margin - input)`` where it is -1; shapes broadcast.
+    """Hinge loss: `input` where `target` is 1, ``max(0, margin - input)`` where it is -1; shapes broadcast.
+
+    Shapes (...) -> (), or (...) with ``reduction="none"``.
 
     >>> hinge_embedding_loss(hm.asarray([0.25, 0.25]), hm.asarray([1, -1]), reduction="none").tolist()
     [0.25, 0.75]
@@ -36,7 +40,10 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """``log(1 + exp(-target input))`` for targets 1 and -1, without overflow.
+    """Logistic loss ``log(1 + exp(-target input))`` for targets 1 and -1, without overflow.
+
+    Shapes: input and target (...) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ, ArgumentError for another `reduction`.
 
     >>> round(soft_margin_loss(hm.asarray([0.0]), hm.asarray([1.0])).item(), 4)
     0.6931
@@ -48,7 +55,9 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """``1 - cos`` of (n, k) or (k,) vectors where `target` is 1, ``max(0, cos - margin)`` where it is -1.
+    """Cosine loss of (n, k) or (k,) vectors: ``1 - cos`` where `target` is 1, ``max(0, cos - margin)`` where it is -1.
+
+    Raises ShapeError unless `target` is (n,) or ().
 
     >>> x = hm.asarray([[1.0, 0.0]])
     >>> cosine_embedding_loss(x, x, hm.asarray([-1]), margin=0.25).item()
@@ -80,7 +89,9 @@ def triplet_margin_loss(
 ) -> Tensor:
     """``max(0, |anchor - positive| - |anchor - negative| + margin)`` along the last axis (Balntas et al. 2016).
 
-    With `swap` the negative is compared with the nearer of anchor and positive.
+    With `swap` the negative is compared with the nearer of anchor and positive. Raises ArgumentError for a `margin`
+    that is not positive, ShapeError for different numbers of axes. Shapes (..., k) each -> (), or (...) with
+    ``reduction="none"``.
 
     >>> x, y = hm.zeros((1, 2)), hm.asarray([[3.0, 4.0]])
     >>> round(triplet_margin_loss(x, y, x).item(), 4)
@@ -105,7 +116,10 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` by any distance of two tensors; `pairwise_distance` if none is given.
+    """Triplet loss of `triplet_margin_loss` by any distance of two tensors; `pairwise_distance` if none is given.
+
+    Raises ArgumentError for a `margin` that is not positive, ShapeError for different numbers of axes. Shapes (..., k)
+    each -> (), or (...) with ``reduction="none"``.
 
     >>> x, y = hm.zeros((2,)), hm.ones((2,))
     >>> triplet_margin_with_distance_loss(x, y, y, distance_function=lambda a, b: abs(a - b).sum(axis=-1)).item()
@@ -136,7 +150,8 @@ def multi_margin_loss(
 ) -> Tensor:
     """``sum over i != y of max(0, margin - input[y] + input[i])^p / c`` for classes y of (n, c) or (c,).
 
-    `weight` (c,) weights the classes.
+    `weight` (c,) weights the classes. Raises ShapeError for other shapes or a `p` other than 1 and 2, DTypeError for
+    targets that are not integers.
 
     >>> multi_margin_loss(hm.asarray([[0.0, 1.0]]), hm.asarray([0])).item()
     1.0
@@ -159,7 +174,8 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """``sum of max(0, 1 - (input[y] - input[i])) / c`` over the classes y that `target` lists and i that it does not.
 
-    Both are (n, c) or (c,); a list of class indices ends at its first -1.
+    Both are (n, c) or (c,); a list of class indices ends at its first -1. Raises ShapeError for other shapes,
+    DTypeError for targets that are not integers.
 
     >>> multilabel_margin_loss(hm.asarray([0.0, 1.0, 0.5]), hm.asarray([1, -1, 0])).item()
     0.1666666716337204
@@ -179,7 +195,10 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the classes (the last axis) of the binary cross entropy of ``sigmoid(input)``.
+    """Mean over the classes (the last axis) of the binary cross entropy of ``sigmoid(input)``.
+
+    Shapes: input and target (..., c) alike -> (), or (...) with ``reduction="none"``. Raises ShapeError where they
+    differ.
 
     >>> round(multilabel_soft_margin_loss(hm.zeros((1, 3)), hm.ones((1, 3))).item(), 4)
     0.6931

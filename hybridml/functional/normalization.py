@@ -30,7 +30,9 @@ def batch_norm(
     """Normalise each channel of (n, c, ...) over all other axes (Ioffe and Szegedy 2015).
 
     In training the batch's own statistics count, and the running ones move towards them in place by `momentum` (the
-    variance as its unbiased estimate); otherwise the running ones count. Statistics, weight and bias are (c,).
+    variance as its unbiased estimate); otherwise the running ones count. Statistics, weight and bias are (c,). Raises
+    ShapeError for fewer than two axes or one value per channel in training, ArgumentError for missing statistics,
+    DTypeError for complex numbers.
 
     >>> batch_norm(hm.asarray([[0.0], [2.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -77,7 +79,9 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise over the trailing axes `normalized_shape`, then scale and shift elementwise (Ba et al. 2016).
+    """Normalise (..., *normalized_shape) over these last axes, then scale and shift elementwise (Ba et al. 2016).
+
+    Raises ShapeError where the last axes are not `normalized_shape`, DTypeError for complex numbers.
 
     >>> layer_norm(hm.asarray([[0.0, 2.0]]), (2,), eps=0.0).tolist()
     [[-1.0, 1.0]]
@@ -94,9 +98,10 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Divide by the root of the mean square over the trailing axes (Zhang and Sennrich 2019).
+    """Divide (..., *normalized_shape) by the root of the mean square over these last axes (Zhang and Sennrich 2019).
 
-    `eps=None` takes the machine epsilon of the input's dtype, float32 for narrower ones, as PyTorch.
+    `eps=None` takes the machine epsilon of the input's dtype, float32 for narrower ones, as PyTorch. Raises ShapeError
+    where the last axes are not `normalized_shape`, DTypeError for complex numbers.
 
     >>> rms_norm(hm.asarray([[3.0, 3.0]]), (2,), eps=0.0).tolist()
     [[1.0, 1.0]]
@@ -115,6 +120,8 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Normalise (n, c, ...) over each of `num_groups` groups of channels (Wu and He 2018); weight and bias are (c,).
+
+    Raises ShapeError where `num_groups` does not divide the channels, DTypeError for complex numbers.
 
     >>> group_norm(hm.asarray([[0.0, 2.0, 5.0, 7.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
@@ -146,7 +153,8 @@ def instance_norm(
     """Normalise each channel of each element of (n, c, ...) over its own positions (Ulyanov et al. 2016).
 
     Running statistics (c,), if given, move in place towards the mean over the batch; they count instead of the input's
-    own with ``use_input_stats=False``.
+    own with ``use_input_stats=False``. Raises ShapeError for an input without positions or with one value per channel,
+    ArgumentError for missing statistics, DTypeError for complex numbers.
 
     >>> instance_norm(hm.asarray([[[0.0, 2.0], [5.0, 7.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
@@ -176,8 +184,10 @@ def instance_norm(
 @compiled
 @in_float32
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """``input / (k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels of (n, c, ...)
-    (Krizhevsky et al. 2012); channels that do not exist count as zeros.
+    """Divide (n, c, ...) by ``(k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels.
+
+    Channels that do not exist count as zeros. Source: Krizhevsky et al. 2012. Raises ShapeError for an input without
+    positions or a `size` below 1, DTypeError for complex numbers.
 
     >>> local_response_norm(hm.asarray([[[2.0], [2.0]]]), 2, alpha=1.0, beta=1.0, k=2.0).tolist()
     [[[0.5], [0.3333333432674408]]]

@@ -27,6 +27,9 @@ def max_pool1d(
 ) -> Any:
     """Largest value of each window of (n, c, l) or (c, l); see `max_pool2d`.
 
+    Raises ArgumentError for sizes below 1 or padding of more than half a window, ShapeError for an input of other axes
+    or smaller than a window.
+
     >>> max_pool1d(hm.asarray([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
     [[3.0, 2.0]]
     """
@@ -45,8 +48,9 @@ def max_pool2d(
 ) -> Any:
     """Largest value of each window; padding counts as minus infinity. (n, c, h, w) or (c, h, w).
 
-    The first of equal maxima gets the gradient, as in PyTorch. With `return_indices` also where it stands in its image,
-    counted row by row (int64): what `max_unpool2d` takes.
+    The first of equal maxima gets the gradient, as in PyTorch. With `return_indices` also its position in its
+    image, counted row by row (int64): what `max_unpool2d` takes. Raises ArgumentError for sizes below 1 or padding of
+    more than half a window, ShapeError for an input of other axes or smaller than a window.
 
     >>> max_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
     [[[4.0]]]
@@ -66,6 +70,9 @@ def max_pool3d(
 ) -> Any:
     """Largest value of each window of (n, c, d, h, w) or (c, d, h, w); see `max_pool2d`.
 
+    Raises ArgumentError for sizes below 1 or padding of more than half a window, ShapeError for an input of other axes
+    or smaller than a window.
+
     >>> max_pool3d(hm.ones((1, 2, 4, 6, 6)), (1, 2, 2)).shape
     (1, 2, 4, 3, 3)
     """
@@ -82,6 +89,9 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Mean of each window of (n, c, l) or (c, l); see `avg_pool2d`.
+
+    Raises ArgumentError for sizes below 1 or padding of more than half a window, ShapeError for an input of other axes
+    or smaller than a window.
 
     >>> avg_pool1d(hm.asarray([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
     [[2.0, 1.0]]
@@ -101,7 +111,8 @@ def avg_pool2d(
 ) -> Tensor:
     """Mean of each window. (n, c, h, w) or (c, h, w). `count_include_pad` counts the zeros of the padding.
 
-    `divisor_override` divides all sums, whatever their windows hold.
+    `divisor_override` divides all sums, whatever their windows hold. Raises ArgumentError for sizes below 1 or padding
+    of more than half a window, ShapeError for an input of other axes or smaller than a window.
 
     >>> avg_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2).tolist()
     [[[2.5]]]
@@ -123,6 +134,9 @@ def avg_pool3d(
 ) -> Tensor:
     """Mean of each window of (n, c, d, h, w) or (c, d, h, w); see `avg_pool2d`.
 
+    Raises ArgumentError for sizes below 1 or padding of more than half a window, ShapeError for an input of other axes
+    or smaller than a window.
+
     >>> avg_pool3d(hm.ones((1, 2, 4, 6, 6)), 2).shape
     (1, 2, 2, 3, 3)
     """
@@ -137,6 +151,9 @@ def lp_pool1d(
 ) -> Tensor:
     """``(sum x^p)^(1/p)`` over each window of (n, c, l) or (c, l); see `lp_pool2d`.
 
+    Raises ArgumentError for sizes below 1 or ``norm_type=0``, DTypeError for complex numbers, ShapeError for an input
+    of other axes.
+
     >>> lp_pool1d(hm.asarray([[3.0, 4.0]]), 2, 2).tolist()
     [[5.0]]
     """
@@ -149,7 +166,8 @@ def lp_pool2d(
 ) -> Tensor:
     """``(sum x^p)^(1/p)`` over each window with p = `norm_type`. (n, c, h, w) or (c, h, w).
 
-    As in PyTorch a negative sum has no root (NaN), and where it is 0 the gradient is 0.
+    As in PyTorch a negative sum has no root (NaN), and where it is 0 the gradient is 0. Raises ArgumentError for sizes
+    below 1 or ``norm_type=0``, DTypeError for complex numbers, ShapeError for an input of other axes.
 
     >>> lp_pool2d(hm.asarray([[[3.0, 4.0]]]), 2, (1, 2)).tolist()
     [[[5.0]]]
@@ -162,6 +180,9 @@ def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Pair, stride: Pair | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """``(sum x^p)^(1/p)`` over each window of (n, c, d, h, w) or (c, d, h, w); see `lp_pool2d`.
+
+    Raises ArgumentError for sizes below 1 or ``norm_type=0``, DTypeError for complex numbers, ShapeError for an input
+    of other axes.
 
     >>> lp_pool3d(hm.ones((1, 2, 4, 6, 6)), 2, 2).shape
     (1, 2, 2, 3, 3)
@@ -177,7 +198,10 @@ def max_unpool1d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Put what `max_pool1d` found back at its `indices`, zeros elsewhere; see `max_unpool2d`.
+    """Values of `max_pool1d` put back at its `indices`, zeros elsewhere: (n, c, l') -> (n, c, l); see `max_unpool2d`.
+
+    Raises ShapeError where `input` and `indices` differ in shape, ArgumentError for an `output_size` that has no such
+    windows.
 
     >>> max_unpool1d(hm.asarray([[3.0, 2.0]]), hm.asarray([[1, 2]]), 2).tolist()
     [[0.0, 3.0, 2.0, 0.0]]
@@ -193,10 +217,11 @@ def max_unpool2d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Put what `max_pool2d` found back at its `indices`, zeros elsewhere. (n, c, h, w) or (c, h, w).
+    """Values of `max_pool2d` put back at its `indices`, zeros elsewhere. (n, c, h, w) or (c, h, w).
 
     Without `output_size` (its last axes count) the result is the smallest that has such windows. The last of several
-    values for one place stays.
+    values for one place stays. Raises ShapeError where `input` and `indices` differ in shape, ArgumentError for an
+    `output_size` that has no such windows.
 
     >>> pooled, indices = max_pool2d(hm.asarray([[[1.0, 2.0], [3.0, 4.0]]]), 2, return_indices=True)
     >>> max_unpool2d(pooled, indices, 2).tolist()
@@ -213,7 +238,10 @@ def max_unpool3d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Put what `max_pool3d` found back at its `indices`, zeros elsewhere; see `max_unpool2d`.
+    """Values of `max_pool3d` put back at its `indices`, zeros elsewhere: (n, c, d', h', w') -> (n, c, d, h, w).
+
+    Raises ShapeError where `input` and `indices` differ in shape, ArgumentError for an `output_size` that has no such
+    windows.
 
     >>> max_unpool3d(hm.ones((1, 1, 1, 1, 1)), hm.zeros((1, 1, 1, 1, 1), dtype=hm.int64), 2).shape
     (1, 1, 2, 2, 2)

@@ -45,7 +45,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """An image (n, c, ...) of another size: `size`, or `scale_factor` times as large (rounded down).
+    """Image (n, c, ...) of another size: `size`, or `scale_factor` times as large (rounded down).
 
     `mode` is "nearest" (the floor of a position, as PyTorch's), "nearest-exact", "linear" (n, c, l), "bilinear" or
     "bicubic" (n, c, h, w; Keys 1981 with a = -0.75), "trilinear" (n, c, d, h, w), or "area" (`adaptive_avg_pool2d`).
@@ -92,7 +92,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """PyTorch's older name of `interpolate`.
+    """Image (n, c, ...) of another size: PyTorch's older name of `interpolate`.
 
     >>> upsample(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
     [[[0.0, 0.0, 2.0, 2.0]]]
@@ -103,7 +103,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` with ``mode="nearest"``.
+    """Image (n, c, ...) of another size by its nearest pixels: `interpolate` with ``mode="nearest"``.
 
     >>> upsample_nearest(hm.asarray([[[0.0, 2.0]]]), scale_factor=2).tolist()
     [[[0.0, 0.0, 2.0, 2.0]]]
@@ -114,7 +114,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` with ``mode="bilinear"`` and corners on each other.
+    """Image (n, c, h, w) of another size by bilinear weights with aligned corners: PyTorch's older name.
 
     >>> upsample_bilinear(hm.asarray([[[[0.0, 2.0]]]]), size=(1, 3)).tolist()
     [[[[0.0, 1.0, 2.0]]]]
@@ -125,6 +125,8 @@ def upsample_bilinear(
 @compiled
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) (Shi et al. 2016).
+
+    Raises ShapeError where the sizes do not divide.
 
     >>> pixel_shuffle(hm.arange(4).reshape((4, 1, 1)), 2).tolist()
     [[[0, 1], [2, 3]]]
@@ -145,6 +147,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of `pixel_shuffle`: (..., c, h r, w r) -> (..., c r^2, h, w).
 
+    Raises ShapeError where the sizes do not divide.
+
     >>> pixel_unshuffle(hm.arange(4).reshape((1, 2, 2)), 2).tolist()
     [[[0]], [[1]], [[2]], [[3]]]
     """
@@ -162,6 +166,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Deal the channels of (n, c, ...) out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
+
+    Raises ShapeError where the sizes do not divide.
 
     >>> channel_shuffle(hm.arange(4).reshape((1, 4)), 2).tolist()
     [[0, 2, 1, 3]]

@@ -25,8 +25,9 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The values of images at points: (n, c, h, w) at grid (n, h', w', 2) -> (n, c, h', w'); volumes (n, c, d, h, w)
-    at (n, d', h', w', 3).
+    """Values of images at points: (n, c, h, w) at grid (n, h', w', 2) -> (n, c, h', w').
+
+    Volumes are (n, c, d, h, w), their grid (n, d', h', w', 3).
 
     A point is (x, y) or (x, y, z) from -1 to 1: the outer edges of the corner pixels, or with `align_corners` their
     centres. `mode` is "bilinear" (of volumes too), "nearest", or "bicubic" (images). Points outside see zeros, the
@@ -78,8 +79,10 @@ def grid_sample(
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The points of images of `size` (n, c, h, w) under affine maps theta (n, 2, 3): a grid (n, h, w, 2) for
-    `grid_sample`; of volumes (n, c, d, h, w) under (n, 3, 4): (n, d, h, w, 3).
+    """Grid of points for `grid_sample`: images of `size` under affine maps `theta`.
+
+    For a size (n, c, h, w) theta is (n, 2, 3) and the grid (n, h, w, 2). For volumes (n, c, d, h, w) theta is
+    (n, 3, 4) and the grid (n, d, h, w, 3).
 
     >>> affine_grid(hm.asarray([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2)).tolist()
     [[[[-0.5, 0.0], [0.5, 0.0]]]]

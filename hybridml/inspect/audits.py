@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Audit(Report):
-    """What `hybridml.audit` returns. True where nothing differs beyond the contract."""
+    """Report of `hybridml.audit`. True where nothing differs beyond the contract."""
 
     name: str
     eager: str  # why such calls run eagerly, where they do

@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Report):
-    """What `hybridml.compare` returns. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
+    """Report of `hybridml.compare`. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
 
     name: str
     eager: Style
@@ -69,7 +69,7 @@ class Comparison(Report):
 
     @property
     def compile_ms(self) -> float:
-        """What the first traced call costs beyond a steady one."""
+        """Time that the first traced call costs beyond a steady one."""
         return max(self.traced.first_ms - self.traced.steady_ms, 0.0)
 
     @property
@@ -103,7 +103,7 @@ class Comparison(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """What follows from the numbers, a sentence each."""
+        """Conclusions from the numbers, one sentence each."""
         return list(self._remarks())
 
     def _rows(self) -> Iterator[tuple[str, str, str]]:

@@ -26,7 +26,7 @@ _OPTIONAL = {
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What `doctor` found: a line for each thing looked at. `ok`: what tracing needs is there and right."""
+    """Findings of `doctor`, one line per thing looked at. `ok`: what tracing needs is there and right."""
 
     findings: tuple[Finding, ...]
 

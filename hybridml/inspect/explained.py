@@ -78,7 +78,7 @@ class LineCost:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Report):
-    """What `hybridml.explain` returns. Shown as text, in notebooks as HTML; `to_dict()` gives plain data."""
+    """Report of `hybridml.explain`. Shown as text, in notebooks as HTML; `to_dict()` gives plain data."""
 
     name: str
     eager: str  # why such calls run eagerly; empty where they run compiled

@@ -15,11 +15,23 @@ from .systems import pinv, solve_triangular
 
 
 class LUFactors(NamedTuple):
+    """Result of `lu_factor`: L and U in one matrix `LU` (..., m, n), and the exchanged rows `pivots` (int32).
+
+    >>> hm.linalg.lu_factor(hm.eye(2)).pivots.tolist()
+    [1, 2]
+    """
+
     LU: Tensor
     pivots: Tensor
 
 
 class TriangularResult(NamedTuple):
+    """Result of `triangular_solve`: the `solution` and, as in PyTorch, the matrix as `cloned_coefficient`.
+
+    >>> hm.linalg.triangular_solve(hm.ones((2, 1)), hm.eye(2)).solution.tolist()
+    [[1.0], [1.0]]
+    """
+
     solution: Tensor
     cloned_coefficient: Tensor
 
@@ -83,7 +95,9 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
-    """P, L and U of what `lu_factor` gives, as `lu`; empty tensors for what is not asked for. Source: PyTorch.
+    """Factors P, L and U, as of `lu`, from the result of `lu_factor`; empty tensors for those not asked for.
+
+    LU_data (..., m, n), LU_pivots (..., min(m, n)). Source: PyTorch.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.linalg.lu_unpack(*hm.linalg.lu_factor(hm.asarray([[0.0, 2.0], [1.0, 1.0]])))]
@@ -103,7 +117,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """The solution z of ``A @ z = B`` (``z @ A = B`` without `left`) by the factors of A that `lu_factor` gave.
+    """Solution z of ``A @ z = B`` (``z @ A = B`` without `left`) by the factors of A from `lu_factor`.
 
     A (..., n, n), B (..., n, k); with `adjoint` A^H is in A's place. Batches broadcast. ShapeError for other shapes.
     Source: PyTorch.
@@ -139,7 +153,9 @@ def _rows_of(x: Tensor, order: Tensor) -> Tensor:
 
 
 def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
-    """The solution z of ``L @ L^H @ z = B`` (``L^H @ L`` with `upper`), for L that `cholesky` gave. Source: PyTorch.
+    """Solution z (..., n, k) of ``L @ L^H @ z = B`` (``L^H @ L`` with `upper`), for the factor L of `cholesky`.
+
+    B (..., n, k), L (..., n, n). Raises ShapeError where they do not fit. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> hm.linalg.cholesky_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).tolist()
@@ -151,7 +167,9 @@ def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
 
 
 def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
-    """The inverse of ``L @ L^H`` (``L^H @ L`` with `upper`), for L (..., n, n) that `cholesky` gave. Source: PyTorch.
+    """Inverse of ``L @ L^H`` (``L^H @ L`` with `upper`), for the factor L (..., n, n) of `cholesky`.
+
+    Raises ShapeError where L is not square. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> hm.linalg.cholesky_inverse(hm.asarray([[2.0]])).tolist()
@@ -166,7 +184,9 @@ def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
 def triangular_solve(
     b: Tensor, A: Tensor, /, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> TriangularResult:
-    """PyTorch's older name of `solve_triangular`: the solution z of ``A @ z = b`` (A^T with `transpose`), and A.
+    """Solution z of ``A @ z = b`` (A^T with `transpose`), and A: PyTorch's older name of `solve_triangular`.
+
+    b (..., n, k), A (..., n, n). Raises ShapeError where they do not fit.
 
     >>> import hybridml as hm
     >>> hm.linalg.triangular_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).solution.tolist()
@@ -178,7 +198,9 @@ def triangular_solve(
 
 
 def pinverse(x: Tensor, /, rcond: Any = 1e-15) -> Tensor:
-    """PyTorch's older name of `pinv`; singular values below `rcond` times the largest count as zero.
+    """Pseudo-inverse (..., n, m) of (..., m, n): PyTorch's older name of `pinv`.
+
+    Singular values below `rcond` times the largest count as zero.
 
     >>> import hybridml as hm
     >>> hm.linalg.pinverse(hm.asarray([[2.0], [0.0]])).tolist()

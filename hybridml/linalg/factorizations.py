@@ -15,38 +15,68 @@ from .operands import adjoint, matrices, one_of
 
 
 class LUResult(NamedTuple):
+    """Result of `lu`: permutation `P`, lower triangular `L` and upper triangular `U`.
+
+    >>> hm.linalg.lu(hm.eye(2)).U.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
     P: Tensor
     L: Tensor
     U: Tensor
 
 
 class QRResult(NamedTuple):
+    """Result of `qr`: orthonormal columns `Q` and upper triangular `R`.
+
+    >>> abs(hm.linalg.qr(hm.eye(2)).R).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
+    """Result of `svd`: orthonormal `U` and `Vh`, and the singular values `S`, falling.
+
+    >>> hm.linalg.svd(hm.eye(2)).S.tolist()
+    [1.0, 1.0]
+    """
+
     U: Tensor
     S: Tensor
     Vh: Tensor
 
 
 class EighResult(NamedTuple):
+    """Result of `eigh`: real `eigenvalues`, rising, and orthonormal `eigenvectors`, the columns.
+
+    >>> hm.linalg.eigh(hm.eye(2)).eigenvalues.tolist()
+    [1.0, 1.0]
+    """
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
+    """Result of `eig`: complex `eigenvalues`, in no order, and `eigenvectors`, the columns.
+
+    >>> hm.linalg.eig(hm.eye(2)).eigenvalues.tolist()
+    [(1+0j), (1+0j)]
+    """
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """The lower triangular L with ``L @ L^H = x``, or the upper U with ``U^H @ U = x``.
+    """Lower triangular L with ``L @ L^H = x``, or the upper U with ``U^H @ U = x``.
 
     x (..., n, n) is Hermitian and positive definite, of a floating dtype; the factor of ``(x + x^H) / 2`` is computed,
-    so that its gradient is Hermitian too. Raises LinAlgError, which names the matrix and its smallest eigenvalue, where
-    that is not positive, and ShapeError where x is not square. Gradient: Giles, An extended collection of matrix
+    so that its gradient is Hermitian too. Raises LinAlgError, which names the matrix and its smallest eigenvalue,
+    where that is not positive, and ShapeError where x is not square. Gradient: Giles, An extended collection of matrix
     derivative results, 2008.
 
     >>> import hybridml as hm
@@ -58,7 +88,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 
 def lu(x: Tensor, /) -> LUResult:
-    """A permutation P, lower triangular L with ones on its diagonal and upper triangular U with ``P @ L @ U = x``.
+    """Permutation P, lower triangular L with ones on its diagonal and upper triangular U with ``P @ L @ U = x``.
 
     Of x (..., m, n) with k = min(m, n): P (..., m, m), L (..., m, k) and U (..., k, n), by elimination with partial
     pivoting. Raises LinAlgError for infinities and nans, ShapeError for less than two axes. The gradient needs a
@@ -104,7 +134,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values (..., min(m, n)) of x (..., m, n), real and falling. Errors as `svd`.
+    """Singular values (..., min(m, n)) of x (..., m, n), real and falling. Errors as of `svd`.
 
     >>> import hybridml as hm
     >>> hm.linalg.svdvals(hm.asarray([[0.0, 2.0], [3.0, 0.0]])).tolist()
@@ -139,7 +169,7 @@ def eigh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> EighResult:
 
 
 def eigvalsh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> Tensor:
-    """The eigenvalues (..., n) of Hermitian matrices, real and rising; arguments and errors as `eigh`.
+    """Eigenvalues (..., n) of Hermitian matrices, real and rising; arguments and errors as of `eigh`.
 
     >>> import hybridml as hm
     >>> hm.linalg.eigvalsh(hm.asarray([[2.0, 0.0], [0.0, 1.0]])).tolist()
@@ -164,7 +194,7 @@ def eig(x: Tensor, /) -> EigResult:
 
 
 def eigvals(x: Tensor, /) -> Tensor:
-    """The eigenvalues (..., n) of square matrices, complex and in no order. Errors as `eig`.
+    """Eigenvalues (..., n) of square matrices, complex and in no order. Errors as of `eig`.
 
     >>> import hybridml as hm
     >>> hm.linalg.eigvals(hm.asarray([[2.0, 1.0], [0.0, 3.0]])).tolist()

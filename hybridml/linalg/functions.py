@@ -15,12 +15,20 @@ from .products import diagonal
 
 
 class SlogdetResult(NamedTuple):
+    """Result of `slogdet`: the `sign` of the determinant and the logarithm of its modulus, `logabsdet`.
+
+    >>> hm.linalg.slogdet(hm.eye(2)).sign.item()
+    1.0
+    """
+
     sign: Tensor
     logabsdet: Tensor
 
 
 def det(x: Tensor, /) -> Tensor:
-    """The determinant (...) of square matrices (..., n, n); its gradient is exact for singular ones too.
+    """Determinant (...) of square matrices (..., n, n); its gradient is exact for singular ones too.
+
+    Raises ShapeError where they are not square.
 
     >>> import hybridml as hm
     >>> hm.linalg.det(hm.asarray([[2.0, 0.0], [1.0, 4.0]])).item()
@@ -45,10 +53,11 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 
 
 def matrix_exp(x: Tensor, /) -> Tensor:
-    """The exponential, the sum of ``x^k / k!``, of square matrices (..., n, n).
+    """Exponential, the sum of ``x^k / k!``, of square matrices (..., n, n).
 
     By Pade approximants, scaling and squaring (Higham, The scaling and squaring method for the matrix exponential
-    revisited, 2005); gradients are blocks of the exponential of a matrix twice as large (Mathias 1996).
+    revisited, 2005); gradients are blocks of the exponential of a matrix twice as large (Mathias 1996). Raises
+    ShapeError where they are not square.
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_exp(hm.asarray([[0.0, 1.0], [0.0, 0.0]])).tolist()
@@ -59,7 +68,7 @@ def matrix_exp(x: Tensor, /) -> Tensor:
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """The n-th power of square matrices (..., m, m) by squaring; of the inverse for negative n (LinAlgError).
+    """Power n of square matrices (..., m, m) by squaring; of the inverse for negative n (LinAlgError).
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_power(hm.asarray([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
@@ -84,7 +93,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
 
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
-    """The number (...), int64, of singular values of matrices (..., m, n) above `rtol` times the largest.
+    """Rank (...), int64: the number of singular values of (..., m, n) above `rtol` times the largest.
 
     `rtol` is a number, or one for each matrix; None is ``max(m, n)`` times the precision of the dtype.
 
@@ -101,7 +110,7 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """The sum (...) along a diagonal of matrices (..., m, n), `offset` places right of the main one; dtypes as `sum`.
+    """Sum (...) along a diagonal of matrices (..., m, n), `offset` places right of the main one; dtypes as of `sum`.
 
     >>> import hybridml as hm
     >>> hm.linalg.trace(hm.asarray([[1.0, 2.0], [3.0, 4.0]])).item()

@@ -51,12 +51,12 @@ def _root(total: Tensor, order: float) -> Tensor:
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
-    """The norm of x as one vector (``axis=None``), or of the vectors along one axis or several: real.
+    """Norm of x as one vector (``axis=None``), or of the vectors along one axis or several: real.
 
     `ord`: 2, 1, any p for the p-th root of the sum of p-th powers of moduli, inf and -inf for the largest and the
     smallest modulus, 0 for the number of elements that are not 0. Raises ShapeError for an axis that does not exist.
-    The gradient of the norm of zeros is 0, and for orders below 1 that of elements that are 0. float16 and bfloat16 are
-    summed in float32.
+    The gradient of the norm of zeros is 0, and for orders below 1 that of elements that are 0. float16 and bfloat16
+    are summed in float32.
 
     >>> import hybridml as hm
     >>> hm.linalg.vector_norm(hm.asarray([3.0, 4.0])).item()
@@ -82,11 +82,11 @@ def vector_norm(
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Order = "fro") -> Tensor:
-    """The norm (...) of matrices (..., m, n): real.
+    """Norm (...) of matrices (..., m, n): real.
 
-    `ord`: "fro" the root of the sum of squares, "nuc" the sum of singular values, 2 and -2 the largest and the smallest
-    one, 1 and -1 the largest and the smallest sum of moduli of a column, inf and -inf of a row. ArgumentError for
-    others.
+    `ord`: "fro" the root of the sum of squares, "nuc" the sum of singular values, 2 and -2 the largest and the
+    smallest one, 1 and -1 the largest and the smallest sum of moduli of a column, inf and -inf of a row. ArgumentError
+    for others.
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]]), ord=1).item()
@@ -111,10 +111,11 @@ def _of_matrices(x: Tensor, ord: Order) -> Tensor:
 
 
 def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `norm`: of vectors along one axis, of matrices in two, or of all of x.
+    """Norm of vectors along one axis, of matrices in two, or of all of x, with NumPy's arguments.
 
     Without `axis`, x with one axis is a vector and x with two a matrix; without `ord` too, x of any shape is one
-    vector. Orders as `vector_norm` and `matrix_norm`.
+    vector. Orders as `vector_norm` and `matrix_norm`. Raises ShapeError where neither is meant, ArgumentError for an
+    order that does not exist.
 
     >>> import hybridml as hm
     >>> hm.linalg.norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]])).item(), hm.linalg.norm(hm.ones((2, 4)), axis=1).tolist()
@@ -139,7 +140,7 @@ def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = Non
 
 
 def dist(x: Tensor, y: Tensor, /, p: float = 2) -> Tensor:
-    """The norm of ``x - y`` as one vector, of order `p` as in `vector_norm`; they broadcast. Source: PyTorch.
+    """Norm (), of order `p` as of `vector_norm`, of ``x - y`` as one vector; x and y broadcast. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> hm.linalg.dist(hm.asarray([3.0, 0.0]), hm.asarray([0.0, 4.0])).item()
@@ -149,7 +150,7 @@ def dist(x: Tensor, y: Tensor, /, p: float = 2) -> Tensor:
 
 
 def renorm(x: Tensor, /, p: float, axis: int, maxnorm: float) -> Tensor:
-    """x whose slices along `axis` are scaled down to the norm `maxnorm`, of order `p`, where theirs is greater.
+    """Slices of x along `axis`, scaled down to the norm `maxnorm` of order `p` where theirs is greater: (...) -> (...).
 
     Source: PyTorch, whose factor ``maxnorm / (norm + 1e-7)`` it has.
 
@@ -166,7 +167,7 @@ def renorm(x: Tensor, /, p: float, axis: int, maxnorm: float) -> Tensor:
 
 
 def cond(x: Tensor, /, p: Order = None) -> Tensor:
-    """The condition number (...) of matrices: the norm times that of the inverse, by singular values for p = 2 (None).
+    """Condition number (...) of matrices: the norm times that of the inverse, by singular values for p = 2 (None).
 
     -2 is the inverse of that of 2. Singular matrices have inf, with other orders LinAlgError.
 

@@ -1,4 +1,4 @@
-"""What the functions of `hybridml.linalg` share: operands, and their checks."""
+"""Operands of the functions of `hybridml.linalg`, and their checks."""
 
 from __future__ import annotations
 

@@ -14,22 +14,23 @@ from .operands import described, matrices, tensor
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The product of matrices; leading axes broadcast, and a vector is a row on the left and a column on the right.
+    """Product of matrices (..., m, k) and (..., k, n) -> (..., m, n).
 
-    >>> import hybridml as hm
-    >>> hm.linalg.matmul(hm.ones((2, 3)), hm.ones((3, 4))).shape
-    (2, 4)
+    Leading axes broadcast, and a vector is a row on the left and a column on the right. Raises ShapeError where the
+    sizes do not fit.
+
+    >>> hm.linalg.matmul(hm.ones((2, 3)), hm.ones((3,))).tolist()
+    [3.0, 3.0]
     """
     found: Tensor = OPS["matmul"].fn(x1, x2)
     return found
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """``x1[i] * x2[j]`` of two vectors (ShapeError for others).
+    """Outer product ``x1[i] * x2[j]`` of two vectors (m,) and (n,): (m, n). Raises ShapeError for other shapes.
 
-    >>> import hybridml as hm
-    >>> hm.linalg.outer(hm.asarray([1, 2]), hm.asarray([3, 4])).tolist()
-    [[3, 4], [6, 8]]
+    >>> hm.linalg.outer(hm.asarray([1.0, 2.0]), hm.asarray([3.0, 4.0])).tolist()
+    [[3.0, 4.0], [6.0, 8.0]]
     """
     x1, x2 = tensor(x1), tensor(x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -38,7 +39,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """A diagonal (..., k) of matrices (..., m, n), `offset` places right of the main one; a view.
+    """Diagonal (..., k) of matrices (..., m, n), `offset` places right of the main one; a view.
 
     >>> import hybridml as hm
     >>> hm.linalg.diagonal(hm.asarray([[1, 2], [3, 4]])).tolist()
@@ -49,8 +50,10 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[Tensor], /) -> Tensor:
-    """The product of two matrices or more in the order that takes the fewest multiplications; the first and the last
-    may be vectors. Source: Cormen et al., Introduction to Algorithms, section 15.2.
+    """Product of two matrices or more in the order that takes the fewest multiplications.
+
+    Shapes (m, k), ..., (l, n) -> (m, n); the first and the last may be vectors. Raises ShapeError for fewer than two,
+    or other axes. Source: Cormen et al., Introduction to Algorithms, section 15.2.
 
     >>> import hybridml as hm
     >>> hm.linalg.multi_dot([hm.ones((10, 100)), hm.ones((100, 5)), hm.ones((5,))]).shape
@@ -72,7 +75,7 @@ def multi_dot(arrays: Sequence[Tensor], /) -> Tensor:
 
 
 def _cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Of the matrices i to j: after which one to cut."""
+    """Matrix after which to cut the product of the matrices i to j, for each (i, j)."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     cuts: dict[tuple[int, int], int] = {}

@@ -16,6 +16,12 @@ from .operands import described, floating, matrices, precision, tensor
 
 
 class LstsqResult(NamedTuple):
+    """Result of `lstsq`: the `solution`, `residuals` (sums of squares), `rank` and `singular_values`.
+
+    >>> hm.linalg.lstsq(hm.eye(2), hm.ones(2)).solution.tolist()
+    [1.0, 1.0]
+    """
+
     solution: Tensor
     residuals: Tensor
     rank: Tensor
@@ -23,11 +29,11 @@ class LstsqResult(NamedTuple):
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The solution z of ``x1 @ z = x2``, by elimination with partial pivoting.
+    """Solution z of ``x1 @ z = x2``, by elimination with partial pivoting.
 
-    x1 (..., n, n); x2 is one vector (n,), or matrices (..., n, k), with which the result (..., n, k) has the batch that
-    both broadcast to. Raises LinAlgError, which names the matrix, for a singular one, ShapeError for shapes that do not
-    fit.
+    x1 (..., n, n); x2 is one vector (n,), or matrices (..., n, k), with which the result (..., n, k) has the batch
+    that both broadcast to. Raises LinAlgError, which names the matrix, for a singular one, ShapeError for shapes that
+    do not fit.
 
     >>> import hybridml as hm
     >>> hm.linalg.solve(hm.asarray([[2.0, 0.0], [0.0, 4.0]]), hm.asarray([2.0, 2.0])).tolist()
@@ -40,7 +46,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 def solve_triangular(
     x1: Tensor, x2: Tensor, /, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """The solution z of ``x1 @ z = x2`` (of ``z @ x1 = x2`` with ``left=False``) for triangular x1, by substitution.
+    """Solution z of ``x1 @ z = x2`` (of ``z @ x1 = x2`` with ``left=False``) for triangular x1, by substitution.
 
     Only the triangle that `upper` names is read, and with `unitriangular` not its diagonal either, which counts as
     ones. Shapes and errors as `solve`; the signature is PyTorch's.
@@ -59,7 +65,7 @@ def solve_triangular(
 
 
 def inv(x: Tensor, /) -> Tensor:
-    """The inverse of square matrices (..., n, n). Raises LinAlgError, which names the matrix, for a singular one.
+    """Inverse of square matrices (..., n, n). Raises LinAlgError, which names the matrix, for a singular one.
 
     `solve(x, y)` is faster and more accurate than ``inv(x) @ y``.
 
@@ -72,11 +78,11 @@ def inv(x: Tensor, /) -> Tensor:
 
 
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
-    """The pseudo-inverse (..., n, m) of matrices (..., m, n) (Moore 1920, Penrose 1955).
+    """Pseudo-inverse (..., n, m) of matrices (..., m, n) (Moore 1920, Penrose 1955).
 
-    Singular values below `rtol` (a number, or one for each matrix) times the largest count as zero; ``max(m, n)`` times
-    the precision of the dtype where it is None. Raises LinAlgError for infinities and nans. Gradient, for matrices that
-    keep their rank: Golub and Pereyra, The differentiation of pseudo-inverses, 1973.
+    Singular values below `rtol` (a number, or one for each matrix) times the largest count as zero; ``max(m, n)``
+    times the precision of the dtype where it is None. Raises LinAlgError for infinities and nans. Gradient, for
+    matrices that keep their rank: Golub and Pereyra, The differentiation of pseudo-inverses, 1973.
 
     >>> import hybridml as hm
     >>> hm.linalg.pinv(hm.asarray([[2.0], [0.0]])).tolist()
@@ -88,7 +94,7 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
 
 
 def lstsq(a: Tensor, b: Tensor, /, rcond: Any = None) -> LstsqResult:
-    """The z that makes the norm of ``a @ z - b`` least, and of those the shortest.
+    """Least-squares solution: the z that makes the norm of ``a @ z - b`` least, and of those the shortest.
 
     a (..., m, n); b is one vector (m,), or matrices (..., m, k). Gives the solution, the sums of squares of what is
     left (of each column; unlike NumPy's for any rank), the rank and the singular values of a. `rcond` as `rtol` of
@@ -112,7 +118,10 @@ def lstsq(a: Tensor, b: Tensor, /, rcond: Any = None) -> LstsqResult:
 
 
 def tensorinv(a: Tensor, /, ind: int = 2) -> Tensor:
-    """The inverse of a as a map from tensors to tensors: of its axes, the first `ind` are those of results.
+    """Inverse of the tensor `a` as a map between tensors: the first `ind` of its axes are those of results.
+
+    Shapes (*s, *t) -> (*t, *s), where s are `ind` axes. Raises ShapeError unless `ind` is at least 1 and the map is
+    square.
 
     >>> import hybridml as hm
     >>> hm.linalg.tensorinv(hm.eye(6).reshape((2, 3, 6)), ind=2).shape
@@ -126,7 +135,9 @@ def tensorinv(a: Tensor, /, ind: int = 2) -> Tensor:
 
 
 def tensorsolve(a: Tensor, b: Tensor, /, axes: Sequence[int] | None = None) -> Tensor:
-    """The tensor z with ``tensordot(a, z, z.ndim) = b``; `axes` of a are moved to its end first.
+    """Solution z of ``tensordot(a, z, z.ndim) = b``; `axes` of a are moved to its end first.
+
+    Shapes (*s, *t) and (*s,) -> (*t,). Raises ShapeError where a is no square map.
 
     >>> import hybridml as hm
     >>> hm.linalg.tensorsolve(hm.eye(6).reshape((2, 3, 6)), hm.ones((2, 3))).shape

@@ -15,56 +15,102 @@ from .parameter import Parameter
 
 
 class _Inplace(Held):
-    """`inplace` is taken for compatibility and has no effect."""
+    """Base class of activations whose only option, `inplace`, has no effect."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
 
 
 class ReLU(_Inplace):
-    """`functional.relu`. `inplace` is taken for compatibility and has no effect."""
+    """Rectified linear unit ``max(input, 0)``: (...) -> (...), in the dtype of the input.
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.relu`.
+
+    >>> ReLU()(hm.asarray([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
     function = staticmethod(F.relu)
 
 
 class ReLU6(_Inplace):
-    """`functional.relu6`. `inplace` is taken for compatibility and has no effect."""
+    """Rectified linear unit with a ceiling, ``min(max(input, 0), 6)``: (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.relu6`.
+
+    >>> ReLU6()(hm.asarray([-1.0, 2.0, 9.0])).tolist()
+    [0.0, 2.0, 6.0]
+    """
 
     function = staticmethod(F.relu6)
 
 
 class SiLU(_Inplace):
-    """`functional.silu`. `inplace` is taken for compatibility and has no effect."""
+    """Sigmoid linear unit ``input * sigmoid(input)``, also called swish: (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.silu`.
+
+    >>> round(SiLU()(hm.asarray(1.0)).item(), 4)
+    0.7311
+    """
 
     function = staticmethod(F.silu)
 
 
 class Mish(_Inplace):
-    """`functional.mish`. `inplace` is taken for compatibility and has no effect."""
+    """Mish activation ``input * tanh(softplus(input))`` (Misra 2019): (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.mish`.
+
+    >>> round(Mish()(hm.asarray(1.0)).item(), 4)
+    0.8651
+    """
 
     function = staticmethod(F.mish)
 
 
 class SELU(_Inplace):
-    """`functional.selu`. `inplace` is taken for compatibility and has no effect."""
+    """Scaled `ELU` that keeps mean 0 and variance 1 from layer to layer (Klambauer et al. 2017): (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.selu`.
+
+    >>> round(SELU()(hm.asarray(1.0)).item(), 4)
+    1.0507
+    """
 
     function = staticmethod(F.selu)
 
 
 class Hardsigmoid(_Inplace):
-    """`functional.hardsigmoid`. `inplace` is taken for compatibility and has no effect."""
+    """Piecewise linear sigmoid ``relu6(input + 3) / 6`` (Courbariaux et al. 2015): (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.hardsigmoid`.
+
+    >>> Hardsigmoid()(hm.asarray([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
 
     function = staticmethod(F.hardsigmoid)
 
 
 class Hardswish(_Inplace):
-    """`functional.hardswish`. `inplace` is taken for compatibility and has no effect."""
+    """Piecewise swish ``input * hardsigmoid(input)`` (Howard et al. 2019): (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.hardswish`.
+
+    >>> Hardswish()(hm.asarray([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.0, 3.0]
+    """
 
     function = staticmethod(F.hardswish)
 
 
 class Sigmoid(Held):
-    """`functional.sigmoid`."""
+    """Logistic function ``1 / (1 + exp(-input))``: (...) -> (...). See `functional.sigmoid`.
+
+    >>> Sigmoid()(hm.asarray([0.0])).tolist()
+    [0.5]
+    """
 
     function = staticmethod(F.sigmoid)
 
@@ -73,7 +119,11 @@ class Sigmoid(Held):
 
 
 class Tanh(Held):
-    """`functional.tanh`."""
+    """Hyperbolic tangent of each element: (...) -> (...). See `functional.tanh`.
+
+    >>> Tanh()(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
 
     function = staticmethod(F.tanh)
 
@@ -82,7 +132,11 @@ class Tanh(Held):
 
 
 class LogSigmoid(Held):
-    """`functional.logsigmoid`."""
+    """Logarithm of the sigmoid, computed without overflow: (...) -> (...). See `functional.logsigmoid`.
+
+    >>> LogSigmoid()(hm.asarray([-1000.0])).tolist()
+    [-1000.0]
+    """
 
     function = staticmethod(F.logsigmoid)
 
@@ -91,7 +145,11 @@ class LogSigmoid(Held):
 
 
 class Softsign(Held):
-    """`functional.softsign`."""
+    """Softsign activation ``input / (1 + |input|)``: (...) -> (...). See `functional.softsign`.
+
+    >>> Softsign()(hm.asarray([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
 
     function = staticmethod(F.softsign)
 
@@ -100,7 +158,11 @@ class Softsign(Held):
 
 
 class Tanhshrink(Held):
-    """`functional.tanhshrink`."""
+    """Tanhshrink activation ``input - tanh(input)``: (...) -> (...). See `functional.tanhshrink`.
+
+    >>> Tanhshrink()(hm.asarray([0.0])).tolist()
+    [0.0]
+    """
 
     function = staticmethod(F.tanhshrink)
 
@@ -109,7 +171,13 @@ class Tanhshrink(Held):
 
 
 class LeakyReLU(Held):
-    """`functional.leaky_relu`. `inplace` is taken for compatibility and has no effect."""
+    """Input where it is positive, ``negative_slope * input`` elsewhere: (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.leaky_relu`.
+
+    >>> LeakyReLU(0.5)(hm.asarray([-1.0, 2.0])).tolist()
+    [-0.5, 2.0]
+    """
 
     function = staticmethod(F.leaky_relu)
 
@@ -118,7 +186,13 @@ class LeakyReLU(Held):
 
 
 class ELU(Held):
-    """`functional.elu`. `inplace` is taken for compatibility and has no effect."""
+    """Exponential linear unit: input where positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
+
+    Shapes (...) -> (...). `inplace` is accepted for PyTorch's sake and has no effect. See `functional.elu`.
+
+    >>> ELU(alpha=2.0)(hm.asarray([-1000.0, 2.0])).tolist()
+    [-2.0, 2.0]
+    """
 
     function = staticmethod(F.elu)
 
@@ -127,7 +201,14 @@ class ELU(Held):
 
 
 class CELU(Held):
-    """`functional.celu`. `inplace` is taken for compatibility and has no effect."""
+    """Exponential linear unit with a continuous slope at 0: `ELU` with ``exp(input / alpha)`` (Barron 2017).
+
+    Shapes (...) -> (...). Raises ArgumentError when it is called and `alpha` is 0. `inplace` is accepted for PyTorch's
+    sake and has no effect. See `functional.celu`.
+
+    >>> CELU(alpha=2.0)(hm.asarray([-1000.0, 2.0])).tolist()
+    [-2.0, 2.0]
+    """
 
     function = staticmethod(F.celu)
 
@@ -136,7 +217,14 @@ class CELU(Held):
 
 
 class Hardtanh(Held):
-    """`functional.hardtanh`. `inplace` is taken for compatibility and has no effect."""
+    """Input clipped to `min_val` .. `max_val`, with gradient 0 at both ends: (...) -> (...).
+
+    Raises ArgumentError when it is called and `min_val` is above `max_val`. `inplace` is accepted for PyTorch's sake
+    and has no effect. See `functional.hardtanh`.
+
+    >>> Hardtanh()(hm.asarray([-2.0, 0.5, 2.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
 
     function = staticmethod(F.hardtanh)
 
@@ -145,7 +233,13 @@ class Hardtanh(Held):
 
 
 class Threshold(Held):
-    """`functional.threshold`. `inplace` is taken for compatibility and has no effect."""
+    """Input where it is above `threshold`, `value` elsewhere: (...) -> (...).
+
+    `inplace` is accepted for PyTorch's sake and has no effect. See `functional.threshold`.
+
+    >>> Threshold(0.5, 9.0)(hm.asarray([-1.0, 2.0])).tolist()
+    [9.0, 2.0]
+    """
 
     function = staticmethod(F.threshold)
 
@@ -154,7 +248,14 @@ class Threshold(Held):
 
 
 class GELU(Held):
-    """`functional.gelu`."""
+    """Gaussian error linear unit ``input * Phi(input)`` (Hendrycks and Gimpel 2016): (...) -> (...).
+
+    `approximate` is "none" for the exact normal distribution function Phi, or "tanh" for a formula with a tanh; others
+    raise ArgumentError when it is called. See `functional.gelu`.
+
+    >>> round(GELU()(hm.asarray(1.0)).item(), 4)
+    0.8413
+    """
 
     function = staticmethod(F.gelu)
 
@@ -163,7 +264,13 @@ class GELU(Held):
 
 
 class Softplus(Held):
-    """`functional.softplus`."""
+    """Smooth rectifier ``log(1 + exp(beta * input)) / beta``: (...) -> (...).
+
+    Where ``beta * input > threshold`` the result is the input itself. See `functional.softplus`.
+
+    >>> round(Softplus()(hm.asarray(0.0)).item(), 4)
+    0.6931
+    """
 
     function = staticmethod(F.softplus)
 
@@ -172,7 +279,11 @@ class Softplus(Held):
 
 
 class Hardshrink(Held):
-    """`functional.hardshrink`."""
+    """Input where it is outside of -lambd .. lambd, 0 within: (...) -> (...). See `functional.hardshrink`.
+
+    >>> Hardshrink()(hm.asarray([-1.0, 0.2])).tolist()
+    [-1.0, 0.0]
+    """
 
     function = staticmethod(F.hardshrink)
 
@@ -181,7 +292,13 @@ class Hardshrink(Held):
 
 
 class Softshrink(Held):
-    """`functional.softshrink`."""
+    """Input moved towards 0 by `lambd`, and 0 where it would pass it: (...) -> (...).
+
+    Raises ArgumentError when it is called and `lambd` is negative. See `functional.softshrink`.
+
+    >>> Softshrink()(hm.asarray([-1.0, 0.2, 2.0])).tolist()
+    [-0.5, 0.0, 1.5]
+    """
 
     function = staticmethod(F.softshrink)
 
@@ -190,7 +307,14 @@ class Softshrink(Held):
 
 
 class GLU(Held):
-    """`functional.glu` along `dim`."""
+    """Gated linear unit ``a * sigmoid(b)`` of the halves a and b of axis `dim` (Dauphin et al. 2017).
+
+    Shapes (..., 2 k, ...) -> (..., k, ...). Raises ShapeError where the axis has an odd number of elements. See
+    `functional.glu`.
+
+    >>> GLU()(hm.asarray([4.0, 0.0])).tolist()
+    [2.0]
+    """
 
     function = staticmethod(F.glu)
 
@@ -199,7 +323,13 @@ class GLU(Held):
 
 
 class Softmax(Held):
-    """`functional.softmax` along `dim`."""
+    """Exponentials that sum to 1 along axis `dim`: (...) -> (...).
+
+    Unlike PyTorch's, `dim` has a default, the last axis. See `functional.softmax`.
+
+    >>> Softmax(dim=-1)(hm.asarray([1.0, 1.0])).tolist()
+    [0.5, 0.5]
+    """
 
     function = staticmethod(F.softmax)
 
@@ -208,7 +338,11 @@ class Softmax(Held):
 
 
 class Softmin(Held):
-    """`functional.softmin` along `dim`."""
+    """Softmax of the negated input along axis `dim`: (...) -> (...). See `functional.softmin`.
+
+    >>> Softmin(dim=-1)(hm.asarray([1.0, 1.0])).tolist()
+    [0.5, 0.5]
+    """
 
     function = staticmethod(F.softmin)
 
@@ -217,7 +351,11 @@ class Softmin(Held):
 
 
 class LogSoftmax(Held):
-    """`functional.log_softmax` along `dim`."""
+    """Logarithm of the softmax along axis `dim`, without its rounding: (...) -> (...). See `functional.log_softmax`.
+
+    >>> LogSoftmax(dim=-1)(hm.asarray([0.0, -1000.0])).tolist()
+    [0.0, -1000.0]
+    """
 
     function = staticmethod(F.log_softmax)
 
@@ -226,7 +364,13 @@ class LogSoftmax(Held):
 
 
 class Softmax2d(Held):
-    """`functional.softmax` over the channels of (n, c, h, w) or (c, h, w)."""
+    """Softmax over the channels of images: (n, c, h, w) or (c, h, w) -> the same shape.
+
+    Raises ShapeError for an input of another number of axes.
+
+    >>> Softmax2d()(hm.zeros((1, 2, 1, 1))).reshape((-1,)).tolist()
+    [0.5, 0.5]
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,7 +382,14 @@ class Softmax2d(Held):
 
 
 class RReLU(Held):
-    """`functional.rrelu`, with drawn slopes in training. `inplace` is taken for compatibility and has no effect."""
+    """Leaky relu with random slopes between `lower` and `upper` in training (Xu et al. 2015): (...) -> (...).
+
+    In evaluation the slope is the middle of the two. Raises ArgumentError when it is called and `lower` is above
+    `upper`. `inplace` is accepted for PyTorch's sake and has no effect. See `functional.rrelu`.
+
+    >>> RReLU(0.25, 0.75).eval()(hm.asarray([-1.0, 2.0])).tolist()
+    [-0.5, 2.0]
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__(lower=lower, upper=upper)
@@ -248,7 +399,10 @@ class RReLU(Held):
 
 
 class PReLU(Module):
-    """`functional.prelu` with a slope to learn, or one for each of `num_parameters` channels, from `init` on.
+    """Leaky relu whose slope is learned, one for all or one per channel (He et al. 2015): (n, c, ...) -> (n, c, ...).
+
+    `weight` (num_parameters,) starts as `init`. With ``num_parameters=1`` any shape is accepted. Raises ShapeError
+    where `num_parameters` is neither 1 nor the number of channels. See `functional.prelu`.
 
     >>> PReLU(3)(hm.ones((2, 3, 4))).shape
     (2, 3, 4)
@@ -267,7 +421,10 @@ class PReLU(Module):
 
 
 def activation(name_or_function: Any) -> Any:
-    """An activation given by name ("relu", "gelu") or as a function."""
+    """Activation function named "relu", "gelu", "silu" or "tanh", or the given function itself.
+
+    Raises ArgumentError for other names.
+    """
     named = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": F.tanh}
     if callable(name_or_function):
         return name_or_function

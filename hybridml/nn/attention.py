@@ -16,13 +16,15 @@ from .parameter import Parameter
 
 
 class MultiheadAttention(Module):
-    """Attention of `num_heads` heads; PyTorch's parameters, names and start.
+    """Attention with `num_heads` heads (Vaswani et al. 2017); parameters and initial values are PyTorch's.
 
-    ``attn(query, key, value)`` gives (output, weights). Sequences are (l, n, e), or (n, l, e) with `batch_first=True`,
-    or (l, e) without a batch. Boolean masks are True where attention is *not* allowed, as in PyTorch's layer;
-    floating masks are added. `attn_mask` is (l, s) or, for each head, (n * heads, l, s); `key_padding_mask` is (n, s),
-    without a batch (s,). Weights are averaged over the heads, or None with `need_weights=False`. Keys and values
-    may have `kdim` and `vdim` features; `add_bias_kv` puts a learned key and value behind them, `add_zero_attn` zeros.
+    ``attn(query, key, value)`` returns (output, weights). Sequences are (l, n, e), or (n, l, e) with
+    `batch_first=True`, or (l, e) without a batch. Boolean masks are True where attention is *not* allowed, as in
+    PyTorch's layer; floating masks are added. `attn_mask` is (l, s) or, one per head, (n * heads, l, s);
+    `key_padding_mask` is (n, s), without a batch (s,). Weights are averaged over the heads, or None with
+    `need_weights=False`. Keys and values may have `kdim` and `vdim` features; `add_bias_kv` appends a learned key and
+    value, `add_zero_attn` zeros. Raises ArgumentError unless `num_heads` divides `embed_dim`, ShapeError for sequences
+    or masks that do not fit.
 
     >>> attn = MultiheadAttention(8, 2, batch_first=True)
     >>> x = hm.ones((3, 5, 8))

@@ -42,18 +42,18 @@ class _Numbered(Module):
         self._renumber(children)
 
     def append(self, module: Module) -> Self:
-        """Add at the end; gives back self."""
+        """Add a module at the end and return this container."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Add several at the end; gives back self."""
+        """Add several modules at the end and return this container."""
         for module in modules:
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Put before position `index`; later children are renumbered."""
+        """Put a module before position `index`; later children are renumbered."""
         children = list(self.named_children())
         children.insert(index, (str(index), module))
         self._renumber(children)
@@ -71,9 +71,11 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules applied one after the other; from positional modules or one ordered dict of named ones.
+    """Modules applied one after the other, each to the result of the one before.
 
-    >>> import hybridml as hm
+    They are given as arguments, named "0", "1", ..., or as one ordered dict of named ones. Raises TypeError for an
+    argument that is not a Module, IndexError for a position that does not exist.
+
     >>> model = Sequential(hm.nn.Linear(4, 8), hm.nn.ReLU(), hm.nn.Linear(8, 2))
     >>> model(hm.ones((3, 4))).shape
     (3, 2)
@@ -100,9 +102,10 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list whose modules are found; it has no forward of its own.
+    """List of modules whose parameters are found; it has no forward of its own.
 
-    >>> import hybridml as hm
+    Its children are named "0", "1", ... Raises IndexError for a position that does not exist.
+
     >>> len(ModuleList([hm.nn.Linear(2, 2) for _ in range(3)]))
     3
     """
@@ -113,9 +116,10 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dict whose modules are found, in order of insertion; it has no forward of its own.
+    """Dict of modules whose parameters are found, in order of insertion; it has no forward of its own.
 
-    >>> import hybridml as hm
+    Raises KeyError for a name that it does not have.
+
     >>> list(ModuleDict({"a": hm.nn.ReLU(), "b": hm.nn.Tanh()}))
     ['a', 'b']
     """
@@ -160,7 +164,13 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """A list of parameters that are found, under the names "0", "1", ..."""
+    """List of parameters that a module finds, under the names "0", "1", ...
+
+    Raises IndexError for a position that does not exist.
+
+    >>> list(ParameterList([hm.nn.Parameter(hm.ones(2))]).state_dict())
+    ['0']
+    """
 
     def __init__(self, parameters: Iterable[Tensor] = ()) -> None:
         super().__init__()
@@ -182,9 +192,10 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters that are found under their keys, in order of insertion.
+    """Dict of parameters that a module finds under their keys, in order of insertion.
 
-    >>> import hybridml as hm
+    Raises KeyError for a name that it does not have.
+
     >>> list(ParameterDict({"a": hm.nn.Parameter(hm.ones(2))}).state_dict())
     ['a']
     """

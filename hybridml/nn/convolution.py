@@ -20,7 +20,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = None) -> Tensor:
-    """An empty (outer, inner, *kernel) that lies in memory as (*kernel, inner, outer), the order that compiled
+    """Empty tensor (outer, inner, *kernel) laid out in memory as (*kernel, inner, outer), the order that compiled
     convolutions read: a step that had to permute every weight and its gradient took a quarter longer (ResNet-18)."""
     memory = xp.empty((*kernel, inner, outer), dtype=dtype).numpy()
     dims = len(kernel)
@@ -28,7 +28,7 @@ def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = 
 
 
 class _Layer(Module):
-    """What convolutions and their transposes share: checked arguments, parameters and the text of `repr`."""
+    """Base class of convolutions and their transposes: checked arguments, parameters and the text of `repr`."""
 
     dims: int
     function: ClassVar[Callable[..., Any]]
@@ -137,7 +137,13 @@ class _Convolution(_Layer):
 
 
 class Conv1d(_Convolution):
-    """Cross-correlation (n, in_channels, l) -> (n, out_channels, l'); see `functional.conv1d`.
+    """Cross-correlation of the input with learned kernels, plus a bias.
+
+    Shapes (n, in_channels, l) -> (n, out_channels, l'), also without n. `weight`
+    (out_channels, in_channels / groups, k) and `bias` (out_channels,) start uniform within ``1 / sqrt(fan_in)``.
+    `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is "zeros", "reflect",
+    "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not divide the channels,
+    ShapeError for an input of other axes or channels. See `functional.conv1d`.
 
     >>> Conv1d(3, 8, 5, padding="same", padding_mode="circular")(hm.ones((2, 3, 20))).shape
     (2, 8, 20)
@@ -148,7 +154,13 @@ class Conv1d(_Convolution):
 
 
 class Conv2d(_Convolution):
-    """Cross-correlation (n, in_channels, h, w) -> (n, out_channels, h', w'); see `functional.conv2d`.
+    """Cross-correlation of the input with learned kernels, plus a bias.
+
+    Shapes (n, in_channels, h, w) -> (n, out_channels, h', w'), also without n. `weight`
+    (out_channels, in_channels / groups, kh, kw) and `bias` (out_channels,) start uniform within ``1 / sqrt(fan_in)``.
+    `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is "zeros", "reflect",
+    "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not divide the channels,
+    ShapeError for an input of other axes or channels. See `functional.conv2d`.
 
     >>> Conv2d(3, 64, 7, stride=2, padding=3)(hm.ones((1, 3, 32, 32))).shape
     (1, 64, 16, 16)
@@ -159,7 +171,13 @@ class Conv2d(_Convolution):
 
 
 class Conv3d(_Convolution):
-    """Cross-correlation (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'); see `functional.conv3d`.
+    """Cross-correlation of the input with learned kernels, plus a bias.
+
+    Shapes (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'), also without n. `weight`
+    (out_channels, in_channels / groups, kd, kh, kw) and `bias` (out_channels,) start uniform within
+    ``1 / sqrt(fan_in)``. `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is
+    "zeros", "reflect", "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not
+    divide the channels, ShapeError for an input of other axes or channels. See `functional.conv3d`.
 
     >>> Conv3d(3, 8, (1, 3, 3), padding=(0, 1, 1))(hm.ones((1, 3, 4, 8, 8))).shape
     (1, 8, 4, 8, 8)
@@ -218,8 +236,13 @@ class _ConvTranspose(_Layer):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of a `Conv1d`: (n, in_channels, l) -> (n, out_channels, l'); see
-    `functional.conv_transpose1d`.
+    """Transpose of a `Conv1d` (its gradient with respect to its input) as a layer.
+
+    Shapes (n, in_channels, l) -> (n, out_channels, l'), also without n. `weight` is
+    (in_channels, out_channels / groups, k), `bias` (out_channels,). `output_padding`, or `output_size` in a call,
+    chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError for a
+    `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of other
+    axes or channels. See `functional.conv_transpose1d`.
 
     >>> ConvTranspose1d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16))).shape
     (1, 3, 32)
@@ -230,8 +253,13 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transpose of a `Conv2d`: (n, in_channels, h, w) -> (n, out_channels, h', w'); see
-    `functional.conv_transpose2d`.
+    """Transpose of a `Conv2d` (its gradient with respect to its input) as a layer.
+
+    Shapes (n, in_channels, h, w) -> (n, out_channels, h', w'), also without n. `weight` is
+    (in_channels, out_channels / groups, kh, kw), `bias` (out_channels,). `output_padding`, or `output_size` in a call,
+    chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError for a
+    `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of other
+    axes or channels. See `functional.conv_transpose2d`.
 
     >>> ConvTranspose2d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16, 16))).shape
     (1, 3, 32, 32)
@@ -242,8 +270,13 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of a `Conv3d`: (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'); see
-    `functional.conv_transpose3d`.
+    """Transpose of a `Conv3d` (its gradient with respect to its input) as a layer.
+
+    Shapes (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'), also without n. `weight` is
+    (in_channels, out_channels / groups, kd, kh, kw), `bias` (out_channels,). `output_padding`, or `output_size` in a
+    call, chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError
+    for a `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of
+    other axes or channels. See `functional.conv_transpose3d`.
 
     >>> ConvTranspose3d(8, 3, 2, stride=2)(hm.ones((1, 8, 2, 4, 4)), output_size=(4, 9, 8)).shape
     (1, 3, 4, 9, 8)

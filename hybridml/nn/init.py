@@ -16,7 +16,10 @@ Mode = Literal["fan_in", "fan_out"]
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Factor that keeps the variance of the values through a nonlinearity (He et al. 2015).
+    """Factor that keeps the variance of values through a nonlinearity (He et al. 2015).
+
+    `nonlinearity` is "linear", "conv1d", "conv2d", "sigmoid", "tanh", "relu", "selu" or "leaky_relu", whose slope is
+    `param`; ArgumentError for others.
 
     >>> calculate_gain("tanh")
     1.6666666666666667
@@ -41,7 +44,13 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """(fan in, fan out) of a weight (out, in, ...)."""
+    """Pair (fan in, fan out) of a weight (out, in, ...): the numbers of inputs and outputs of one position.
+
+    Raises ShapeError for fewer than two axes.
+
+    >>> fans(hm.empty((8, 3, 5, 5)))
+    (75, 200)
+    """
     if tensor.ndim < 2:
         raise ShapeError(f"init: fan in and fan out need at least 2 axes, got shape {tensor.shape}")
     area = math.prod(tensor.shape[2:])
@@ -49,56 +58,108 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Uniform between `a` and `b`."""
+    """Fill a tensor of any shape with uniform numbers between `a` and `b`, in place, and return it.
+
+    >>> w = uniform_(hm.empty((100,)), 1.0, 2.0)
+    >>> bool(((w >= 1) & (w <= 2)).all())
+    True
+    """
     return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=tensor.dtype))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normal with `mean` and `std`."""
+    """Fill a tensor of any shape with normal numbers of `mean` and `std`, in place, and return it.
+
+    >>> normal_(hm.empty((2, 3)), mean=4.0, std=0.0)[0].tolist()
+    [4.0, 4.0, 4.0]
+    """
     return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=tensor.dtype))
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
-    """Normal, given that it is between `a` and `b`."""
+    """Fill a tensor with normal numbers that are between `a` and `b`, in place, and return it.
+
+    Raises ArgumentError unless a < b.
+
+    >>> bool((abs(trunc_normal_(hm.empty((100,)), a=-1.0, b=1.0)) <= 1).all())
+    True
+    """
     if not a < b:
         raise ArgumentError(f"trunc_normal_: needs a < b, got a={a}, b={b}")
     return _fill(tensor, random.truncated_normal(a, b, mean, std, tensor.shape, dtype=tensor.dtype))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Every element `val`."""
+    """Fill a tensor of any shape with `val`, in place, and return it.
+
+    >>> constant_(hm.empty((2,)), 0.5).tolist()
+    [0.5, 0.5]
+    """
     return _fill(tensor, xp.full(tensor.shape, val, dtype=tensor.dtype))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Every element 0."""
+    """Fill a tensor of any shape with zeros, in place, and return it.
+
+    >>> zeros_(hm.empty((2,))).tolist()
+    [0.0, 0.0]
+    """
     return constant_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Every element 1."""
+    """Fill a tensor of any shape with ones, in place, and return it.
+
+    >>> ones_(hm.empty((2,))).tolist()
+    [1.0, 1.0]
+    """
     return constant_(tensor, 1)
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Uniform with variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
+    """Fill a weight (out, in, ...) with uniform numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and return it.
+
+    In place, also known as Glorot's start (Glorot and Bengio 2010). Raises ShapeError for fewer than two axes.
+
+    >>> bool((abs(xavier_uniform_(hm.empty((3, 3)))) <= 1).all())
+    True
+    """
     bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Normal with variance ``2 gain^2 / (fan_in + fan_out)``."""
+    """Fill a weight (out, in, ...) with normal numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and return it.
+
+    In place (Glorot and Bengio 2010). Raises ShapeError for fewer than two axes.
+
+    >>> xavier_normal_(hm.empty((3, 2)), gain=0.0)[0].tolist()
+    [0.0, 0.0]
+    """
     return normal_(tensor, 0, gain * math.sqrt(2 / sum(fans(tensor))))
 
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Uniform with variance ``gain^2 / fan`` (He et al. 2015)."""
+    """Fill a weight (out, in, ...) with uniform numbers of variance ``gain^2 / fan``, and return it (He et al. 2015).
+
+    In place. `a` is the slope of a leaky relu, `mode` is "fan_in" or "fan_out", `nonlinearity` a name that
+    `calculate_gain` takes; ArgumentError for others. Raises ShapeError for fewer than two axes.
+
+    >>> bool((abs(kaiming_uniform_(hm.empty((3, 6)))) <= 1).all())
+    True
+    """
     bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Normal with variance ``gain^2 / fan``."""
+    """Fill a weight (out, in, ...) with normal numbers of variance ``gain^2 / fan``, and return it (He et al. 2015).
+
+    In place; arguments and errors as of `kaiming_uniform_`.
+
+    >>> kaiming_normal_(hm.empty((3, 2))).shape
+    (3, 2)
+    """
     return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity))
 
 

@@ -17,9 +17,10 @@ from .parameter import Parameter
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``: (..., in_features) -> (..., out_features).
+    """Linear map ``x @ weight.T + bias``: (..., in_features) -> (..., out_features).
 
-    Weight (out, in) and bias (out,) start uniform within ``1 / sqrt(in)``.
+    `weight` (out_features, in_features) and `bias` (out_features,) start uniform within ``1 / sqrt(in_features)``;
+    ``bias=False`` leaves the bias out. Raises ShapeError for an input with another last axis.
 
     >>> Linear(3, 4)(hm.ones((2, 3))).shape
     (2, 4)
@@ -44,9 +45,11 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """``x1 @ weight[k] @ x2 + bias[k]`` for each k: (..., in1), (..., in2) -> (..., out_features).
+    """Bilinear map ``x1 @ weight[k] @ x2 + bias[k]`` for each output k.
 
-    Weight (out, in1, in2) and bias (out,) start uniform within ``1 / sqrt(in1)``.
+    Shapes (..., in1_features) and (..., in2_features) -> (..., out_features). `weight`
+    (out_features, in1_features, in2_features) and `bias` (out_features,) start uniform within
+    ``1 / sqrt(in1_features)``. Raises ShapeError for inputs of other sizes.
 
     >>> Bilinear(3, 4, 5)(hm.ones((2, 3)), hm.ones((2, 4))).shape
     (2, 5)
@@ -79,9 +82,11 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """A table of `num_embeddings` vectors, looked up by integer: (...) -> (..., embedding_dim). Starts normal.
+    """Table of `num_embeddings` vectors, looked up by integers: (...) -> (..., embedding_dim).
 
-    `padding_idx` names a row that starts at zero and gets no gradient.
+    `weight` (num_embeddings, embedding_dim) starts standard normal. `padding_idx` names a row that starts at zero and
+    gets no gradient. Raises ArgumentError for a `padding_idx` outside of the table, DTypeError for an input that is
+    not of integers, IndexError for one outside of the table.
 
     >>> Embedding(10, 3)(hm.asarray([[1, 2], [3, 4]])).shape
     (2, 2, 3)
@@ -113,7 +118,12 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """The mean, sum or maximum of the rows of each bag of integers; see `functional.embedding_bag`.
+    """Mean, sum or maximum of the rows of a table for each bag of integers.
+
+    Called with (input, offsets=None, per_sample_weights=None): input (bags, length), or (n,) with offsets (bags,),
+    where each bag starts, -> (bags, embedding_dim). `per_sample_weights`, shaped as the input, are for ``mode="sum"``.
+    Raises ArgumentError for another `mode`, ShapeError for other shapes, DTypeError for an input that is not of
+    integers. See `functional.embedding_bag`.
 
     >>> EmbeddingBag(10, 3, mode="sum")(hm.asarray([1, 2, 4, 3]), hm.asarray([0, 3])).shape
     (2, 3)
@@ -143,7 +153,7 @@ class EmbeddingBag(Embedding):
 
 
 def uniform_by_fan_in(weight: Tensor, bias: Tensor | None) -> None:
-    """The start of linear and convolutional layers: weight and bias uniform within ``1 / sqrt(fan_in)``."""
+    """Start of linear and convolutional layers: weight and bias uniform within ``1 / sqrt(fan_in)``."""
     init.kaiming_uniform_(weight, a=math.sqrt(5))
     if bias is not None:
         fan_in, _ = init.fans(weight)

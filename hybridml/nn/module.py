@@ -31,16 +31,22 @@ Kind = Literal["parameter", "buffer", "transient", "module"]  # a transient buff
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict(strict=False)` could not match."""
+    """Names that `load_state_dict(strict=False)` could not match: of the module alone, of the state dict alone.
+
+    >>> hm.nn.Linear(1, 1, bias=False).load_state_dict({}, strict=False).missing_keys
+    ['weight']
+    """
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
 class Module:
-    """Base of everything with parameters. Subclasses assign tensors and modules in ``__init__`` and write ``forward``.
+    """Base class of layers and models: a tree of parameters, buffers and further modules.
 
-    A tensor is a parameter if it was made by `Parameter`, or is a leaf that requires a gradient, when it is assigned.
+    Subclasses assign tensors and modules in ``__init__``, after ``super().__init__()`` (AttributeError before it), and
+    write ``forward`` (NotImplementedError without it). A tensor is a parameter if it was made by `Parameter`, or is a
+    leaf that requires a gradient, when it is assigned.
 
     >>> class Scale(Module):
     ...     def __init__(self):
@@ -186,7 +192,7 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Name and parameter, a shared parameter once."""
+        """Names and parameters of this module and, with `recurse`, all below; a shared parameter once."""
         return self._named_tensors(("parameter",), prefix, recurse)
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -199,7 +205,7 @@ class Module:
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The module under a dotted name; the empty name is this module."""
+        """The module under a dotted name (the empty name is this module); AttributeError if there is none."""
         module: Module = self
         for name in target.split(".") if target else ():
             if module._kinds.get(name) != "module":
@@ -208,7 +214,7 @@ class Module:
         return module
 
     def get_parameter(self, target: str) -> Tensor:
-        """The parameter under a dotted name."""
+        """The parameter under a dotted name; AttributeError if there is none."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if module._kinds.get(name) != "parameter":
@@ -239,17 +245,17 @@ class Module:
     # --- modes ------------------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Training behaviour (dropout, batch statistics) here and below."""
+        """Set training behaviour (dropout, batch statistics) here and below; returns this module."""
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Evaluation behaviour here and below."""
+        """Set evaluation behaviour here and below; returns this module."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Thaw or freeze every parameter."""
+        """Make every parameter trainable, or with False freeze it; returns this module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         attributes_changed()
@@ -347,7 +353,7 @@ class Module:
         return IncompatibleKeys(missing, unexpected)
 
     def _state_targets(self, prefix: str) -> dict[str, Tensor]:
-        """As `state_dict`, with the module's own tensors: what loading writes into."""
+        """Dict as of `state_dict`, but of the module's own tensors, which loading writes into."""
         found = {prefix + name: tensor for name, tensor in [*self._own("parameter"), *self._own("buffer")]}
         for name, child in self.named_children():
             found.update(child._state_targets(f"{prefix}{name}."))
@@ -371,7 +377,7 @@ class Module:
         return handle
 
     def extra_repr(self) -> str:
-        """What stands between the brackets of the `repr`."""
+        """Text between the brackets of the `repr`; subclasses override it."""
         return ""
 
     def __repr__(self) -> str:

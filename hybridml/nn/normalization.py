@@ -81,17 +81,27 @@ class _BatchNorm(Module):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (n, c) or (n, c, l).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
-    >>> BatchNorm1d(3)(hm.ones((4, 3))).shape
-    (4, 3)
+    Shapes (n, c) or (n, c, l) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
+    which move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight`
+    and `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value
+    per channel in training. See `functional.batch_norm`.
+
+    >>> BatchNorm1d(3)(hm.ones((2, 3, 4))).shape
+    (2, 3, 4)
     """
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (n, c, h, w).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
+
+    Shapes (n, c, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch, which
+    move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight` and
+    `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value per
+    channel in training. See `functional.batch_norm`.
 
     >>> BatchNorm2d(3)(hm.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
@@ -101,10 +111,15 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (n, c, d, h, w).
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
-    >>> BatchNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
-    (2, 3, 2, 4, 4)
+    Shapes (n, c, d, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
+    which move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight`
+    and `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value
+    per channel in training. See `functional.batch_norm`.
+
+    >>> BatchNorm3d(3)(hm.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
     """
 
     ranks = (5,)
@@ -147,37 +162,56 @@ class _InstanceNorm(_BatchNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (n, c, l) or (c, l).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm1d(3)(hm.ones((4, 3, 5))).shape
-    (4, 3, 5)
+    Shapes (n, c, l) or (c, l) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm1d(3, affine=True)(hm.ones((2, 3, 4))).shape
+    (2, 3, 4)
     """
 
     ranks = (3,)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (n, c, h, w) or (c, h, w).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm2d(3, affine=True)(hm.ones((3, 4, 5))).shape
-    (3, 4, 5)
+    Shapes (n, c, h, w) or (c, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm2d(3, affine=True)(hm.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
     """
 
     ranks = (4,)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (n, c, d, h, w) or (c, d, h, w).
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    >>> InstanceNorm3d(3)(hm.ones((2, 3, 2, 4, 4))).shape
-    (2, 3, 2, 4, 4)
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
+    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
+    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm3d(3, affine=True)(hm.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
     """
 
     ranks = (5,)
 
 
 class LocalResponseNorm(Held):
-    """Divide by the activity of neighbouring channels; see `functional.local_response_norm`."""
+    """Input divided by a power of the mean square of neighbouring channels (Krizhevsky et al. 2012).
+
+    Shapes (n, c, ...) -> (n, c, ...): ``input / (k + alpha * mean)^beta``, the mean over `size` channels. Raises
+    ShapeError for an input without positions. See `functional.local_response_norm`.
+
+    >>> LocalResponseNorm(3)(hm.ones((1, 4, 5))).shape
+    (1, 4, 5)
+    """
 
     function = staticmethod(F.local_response_norm)
 
@@ -186,7 +220,11 @@ class LocalResponseNorm(Held):
 
 
 class LayerNorm(Module):
-    """Normalise over the trailing axes `normalized_shape`.
+    """Input normalised over its last axes, then scaled and shifted (Ba et al. 2016).
+
+    Shapes (..., *normalized_shape) -> the same shape. `weight` and `bias`, both of shape `normalized_shape` (an
+    integer is one axis), are left out with ``elementwise_affine=False``, the bias alone with ``bias=False``. Raises
+    ShapeError for other last axes. See `functional.layer_norm`.
 
     >>> LayerNorm(8)(hm.ones((2, 3, 8))).shape
     (2, 3, 8)
@@ -217,7 +255,10 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divide by the root of the mean square over the trailing axes `normalized_shape`.
+    """Input divided by the root of its mean square over the last axes, then scaled (Zhang and Sennrich 2019).
+
+    Shapes (..., *normalized_shape) -> the same shape; `weight` is of shape `normalized_shape`. ``eps=None`` is the
+    machine epsilon of the dtype. Raises ShapeError for other last axes. See `functional.rms_norm`.
 
     >>> RMSNorm(8)(hm.ones((2, 8))).shape
     (2, 8)
@@ -245,7 +286,10 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalise over groups of channels of (n, c, ...).
+    """Input normalised over groups of channels, then scaled and shifted per channel (Wu and He 2018).
+
+    Shapes (n, num_channels, ...) -> the same shape; `weight` and `bias` (num_channels,). Raises ArgumentError unless
+    `num_groups` divides `num_channels`, ShapeError for an input of other channels. See `functional.group_norm`.
 
     >>> GroupNorm(2, 4)(hm.ones((1, 4, 3))).shape
     (1, 4, 3)

@@ -46,99 +46,218 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """`value` around (n, c, l) or (c, l)."""
+    """Input with `value` around its last axis.
+
+    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
+    last axis first; negative ones crop. Raises ArgumentError for another number of widths. See `functional.pad`.
+
+    >>> ConstantPad1d(1, 0.5)(hm.ones((1, 2, 4))).shape
+    (1, 2, 6)
+    """
 
     dims = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """`value` around (n, c, h, w) or (c, h, w)."""
+    """Input with `value` around its last 2 axes.
+
+    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths. See
+    `functional.pad`.
+
+    >>> ConstantPad2d(1, 0.5)(hm.ones((1, 2, 4, 4))).shape
+    (1, 2, 6, 6)
+    """
 
     dims = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """`value` around (n, c, d, h, w) or (c, d, h, w)."""
+    """Input with `value` around its last 3 axes.
+
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths. See
+    `functional.pad`.
+
+    >>> ConstantPad3d(1, 0.5)(hm.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     dims = 3
 
 
 class ZeroPad1d(_Pad):
-    """Zeros around (n, c, l) or (c, l)."""
+    """Input with zeros around its last axis.
+
+    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
+    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
+    number of axes. See `functional.pad`.
+
+    >>> ZeroPad1d(1)(hm.ones((1, 2, 4))).shape
+    (1, 2, 6)
+    """
 
     dims = 1
 
 
 class ZeroPad2d(_Pad):
-    """Zeros around (n, c, h, w) or (c, h, w)."""
+    """Input with zeros around its last 2 axes.
+
+    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes. See `functional.pad`.
+
+    >>> ZeroPad2d(1)(hm.ones((1, 2, 4, 4))).shape
+    (1, 2, 6, 6)
+    """
 
     dims = 2
 
 
 class ZeroPad3d(_Pad):
-    """Zeros around (n, c, d, h, w) or (c, d, h, w)."""
+    """Input with zeros around its last 3 axes.
+
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes. See `functional.pad`.
+
+    >>> ZeroPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     dims = 3
 
 
 class ReflectionPad1d(_Pad):
-    """The reflection, without the edge, around (n, c, l) or (c, l)."""
+    """Input with its mirror image, without the edge, around its last axis.
+
+    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
+    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
+    number of axes or too few elements to reflect. See `functional.pad`.
+
+    >>> ReflectionPad1d(1)(hm.ones((1, 2, 4))).shape
+    (1, 2, 6)
+    """
 
     dims = 1
     mode = "reflect"
 
 
 class ReflectionPad2d(_Pad):
-    """The reflection, without the edge, around (n, c, h, w) or (c, h, w)."""
+    """Input with its mirror image, without the edge, around its last 2 axes.
+
+    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes or too few elements to reflect. See `functional.pad`.
+
+    >>> ReflectionPad2d(1)(hm.ones((1, 2, 4, 4))).shape
+    (1, 2, 6, 6)
+    """
 
     dims = 2
     mode = "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """The reflection, without the edge, around (n, c, d, h, w) or (c, d, h, w)."""
+    """Input with its mirror image, without the edge, around its last 3 axes.
+
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes or too few elements to reflect. See `functional.pad`.
+
+    >>> ReflectionPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     dims = 3
     mode = "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """The edge around (n, c, l) or (c, l)."""
+    """Input with its edge around its last axis.
+
+    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
+    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
+    number of axes. See `functional.pad`.
+
+    >>> ReplicationPad1d(1)(hm.ones((1, 2, 4))).shape
+    (1, 2, 6)
+    """
 
     dims = 1
     mode = "replicate"
 
 
 class ReplicationPad2d(_Pad):
-    """The edge around (n, c, h, w) or (c, h, w)."""
+    """Input with its edge around its last 2 axes.
+
+    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes. See `functional.pad`.
+
+    >>> ReplicationPad2d(1)(hm.ones((1, 2, 4, 4))).shape
+    (1, 2, 6, 6)
+    """
 
     dims = 2
     mode = "replicate"
 
 
 class ReplicationPad3d(_Pad):
-    """The edge around (n, c, d, h, w) or (c, d, h, w)."""
+    """Input with its edge around its last 3 axes.
+
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes. See `functional.pad`.
+
+    >>> ReplicationPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     dims = 3
     mode = "replicate"
 
 
 class CircularPad1d(_Pad):
-    """The opposite side around (n, c, l) or (c, l)."""
+    """Input with its opposite side around its last axis.
+
+    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
+    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
+    number of axes or too few elements to wrap. See `functional.pad`.
+
+    >>> CircularPad1d(1)(hm.ones((1, 2, 4))).shape
+    (1, 2, 6)
+    """
 
     dims = 1
     mode = "circular"
 
 
 class CircularPad2d(_Pad):
-    """The opposite side around (n, c, h, w) or (c, h, w)."""
+    """Input with its opposite side around its last 2 axes.
+
+    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes or too few elements to wrap. See `functional.pad`.
+
+    >>> CircularPad2d(1)(hm.ones((1, 2, 4, 4))).shape
+    (1, 2, 6, 6)
+    """
 
     dims = 2
     mode = "circular"
 
 
 class CircularPad3d(_Pad):
-    """The opposite side around (n, c, d, h, w) or (c, d, h, w)."""
+    """Input with its opposite side around its last 3 axes.
+
+    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
+    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
+    ShapeError for another number of axes or too few elements to wrap. See `functional.pad`.
+
+    >>> CircularPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
+    (1, 2, 6, 6, 6)
+    """
 
     dims = 3
     mode = "circular"

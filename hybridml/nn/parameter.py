@@ -17,7 +17,7 @@ _marked: WeakValues[int, Tensor] = WeakValues()
 
 
 def is_parameter(value: object) -> bool:
-    """A tensor made by `Parameter`, or any leaf tensor that requires a gradient."""
+    """Whether a value is a tensor made by `Parameter`, or any leaf tensor that requires a gradient."""
     if type(value) is not Tensor:
         return False
     return _marked.get(id(value)) is value or (value.requires_grad and value.is_leaf)

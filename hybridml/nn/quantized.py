@@ -27,10 +27,10 @@ LARGEST = 127
 
 
 def quantize(input: Tensor, axis: int | tuple[int, ...] = -1) -> tuple[Tensor, Tensor]:
-    """(integers, scales) of the rows of a float tensor: (..., n) -> int8 (..., n) and float32 (..., 1).
+    """Integers and scales of the rows of a float tensor: (..., n) -> int8 (..., n) and float32 (..., 1).
 
-    What differs along `axis` alone shares a scale. The product of the two is within half a scale of `input`; a row of
-    zeros has scale 1.
+    Elements that differ along `axis` alone share a scale. The product of the two is within half a scale of `input`; a
+    row of zeros has scale 1. Raises DTypeError for an input that is not of floats.
 
     >>> values, scale = quantize(hm.asarray([[1.0, -2.0, 0.5]]))
     >>> values.tolist()
@@ -87,10 +87,10 @@ def conv2d(
 
 
 class QuantizedLinear(Module):
-    """A linear layer whose weight is 8 bits, for inference: (..., in_features) -> (..., out_features).
+    """Linear layer whose weight is 8 bits, for inference: (..., in_features) -> (..., out_features).
 
     Its inputs are rounded to 8 bits too, each row with a scale of its own. Its state are buffers: it has no parameters
-    and gives no gradients. Make it from a trained layer:
+    and gives no gradients. Raises DTypeError for an input that is not of floats. Make it from a trained layer:
 
     >>> layer = QuantizedLinear.from_linear(hm.nn.Linear(16, 4))
     >>> layer.weight.dtype.name, layer(hm.ones((2, 16))).shape
@@ -124,10 +124,11 @@ class QuantizedLinear(Module):
 
 
 class QuantizedConv2d(_Convolution):
-    """A `Conv2d` whose weight is 8 bits, each output channel with a scale of its own, for inference.
+    """Conv2d whose weight is 8 bits, each output channel with a scale of its own, for inference.
 
-    Its inputs are rounded to 8 bits too, each image with a scale of its own; outputs are float32. Its state are
-    buffers: it has no parameters and gives no gradients. Make it from a trained layer:
+    Shapes (n, in_channels, h, w) -> float32 (n, out_channels, h', w'). Its inputs are rounded to 8 bits too, each
+    image with a scale of its own. Its state are buffers: it has no parameters and gives no gradients. Options and
+    errors are those of `Conv2d`. Make it from a trained layer:
 
     >>> layer = QuantizedConv2d.from_conv(hm.nn.Conv2d(3, 8, 3, padding=1))
     >>> layer.weight.dtype.name, layer(hm.ones((2, 3, 6, 6))).shape
@@ -186,7 +187,9 @@ _QUANTIZED: dict[type[Module], Callable[[Any], Module]] = {
 
 
 def quantize_layers(module: Module, kinds: tuple[type[Module], ...] = tuple(_QUANTIZED)) -> Module:
-    """The module with each `Linear` and `Conv2d` in it (or those of `kinds`) in 8 bits, in place; of one, a new layer.
+    """Module with each `Linear` and `Conv2d` in it (or those of `kinds`) in 8 bits, in place; of one, a new layer.
+
+    Raises ArgumentError for a kind that has no form in 8 bits.
 
     >>> quantize_layers(hm.nn.Sequential(hm.nn.Conv2d(3, 4, 3), hm.nn.ReLU()))[0]
     QuantizedConv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))

@@ -110,18 +110,19 @@ class _Recurrent(Module):
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Of all steps as one matrix: with `batch_first` each step has rows far apart, which are read slowly (59 GF/s, 105
-    from a copy that the gradient of the weight needs anyway)."""
+    """Linear map of all steps as one matrix: with `batch_first` each step has rows far apart, which are read slowly
+    (59 GF/s, 105 from a copy that the gradient of the weight needs anyway)."""
     return F.linear(x.reshape((-1, x.shape[-1])), weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 
 class LSTM(_Recurrent):
     """Long short-term memory over sequences (Hochreiter and Schmidhuber 1997).
 
-    ``lstm(x)`` or ``lstm(x, (h, c))`` gives ``(output, (h, c))``. x is (steps, n, input_size), with `batch_first` (n,
-    steps, input_size), or (steps, input_size) without a batch. output (steps, n, directions * hidden_size) are the
+    ``lstm(x)`` or ``lstm(x, (h, c))`` returns ``(output, (h, c))``. x is (steps, n, input_size), with `batch_first`
+    (n, steps, input_size), or (steps, input_size) without a batch. output (steps, n, directions * hidden_size) are the
     hidden states of the last layer; h and c (num_layers * directions, n, hidden_size) are the states at the end.
-    `dropout` acts between layers. Gates are in the order input, forget, cell, output.
+    `dropout` acts between layers. Gates are in the order input, forget, cell, output. Raises ArgumentError for sizes
+    below 1 or a `dropout` that is no probability, ShapeError for an input or states that do not fit.
 
     >>> output, (h, c) = LSTM(4, 3, num_layers=2)(hm.ones((5, 2, 4)))
     >>> output.shape, h.shape, c.shape
@@ -144,8 +145,9 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent units over sequences (Cho et al. 2014).
 
-    ``gru(x)`` or ``gru(x, h)`` gives ``(output, h)``; shapes and arguments as in `LSTM`. Gates are in the order reset,
-    update, new; reset is applied after the product with the state, as in PyTorch.
+    ``gru(x)`` or ``gru(x, h)`` returns ``(output, h)``; x (steps, n, input_size), output and h, the other arguments
+    and errors are as in `LSTM`. Gates are in the order reset, update, new; reset is applied after the product with the
+    state, as in PyTorch.
 
     >>> output, h = GRU(4, 3, bidirectional=True)(hm.ones((5, 2, 4)))
     >>> output.shape, h.shape
@@ -167,8 +169,8 @@ class GRU(_Recurrent):
 class RNN(_Recurrent):
     """Recurrent layers ``h' = tanh(w_ih x + b_ih + w_hh h + b_hh)`` over sequences (Elman 1990).
 
-    ``rnn(x)`` or ``rnn(x, h)`` gives ``(output, h)``; shapes, the other arguments and errors as in `LSTM`.
-    `nonlinearity` is "tanh" or "relu" (ArgumentError for others).
+    ``rnn(x)`` or ``rnn(x, h)`` returns ``(output, h)``; x (steps, n, input_size), output and h, the other arguments
+    and errors are as in `LSTM`. `nonlinearity` is "tanh" or "relu" (ArgumentError for others).
 
     >>> output, h = RNN(4, 3, nonlinearity="relu")(hm.ones((5, 2, 4)))
     >>> output.shape, h.shape
@@ -213,7 +215,7 @@ def _nonlinearity(name: str, nonlinearity: str) -> str:
 
 
 class _Cell(Module):
-    """One step, a sequence of length one."""
+    """Single step of a recurrent layer, computed as a sequence of length one."""
 
     gates: int
 
@@ -245,7 +247,10 @@ class _Cell(Module):
 
 
 class LSTMCell(_Cell):
-    """One step of an `LSTM`: x (n, input_size) and (h, c), both (n, hidden_size) -> the next (h, c).
+    """One step of an `LSTM`: x (n, input_size) and (h, c), both (n, hidden_size), -> the next (h, c).
+
+    All are also without n; states that are not given are zeros. Raises ShapeError for an input or states of other
+    shapes.
 
     >>> h, c = LSTMCell(4, 3)(hm.ones((2, 4)))
     >>> h.shape, c.shape
@@ -265,6 +270,9 @@ class LSTMCell(_Cell):
 class GRUCell(_Cell):
     """One step of a `GRU`: x (n, input_size) and h (n, hidden_size) -> the next h.
 
+    All are also without n; a state that is not given is zero. Raises ShapeError for an input or a state of another
+    shape.
+
     >>> GRUCell(4, 3)(hm.ones((2, 4))).shape
     (2, 3)
     """
@@ -280,6 +288,9 @@ class GRUCell(_Cell):
 
 class RNNCell(_Cell):
     """One step of an `RNN`: x (n, input_size) and h (n, hidden_size) -> the next h.
+
+    All are also without n; a state that is not given is zero. Raises ShapeError for an input or a state of another
+    shape, ArgumentError for a `nonlinearity` other than "tanh" and "relu".
 
     >>> RNNCell(4, 3)(hm.ones((2, 4))).shape
     (2, 3)

@@ -81,12 +81,26 @@ def spectral_norm(
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `weight_norm` an ordinary parameter again, with its present value."""
+    """Make the weight of a `weight_norm` an ordinary parameter again, with its present value; returns the module.
+
+    Raises ArgumentError where there is none.
+
+    >>> layer = remove_weight_norm(weight_norm(hm.nn.Linear(3, 4)))
+    >>> list(layer.state_dict())
+    ['bias', 'weight']
+    """
     return _removed(module, name, "weight_norm", ("g", "v"))
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `spectral_norm` an ordinary parameter again, with its present value."""
+    """Make the weight of a `spectral_norm` an ordinary parameter again, with its present value; returns the module.
+
+    Raises ArgumentError where there is none.
+
+    >>> layer = remove_spectral_norm(spectral_norm(hm.nn.Linear(3, 4)))
+    >>> list(layer.state_dict())
+    ['bias', 'weight']
+    """
     return _removed(module, name, "spectral_norm", ("orig", "u", "v"))
 
 

@@ -15,7 +15,14 @@ from .module import Module
 
 
 class Unfold(Held):
-    """Windows as columns; see `functional.unfold`."""
+    """Windows of an image as columns (im2col): (n, c, h, w) or (c, h, w) -> (n, c * kh * kw, windows).
+
+    The options are one number or one per axis. Raises ShapeError for other axes or a window larger than the padded
+    input, ArgumentError for sizes below 1. See `functional.unfold`.
+
+    >>> Unfold((2, 3))(hm.ones((1, 3, 4, 5))).shape
+    (1, 18, 9)
+    """
 
     function = staticmethod(F.unfold)
 
@@ -24,7 +31,14 @@ class Unfold(Held):
 
 
 class Fold(Held):
-    """Columns added at their places in an image; see `functional.fold`."""
+    """Columns added up at their windows in an image, the transpose of `Unfold`.
+
+    Shapes (n, c * kh * kw, windows), or without n, -> (n, c, *output_size). Raises ShapeError where the columns are
+    not the windows of such an image, ArgumentError for sizes below 1. See `functional.fold`.
+
+    >>> Fold((4, 4), 2)(hm.ones((1, 4, 9))).shape
+    (1, 1, 4, 4)
+    """
 
     function = staticmethod(F.fold)
 
@@ -37,7 +51,15 @@ class Fold(Held):
 
 
 class Upsample(Held):
-    """An image of another size; see `functional.interpolate`."""
+    """Image of another size: (n, c, ...) -> (n, c, *size), or `scale_factor` times as large.
+
+    `mode` is "nearest", "nearest-exact", "linear" (n, c, l), "bilinear" or "bicubic" (n, c, h, w), "trilinear"
+    (n, c, d, h, w), or "area". Raises ArgumentError for other modes or unless one of `size` and `scale_factor` is
+    given, ShapeError for an input of other axes than the mode takes. See `functional.interpolate`.
+
+    >>> Upsample(scale_factor=2, mode="bilinear")(hm.ones((1, 3, 4, 4))).shape
+    (1, 3, 8, 8)
+    """
 
     function = staticmethod(F.interpolate)
 
@@ -56,7 +78,11 @@ class Upsample(Held):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` in mode "nearest"."""
+    """Image enlarged by its nearest pixels: (n, c, h, w) -> (n, c, h', w'), `Upsample` in mode "nearest".
+
+    >>> UpsamplingNearest2d(scale_factor=2)(hm.ones((1, 3, 4, 4))).shape
+    (1, 3, 8, 8)
+    """
 
     def __init__(
         self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
@@ -65,7 +91,11 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` in mode "bilinear" with aligned corners."""
+    """Image enlarged by bilinear weights: (n, c, h, w) -> (n, c, h', w'), with aligned corners; see `Upsample`.
+
+    >>> UpsamplingBilinear2d(size=(6, 8))(hm.ones((1, 3, 4, 4))).shape
+    (1, 3, 6, 8)
+    """
 
     def __init__(
         self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
@@ -74,7 +104,13 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(Held):
-    """Channels to pixels; see `functional.pixel_shuffle`."""
+    """Channels moved to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) with r = `upscale_factor` (Shi et al. 2016).
+
+    Raises ShapeError where the channels do not divide by r^2. See `functional.pixel_shuffle`.
+
+    >>> PixelShuffle(2)(hm.ones((1, 8, 3, 4))).shape
+    (1, 2, 6, 8)
+    """
 
     function = staticmethod(F.pixel_shuffle)
 
@@ -83,7 +119,13 @@ class PixelShuffle(Held):
 
 
 class PixelUnshuffle(Held):
-    """Pixels to channels; see `functional.pixel_unshuffle`."""
+    """Pixels moved to channels: (..., c, h r, w r) -> (..., c r^2, h, w) with r = `downscale_factor`.
+
+    Raises ShapeError where height or width do not divide by r. See `functional.pixel_unshuffle`.
+
+    >>> PixelUnshuffle(2)(hm.ones((1, 2, 6, 8))).shape
+    (1, 8, 3, 4)
+    """
 
     function = staticmethod(F.pixel_unshuffle)
 
@@ -92,7 +134,13 @@ class PixelUnshuffle(Held):
 
 
 class ChannelShuffle(Held):
-    """Channels dealt out over groups; see `functional.channel_shuffle`."""
+    """Channels of (n, c, ...) dealt out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
+
+    Raises ShapeError where `groups` does not divide the channels. See `functional.channel_shuffle`.
+
+    >>> ChannelShuffle(2)(hm.arange(4).reshape((1, 4, 1))).reshape((-1,)).tolist()
+    [0, 2, 1, 3]
+    """
 
     function = staticmethod(F.channel_shuffle)
 
@@ -101,7 +149,13 @@ class ChannelShuffle(Held):
 
 
 class CosineSimilarity(Held):
-    """`functional.cosine_similarity` of two inputs."""
+    """Cosine of the angle of two inputs along axis `dim`: (..., k, ...) twice -> (..., ...), of shapes that broadcast.
+
+    Lengths are at least `eps`. Raises DTypeError for complex numbers. See `functional.cosine_similarity`.
+
+    >>> CosineSimilarity(dim=-1)(hm.asarray([3.0, 4.0]), hm.asarray([4.0, 3.0])).item()
+    0.9600000381469727
+    """
 
     function = staticmethod(F.cosine_similarity)
 
@@ -110,7 +164,13 @@ class CosineSimilarity(Held):
 
 
 class PairwiseDistance(Held):
-    """`functional.pairwise_distance` of two inputs."""
+    """Distance ``|x1 - x2 + eps|_p`` of two inputs along the last axis: (..., k) twice -> (...).
+
+    With `keepdim` the result is (..., 1). The shapes broadcast. See `functional.pairwise_distance`.
+
+    >>> PairwiseDistance(eps=0.0)(hm.asarray([3.0, 4.0]), hm.asarray([0.0, 0.0])).item()
+    5.0
+    """
 
     function = staticmethod(F.pairwise_distance)
 
@@ -119,7 +179,9 @@ class PairwiseDistance(Held):
 
 
 class Flatten(Module):
-    """Make axes `start_dim` to `end_dim` one axis.
+    """Axes `start_dim` to `end_dim` merged into one, by default all but the first: (n, a, b) -> (n, a * b).
+
+    Raises ShapeError where the axes do not exist in this order.
 
     >>> Flatten()(hm.ones((2, 3, 4))).shape
     (2, 12)
@@ -143,7 +205,9 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Make axis `dim` several axes, of the sizes `unflattened_size` (one of them may be -1).
+    """Axis `dim` split into the sizes `unflattened_size`: (n, a * b) -> (n, a, b). One of the sizes may be -1.
+
+    Raises ShapeError where the axis does not exist or does not have as many elements.
 
     >>> Unflatten(1, (2, -1))(hm.ones((5, 6))).shape
     (5, 2, 3)
@@ -170,7 +234,11 @@ class Unflatten(Module):
 
 
 class Identity(Module):
-    """Gives back its input; takes and ignores any arguments when it is made."""
+    """Input returned as it is: (...) -> (...). All arguments of the constructor are ignored.
+
+    >>> Identity(54, unused=True)(hm.ones((2, 3))).shape
+    (2, 3)
+    """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()

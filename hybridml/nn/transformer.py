@@ -76,7 +76,10 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention and a two-layer network, each with a residual path, dropout and layer normalisation.
 
-    `norm_first=True` normalises before each part (more stable), False after it (the original).
+    Shapes (l, n, d_model), with `batch_first` (n, l, d_model), or (l, d_model), -> the same shape. `norm_first=True`
+    normalises before each part (more stable), False after it (the original). `activation` is a function, "relu",
+    "gelu", "silu" or "tanh". Raises ArgumentError for another name or unless `nhead` divides `d_model`, ShapeError for
+    an input or masks that do not fit.
 
     >>> TransformerEncoderLayer(8, 2, 16, batch_first=True)(hm.ones((3, 5, 8))).shape
     (3, 5, 8)
@@ -98,7 +101,10 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to a memory, and a two-layer network; options as of `TransformerEncoderLayer`.
+    """Self-attention, attention to a memory and a two-layer network, each with a residual path.
+
+    Called with (tgt, memory) of shapes (l, n, d_model) and (s, n, d_model), with `batch_first` n first, or without n,
+    -> the shape of tgt. Options and errors are those of `TransformerEncoderLayer`.
 
     >>> layer = TransformerDecoderLayer(8, 2, 16, batch_first=True)
     >>> layer(hm.ones((3, 5, 8)), hm.ones((3, 7, 8)), tgt_is_causal=True).shape
@@ -130,9 +136,10 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer, one after the other, and a `norm` if one is given.
+    """Stack of `num_layers` copies of an encoder layer, and a final `norm` if one is given.
 
-    `enable_nested_tensor` is taken for compatibility and has no effect.
+    Shapes as of the layer: (l, n, d_model) -> (l, n, d_model). Each copy starts with the layer's values, as in
+    PyTorch. `enable_nested_tensor` is accepted for PyTorch's sake and has no effect.
 
     >>> TransformerEncoder(TransformerEncoderLayer(8, 2, 16), 2)(hm.ones((5, 3, 8))).shape
     (5, 3, 8)
@@ -158,7 +165,10 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer, one after the other, and a `norm` if one is given.
+    """Stack of `num_layers` copies of a decoder layer, and a final `norm` if one is given.
+
+    Called with (tgt, memory) as the layer is: (l, n, d_model) and (s, n, d_model) -> (l, n, d_model). Each copy starts
+    with the layer's values, as in PyTorch.
 
     >>> TransformerDecoder(TransformerDecoderLayer(8, 2, 16), 2)(hm.ones((5, 3, 8)), hm.ones((7, 3, 8))).shape
     (5, 3, 8)
@@ -189,9 +199,11 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder of `src` and a decoder of `tgt` that attends to what it gives.
+    """Encoder of `src` and a decoder of `tgt` that attends to its result (Vaswani et al. 2017).
 
-    Both end in a `LayerNorm`. `custom_encoder` and `custom_decoder` take their places. Matrices start by Glorot's rule.
+    Called with (src, tgt) of shapes (s, n, d_model) and (l, n, d_model), with `batch_first` n first, or without n, ->
+    the shape of tgt. Both stacks end in a `LayerNorm`; `custom_encoder` and `custom_decoder` replace them. Matrices
+    start by Glorot's rule. Raises ShapeError for other features or numbers of axes, otherwise as its layers do.
 
     >>> model = Transformer(8, 2, 1, 1, 16, batch_first=True)
     >>> model(hm.ones((3, 7, 8)), hm.ones((3, 5, 8)), tgt_is_causal=True).shape
@@ -264,7 +276,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, dtype: Any = None) -> Tensor:
-        """(sz, sz): 0 up to the diagonal, minus infinity behind it, to be added.
+        """Causal mask (sz, sz) to be added: 0 up to the diagonal, minus infinity after it.
 
         >>> Transformer.generate_square_subsequent_mask(2).tolist()
         [[0.0, -inf], [0.0, 0.0]]

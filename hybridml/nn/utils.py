@@ -29,7 +29,10 @@ __all__ = [
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Scale all gradients in place so that their joint norm is at most `max_norm`; gives back the norm before.
+    """Scale all gradients in place so that their joint norm is at most `max_norm`; returns the norm before, ().
+
+    `parameters` is a tensor or an iterable of them, of which those without a gradient do not count; `norm_type` may be
+    infinity. With `error_if_nonfinite` a norm that is not finite raises GradientError, and nothing is scaled.
 
     >>> w = hm.tensor([3.0, 4.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -48,18 +51,39 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Hold every gradient between ``-clip_value`` and ``clip_value``, in place."""
+    """Clip every gradient to ``-clip_value .. clip_value``, in place.
+
+    `parameters` is a tensor or an iterable of them, of any shapes; those without a gradient are skipped.
+
+    >>> w = hm.tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> clip_grad_value_([w], 7.0)
+    >>> w.grad.tolist()
+    [6.0, 7.0]
+    """
     with no_grad():
         commit([(grad, xp.clip(grad, -clip_value, clip_value)) for grad in _grads(parameters)])
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters as one vector, in order; differentiable."""
+    """All parameters concatenated to one vector (total size,), in order; differentiable.
+
+    >>> parameters_to_vector(hm.nn.Linear(3, 2).parameters()).shape
+    (8,)
+    """
     return xp.concat([parameter.reshape((-1,)) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write the parts of a vector back into the parameters."""
+    """Write the parts of the vector `vec` (total size,) into the parameters, in order and in place.
+
+    Raises ShapeError for a vector of another size.
+
+    >>> layer = hm.nn.Linear(2, 1)
+    >>> vector_to_parameters(hm.asarray([1.0, 2.0, 3.0]), layer.parameters())
+    >>> layer.bias.tolist()
+    [3.0]
+    """
     found = list(parameters)
     wanted = sum(parameter.size for parameter in found)
     if vec.shape != (wanted,):

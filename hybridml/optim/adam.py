@@ -15,10 +15,13 @@ from .scalars import Scalars
 
 
 class Adam(Optimizer):
-    """Steps along the mean of the gradients over the root of the mean of their squares, both corrected for their start.
+    """Adam: steps along the mean of the gradients over the root of their mean square (Kingma and Ba 2014).
 
-    `weight_decay` adds ``weight_decay * p`` to the gradient. `amsgrad` divides by the largest second moment so far
-    (Reddi et al. 2018). The order of operations is PyTorch's.
+    Both means are corrected for their start at zero. `params` are tensors, (name, tensor) pairs or groups, dicts with
+    "params"; `betas` are the weights of the two running means. `weight_decay` adds ``weight_decay * p`` to the
+    gradient, `amsgrad` divides by the largest second moment so far (Reddi et al. 2018), `maximize` ascends. Raises
+    ArgumentError for no parameters, computed ones, one given twice or negative settings, or a beta of 1 or more,
+    TypeError for parameters that are not float tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()
@@ -84,7 +87,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay multiplies the parameter by ``1 - lr * weight_decay`` instead of joining the gradient.
+    """Adam with decoupled weight decay, which multiplies parameters by ``1 - lr * weight_decay``.
+
+    The decay does not enter the gradient's means. Arguments and errors as of `Adam`. Source: Loshchilov and Hutter
+    2017.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * 0).sum().backward()

@@ -21,9 +21,16 @@ SWITCHES = ("dampening", "momentum", "weight_decay")
 
 
 class ParameterGroup(dict[str, Any]):
-    """Hyper-parameters by name; those in `numbers` are 0-dimensional tensors (or tuples of them), written in place.
+    """Dict of parameters and their hyper-parameters; numbers are float64 tensors (), written in place.
 
-    Numbers are float64, as PyTorch computes with Python floats: ``1 - 0.999`` in float32 is wrong by 1e-5.
+    Assigning a number writes into its tensor, which a traced step reads. float64 is what PyTorch's Python floats are:
+    ``1 - 0.999`` in float32 is wrong by 1e-5. Raises TypeError or ArgumentError for a value that is not a number or a
+    float tensor ().
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> opt.param_groups[0]["lr"] = 0.5
+    >>> opt.lr.item()
+    0.5
     """
 
     def __init__(self, items: Mapping[str, Any], numbers: Iterable[str]) -> None:
@@ -61,11 +68,11 @@ class ParameterGroup(dict[str, Any]):
             self[key] = value
 
     def uses(self, key: str) -> bool:
-        """False for a switch that was set to zero."""
+        """Whether a switch (momentum, dampening, weight decay) was set to anything but zero."""
         return key not in self._zero
 
     def values_as_python(self) -> dict[str, Any]:
-        """Everything but the parameters, with numbers as Python floats."""
+        """Dict of everything but the parameters, with numbers as Python floats."""
         return {key: _python(value) for key, value in self.items() if key != "params"}
 
     def __reduce__(self) -> tuple[Any, ...]:

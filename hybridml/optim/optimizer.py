@@ -25,10 +25,23 @@ _COMPILED_SIZE = 1 << 14
 
 
 class Optimizer:
-    """Base of the optimizers: subclasses name their numbers and state, and write `update`.
+    """Base class of the optimizers: subclasses name their numbers and state, and write `update`.
 
     State is made when a parameter is added, not at its first step: a traced step then finds it as captured tensors.
-    ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``.
+    ``state_dict()`` has PyTorch's structure: the state of parameter k under ``["state"][k]``. Raises ArgumentError and
+    TypeError for parameters that cannot be trained, NotImplementedError without `update`.
+
+    >>> class Plain(Optimizer):
+    ...     numbers = ("lr",)
+    ...
+    ...     def update(self, group, ready, steps):
+    ...         parameters = [group["params"][k] for k in ready]
+    ...         return [(p, p - p.grad * group["lr"].astype(p.dtype)) for p in parameters]
+    >>> w = hm.tensor([1.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> Plain([w], {"lr": 0.25}).step()
+    >>> w.tolist()
+    [0.5]
     """
 
     numbers: tuple[str, ...] = ("lr", "weight_decay")  # hyper-parameters held as tensors
@@ -65,7 +78,7 @@ class Optimizer:
     # --- use --------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient. `closure`, if given, computes and gives back the loss first."""
+        """Update every parameter that has a gradient; returns the loss of `closure`, which is called first, or None."""
         loss = None
         if closure is not None:
             with enable_grad():

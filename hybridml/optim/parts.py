@@ -14,7 +14,7 @@ def parts(x: Tensor) -> Tensor:
 
 
 def held_as(value: Tensor, dtype: Any) -> Tensor:
-    """What is written into a tensor of `dtype`: parts (..., 2) are one complex number again."""
+    """Value to write into a tensor of `dtype`: parts (..., 2) are one complex number again."""
     if dtype.kind == "c" and value.dtype.kind != "c":
         value = value[..., 0] + value[..., 1] * 1j
     return value if value.dtype == dtype else xp.astype(value, dtype)

@@ -15,7 +15,11 @@ from .scalars import Scalars
 
 
 class RMSprop(Optimizer):
-    """Steps along the gradient over the root of its running mean square; `centered` takes the mean's square off.
+    """RMSprop: steps along the gradient over the root of its running mean square (Tieleman and Hinton 2012).
+
+    `alpha` is the weight of the running mean, `centered` subtracts the squared mean of the gradients, `momentum` and
+    `weight_decay` are as of `SGD`. Raises ArgumentError for no parameters, computed ones, one given twice or negative
+    settings, TypeError for parameters that are not float tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()

@@ -10,7 +10,7 @@ from ..core.tensor import Tensor
 
 
 class Scalars:
-    """``Scalars(lr=t, ...).of(dtype).lr``; a vector (one number a parameter) is cast as a whole."""
+    """``Scalars(lr=t, ...).of(dtype).lr``; a vector (one number per parameter) is cast as a whole."""
 
     def __init__(self, **numbers: Tensor) -> None:
         self._numbers = numbers

@@ -24,7 +24,20 @@ from .optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base: subclasses write `rate`. Construction sets the rate of epoch 0."""
+    """Base class of learning-rate schedules: subclasses write ``rate(base, epoch, group)``.
+
+    Construction sets the rate of epoch 0, each ``step()`` that of the next one, in the tensor that the optimizer
+    reads. `epoch` is a float64 tensor (), so that a step may be traced. Raises TypeError for an `optimizer` that is
+    none, NotImplementedError without `rate`.
+
+    >>> class Halved(LRScheduler):
+    ...     def rate(self, base, epoch, group):
+    ...         return base * 0.5**epoch
+    >>> schedule = Halved(hm.optim.SGD([hm.ones((1,))], lr=1.0))
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -48,14 +61,17 @@ class LRScheduler:
         return int(self._epoch)
 
     def get_last_lr(self) -> list[float]:
-        """The rates that are set now, one a group."""
+        """Rates that are set now, one per parameter group."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
         return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the count and base rates, and set the rate that belongs to them."""
+        """Restore the count and the base rates, and set the rate that belongs to them.
+
+        Raises ArgumentError for a state with another number of groups.
+        """
         check_entries(self, state_dict, "base_lrs", "last_epoch")
         if len(state_dict["base_lrs"]) != len(self.base_lrs):
             raise ArgumentError(
@@ -76,7 +92,9 @@ class LRScheduler:
 
 
 class StepLR(LRScheduler):
-    """Multiply by `gamma` every `step_size` epochs.
+    """Learning rate multiplied by `gamma` every `step_size` epochs.
+
+    Raises TypeError for an `optimizer` that is none.
 
     >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
     >>> schedule = StepLR(opt, step_size=2, gamma=0.5)
@@ -95,7 +113,17 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiply by `gamma` at each of `milestones`."""
+    """Learning rate multiplied by `gamma` at each epoch in `milestones`.
+
+    A milestone that is listed twice counts twice. Raises TypeError for an `optimizer` that is none.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = MultiStepLR(opt, milestones=[1, 3], gamma=0.5)
+    >>> for _ in range(3):
+    ...     schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones, self.gamma = sorted(milestones), gamma
@@ -107,7 +135,17 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Multiply by `gamma` every epoch."""
+    """Learning rate multiplied by `gamma` every epoch.
+
+    Raises TypeError for an `optimizer` that is none.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = ExponentialLR(opt, gamma=0.5)
+    >>> for _ in range(3):
+    ...     schedule.step()
+    >>> schedule.get_last_lr()
+    [0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.gamma = gamma
@@ -118,7 +156,10 @@ class ExponentialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the base rate down to `eta_min` over `T_max` epochs (Loshchilov and Hutter 2016).
+    """Learning rate along half a cosine, from the base rate to `eta_min` over `T_max` epochs.
+
+    The rate goes up again after `T_max` epochs. Source: Loshchilov and Hutter 2016. Raises TypeError for an
+    `optimizer` that is none.
 
     >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
     >>> schedule = CosineAnnealingLR(opt, T_max=2)
@@ -136,7 +177,17 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Warm-up: the factor goes in a straight line from `start_factor` to `end_factor` over `total_iters` epochs."""
+    """Learning rate times a factor that goes linearly from `start_factor` to `end_factor`: a warm-up.
+
+    The factor reaches its end after `total_iters` epochs. Raises ArgumentError for a factor outside of 0 .. 1 or a
+    `start_factor` of 0, TypeError for an `optimizer` that is none.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = LinearLR(opt, start_factor=0.5, total_iters=2)
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.75]
+    """
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
@@ -152,7 +203,18 @@ class LinearLR(LRScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """Base rate times ``lr_lambda(epoch)`` with a Python integer: outside of traced functions only."""
+    """Learning rate times ``lr_lambda(epoch)``, a function of a Python integer.
+
+    `lr_lambda` is one function, or one per parameter group (ArgumentError for another number of them). It is for steps
+    outside of traced functions: inside the epoch is not a Python integer.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = LambdaLR(opt, lambda epoch: 1 / (1 + epoch))
+    >>> for _ in range(3):
+    ...     schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
@@ -168,9 +230,18 @@ class LambdaLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to `max_lr` in the first `pct_start` of the steps and down again, along cosines (Smith and Topin 2017).
+    """Learning rate up to `max_lr` in the first `pct_start` of the steps, then down, along cosines.
 
-    Starts at ``max_lr / div_factor``, ends at that over `final_div_factor`. The momentum is left alone.
+    It starts at ``max_lr / div_factor`` and ends at that over `final_div_factor`; unlike in PyTorch the momentum is
+    not changed. Source: Smith and Topin 2017. Raises ArgumentError unless ``total_steps > 1`` and
+    ``0 < pct_start < 1``.
+
+    >>> opt = hm.optim.SGD([hm.ones((1,))], lr=1.0)
+    >>> schedule = OneCycleLR(opt, max_lr=1.0, total_steps=10, pct_start=0.4)
+    >>> for _ in range(3):
+    ...     schedule.step()
+    >>> round(schedule.get_last_lr()[0], 6)
+    1.0
     """
 
     def __init__(

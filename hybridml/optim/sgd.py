@@ -16,10 +16,12 @@ from .scalars import Scalars
 
 
 class SGD(Optimizer):
-    """``v = momentum v + (1 - dampening) g; p -= lr v``, with v = g at a parameter's first step.
+    """Stochastic gradient descent ``v = momentum v + (1 - dampening) g; p -= lr v`` (Sutskever et al. 2013).
 
-    `weight_decay` adds ``weight_decay * p`` to the gradient, `nesterov` steps along ``g + momentum v``, `maximize`
-    climbs.
+    At a parameter's first step v = g. `weight_decay` adds ``weight_decay * p`` to the gradient, `nesterov` steps along
+    ``g + momentum v``, `maximize` ascends. Raises ArgumentError for no parameters, computed ones, one given twice or
+    negative settings, or `nesterov` without momentum or with dampening, TypeError for parameters that are not float
+    tensors.
 
     >>> w = hm.tensor([1.0], requires_grad=True)
     >>> (w * w).sum().backward()

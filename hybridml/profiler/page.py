@@ -26,7 +26,7 @@ _LONGEST = 20_000  # of one kernel
 
 @dataclass(frozen=True)
 class View:
-    """What `fn.show()` returns: a page. Shown in notebooks; `save` writes it, `html` is its text."""
+    """Page that `fn.show()` returns. Shown in notebooks; `save` writes it, `html` is its text."""
 
     title: str
     html: str

@@ -23,7 +23,7 @@ _KINDS = {"compile": "call that compiles", "operation": "eager operation", "call
 
 
 class Profile(Report):
-    """What ran between `__enter__` and `__exit__`. `print` shows tables, notebooks HTML, `save` writes a trace."""
+    """Profile of everything run inside its `with` block. `print` shows tables, notebooks HTML, `save` a trace file."""
 
     TEMPLATE = "profile.html.jinja"
 
@@ -50,7 +50,7 @@ class Profile(Report):
 
     @property
     def recording(self) -> Recording:
-        """What was written down."""
+        """Record of the events of this profile."""
         if self._recording is None:
             state = "is still on" if self._open is not None else "has not begun; use it with `with`"
             raise ArgumentError(f"profile: this one {state}: there is nothing to show yet")
@@ -73,7 +73,7 @@ class Profile(Report):
 
     @lazy
     def memory(self) -> Timeline:
-        """What was alive when."""
+        """Arrays alive over time."""
         return timeline_of(self.recording, self.events)
 
     @property

@@ -30,14 +30,15 @@ def _u64(n: int) -> Tensor:
 def randint(
     low: Any, high: Any = None, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Integers low <= n < high (0 <= n < low with one bound), each with the same probability.
+    """Random integers low <= n < high (0 <= n < low with one bound), each with the same probability.
 
-    64 bits are scaled and not divided (D. Lemire, "Fast random integer generation in an interval", 2019). Of a range of
-    n <= 2**32 numbers no probability is off by more than n / 2**64 of itself, which would take 2**64 draws to see; a
-    rejection, which is a loop in a program, is left out. Larger ranges are exact: they reject. Bounds may be tensors of
-    integers, which broadcast; where such a range is empty the result is low. `randint(high, shape)` is as in PyTorch.
+    The result has `shape`, by default the one that the bounds, integers or integer tensors, broadcast to, and is int64
+    unless `dtype` says otherwise; `randint(high, shape)` is as in PyTorch. 64 bits are scaled and not divided (D.
+    Lemire, "Fast random integer generation in an interval", 2019): of n <= 2**32 numbers no probability is off by more
+    than n / 2**64 of itself. Larger ranges are exact, by rejection. Raises DTypeError for bounds that are not
+    integers, ArgumentError for an empty range or one that `dtype` does not hold; where a range of tensors is empty the
+    result is low.
 
-    >>> import hybridml as hm
     >>> bool((hm.random.randint(1, 7, (100,)) <= 6).all())
     True
     >>> hm.random.randint(hm.tensor([1, 10, 100])).shape
@@ -62,7 +63,7 @@ def randint(
 
 
 def _between(low: Tensor, high: Tensor, shape: Any, generator: Generator | None) -> Tensor:
-    """Of bounds that are tensors, at most 2**32 apart."""
+    """Random integers between bounds that are tensors, at most 2**32 apart."""
     for bound in (low, high):
         if bound.dtype.kind not in "iu":
             raise DTypeError(f"randint: bounds must be integers, got {bound.dtype.name}; convert them with astype")
@@ -102,7 +103,13 @@ def integers(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """`randint`, with NumPy's `endpoint`: whether `high` itself may be drawn."""
+    """Random integers as of `randint`, with NumPy's `endpoint`: whether `high` itself may be drawn.
+
+    Shape, dtype and errors are those of `randint`.
+
+    >>> hm.random.integers(3, 3, (2,), endpoint=True).tolist()
+    [3, 3]
+    """
     low, high = (0, low) if high is None else (low, high)
     last = asarray(high) if isinstance(high, list) else high
     return randint(low, last + 1 if endpoint else last, shape, dtype=dtype, generator=generator)
@@ -110,9 +117,11 @@ def integers(
 
 @drawn
 def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
-    """0..x-1 in random order (int64) of a number x; the slices of a tensor along `axis` in random order, a copy.
+    """Random order of 0 .. x-1 for a number x, or of the slices along `axis` of a tensor x.
 
-    >>> import hybridml as hm
+    A number gives int64 (x,), a tensor a copy of the same shape and dtype. Raises AxisError where the axis does not
+    exist.
+
     >>> hm.random.permutation(4).sum()
     Tensor(6)
     """
@@ -125,23 +134,33 @@ def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) ->
 
 @drawn
 def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
-    """`permutation` of a number, by PyTorch's name."""
+    """Random order of 0 .. n-1 (int64, (n,)): PyTorch's name of `permutation` of a number.
+
+    >>> sorted(hm.random.randperm(4).tolist())
+    [0, 1, 2, 3]
+    """
     return permutation(n, generator=generator)
 
 
 @drawn
 def shuffle(x: Any, *, axis: int = 0, generator: Generator | None = None) -> Tensor:
-    """The slices of x along `axis` in random order; a copy, unlike NumPy's."""
+    """Copy of the tensor `x` (...) with its slices along `axis` in random order.
+
+    Unlike NumPy's it leaves its argument as it is. Raises AxisError where the axis does not exist.
+
+    >>> hm.random.shuffle(hm.ones((3, 2)), axis=1).shape
+    (3, 2)
+    """
     return permutation(asarray(x), axis=axis, generator=generator)
 
 
 @sampler(logits=anything)
 def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generator: Generator | None = None) -> Tensor:
-    """Positions along `axis`, each with probability softmax(logits) (int64), by the largest of logits + Gumbel numbers.
+    """Positions along `axis` of `logits`, each with probability softmax(logits) (int64).
 
-    shape: of the result, to which the shape of `logits` without `axis` broadcasts (its default).
+    By the largest of logits + Gumbel numbers. `shape` is that of the result, to which the shape of `logits` without
+    `axis` broadcasts (its default). Raises ShapeError where it does not, or for logits without axes.
 
-    >>> import hybridml as hm
     >>> hm.random.categorical(hm.tensor([0.0, float("-inf")]), (3,)).tolist()
     [0, 0, 0]
     """
@@ -167,12 +186,12 @@ def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generat
 def multinomial(
     probs: Parameter, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """`num_samples` positions of each row of `probs` (k,) or (n, k), numbers in proportion to probabilities (int64).
+    """Positions in rows of probabilities: (k,) or (n, k) -> int64 (num_samples,) or (n, num_samples).
 
-    With replacement by the inverse of their running sum; without, the largest of log(probs) + Gumbel numbers in order,
-    which is what drawing one after another gives (Vieira 2014). ArgumentError if more are asked for than there are.
+    `probs` are numbers in proportion to the probabilities. With replacement by the inverse of their running sum;
+    without, the largest of log(probs) + Gumbel numbers in order, which is equal to drawing one after another (Vieira
+    2014). Raises ArgumentError if more are asked for than there are, ShapeError for `probs` of other axes.
 
-    >>> import hybridml as hm
     >>> sorted(hm.random.multinomial(hm.tensor([1.0, 2.0, 0.0, 3.0]), 3).tolist())
     [0, 1, 3]
     """
@@ -212,9 +231,12 @@ def choice(
     axis: int = 0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Slices of the tensor `a` along `axis` (numbers below `a` if it is a number), each as probable, or as `p` says.
+    """Random slices of the tensor `a` along `axis`, or random numbers below the integer `a`.
 
-    >>> import hybridml as hm
+    `shape` replaces the axis in the shape of the result. `p` (the size of the axis,) gives probabilities, which are
+    equal without it; ``replace=False`` draws each at most once. Raises ArgumentError for an empty `a` or too many
+    draws without replacement, ShapeError for a `p` of another shape.
+
     >>> sorted(hm.random.choice(5, (5,), replace=False).tolist())
     [0, 1, 2, 3, 4]
     """

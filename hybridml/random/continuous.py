@@ -26,9 +26,13 @@ def uniform(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform in [low, high); for float16 and bfloat16 of float32's, rounded, so that `high` itself may occur.
+    """Uniform numbers in [low, high) of a float dtype.
 
-    >>> import hybridml as hm
+    float16 and bfloat16 are rounded from float32, so that `high` itself may occur. The result has `shape`, by default
+    the one that the parameters (numbers or tensors, differentiable) broadcast to. Raises ArgumentError for a `shape`
+    that is no size, ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not a
+    float.
+
     >>> hm.random.uniform((2, 3), -1.0, 1.0).shape
     (2, 3)
     """
@@ -47,11 +51,13 @@ def normal(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal, by the transform of Box and Muller (1958).
+    """Normal (Gaussian) numbers with `mean` and standard deviation `std`.
 
-    Of a complex dtype both parts are normal, with half of the variance each, as in PyTorch.
+    By the transform of Box and Muller (1958). With a complex `dtype` both parts are normal, with half of the variance
+    each, as in PyTorch. The result has `shape`, by default the one that the parameters (numbers or tensors,
+    differentiable) broadcast to. Raises ArgumentError for a negative `std`, ShapeError for parameters that do not
+    broadcast to `shape`, DTypeError for an integer `dtype`.
 
-    >>> import hybridml as hm
     >>> hm.random.normal(std=hm.tensor([0.0, 0.0])).tolist()
     [0.0, 0.0]
     """
@@ -72,31 +78,59 @@ def _is_number(value: Any, number: float) -> bool:
 
 @sampler()
 def standard_normal(shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """`normal` of mean 0 and standard deviation 1."""
+    """Normal numbers of mean 0 and standard deviation 1; `shape`, `dtype` and errors as of `normal`.
+
+    >>> hm.random.standard_normal((2, 3)).shape
+    (2, 3)
+    """
     return normal(shape, dtype=dtype, generator=generator)
 
 
 @drawn
 def rand(*shape: int, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """`uniform` with the sizes as arguments."""
+    """Uniform numbers in [0, 1), with the sizes of the shape as arguments: ``rand(2, 3)``.
+
+    Sizes may also be one tuple. `dtype` and errors as of `uniform`.
+
+    >>> hm.random.rand(2, 3).shape
+    (2, 3)
+    """
     return uniform(_sizes(shape), dtype=dtype, generator=generator)
 
 
 @drawn
 def randn(*shape: int, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """`normal` with the sizes as arguments."""
+    """Standard normal numbers, with the sizes of the shape as arguments: ``randn(2, 3)``.
+
+    Sizes may also be one tuple. `dtype` and errors as of `normal`.
+
+    >>> hm.random.randn(2, 3).shape
+    (2, 3)
+    """
     return normal(_sizes(shape), dtype=dtype, generator=generator)
 
 
 @drawn
 def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """`uniform` numbers of x's shape and dtype."""
+    """Uniform numbers in [0, 1), with the shape of the tensor `x` and, unless another `dtype` is given, its dtype.
+
+    Raises DTypeError where that dtype is not a float.
+
+    >>> hm.random.rand_like(hm.ones((2, 3), dtype=hm.float64)).dtype.name
+    'float64'
+    """
     return uniform(x.shape, dtype=x.dtype if dtype is None else dtype, generator=generator)
 
 
 @drawn
 def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """`normal` numbers of x's shape and dtype."""
+    """Standard normal numbers, with the shape of the tensor `x` and, unless another `dtype` is given, its dtype.
+
+    Raises DTypeError where that dtype is of integers.
+
+    >>> hm.random.randn_like(hm.ones((2, 3), dtype=hm.float64)).dtype.name
+    'float64'
+    """
     return normal(x.shape, dtype=x.dtype if dtype is None else dtype, generator=generator)
 
 
@@ -115,12 +149,13 @@ def truncated_normal(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal of `mean` and `std`, given that it is in [low, high], by its inverse distribution function.
+    """Normal numbers with `mean` and `std` conditioned to be in [low, high].
 
-    Intervals of the upper tail are mirrored, where the distribution function has the digits. float32 is computed in
-    float64, which reaches 37 standard deviations; beyond, all numbers are the end that is nearer to the mean.
+    By the inverse distribution function, in float64: it reaches 37 standard deviations; beyond, all numbers are the
+    end that is nearer to the mean. The result has `shape`, by default the one that the parameters (numbers or tensors,
+    differentiable) broadcast to. Raises ArgumentError for a `std` that is not positive, ShapeError for parameters that
+    do not broadcast to `shape`, DTypeError for a `dtype` that is not a float.
 
-    >>> import hybridml as hm
     >>> x = hm.random.truncated_normal(3.0, 4.0, shape=(100,))
     >>> bool(((x >= 3) & (x <= 4)).all())
     True
@@ -146,7 +181,15 @@ def lognormal(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Numbers whose logarithm is normal with this mean and standard deviation."""
+    """Log-normal numbers, whose logarithm is normal with this mean and standard deviation `sigma`.
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for a negative `sigma`, ShapeError for parameters that do not broadcast to `shape`, DTypeError
+    for a `dtype` that is not a float.
+
+    >>> hm.random.lognormal(sigma=0.0, shape=(2,)).tolist()
+    [1.0, 1.0]
+    """
     d = Draw("lognormal", shape, dtype, generator, mean, sigma)
     mean, sigma = d.params
     return d.give(ops.exp(d.normal() * sigma + mean))
@@ -156,7 +199,15 @@ def lognormal(
 def exponential(
     scale: Parameter = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Exponential with mean `scale`, that is with rate 1 / scale."""
+    """Exponential numbers with mean `scale`, that is with rate 1 / scale.
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for a negative `scale`, ShapeError for parameters that do not broadcast to `shape`, DTypeError
+    for a `dtype` that is not a float.
+
+    >>> bool((hm.random.exponential(2.0, (100,)) >= 0).all())
+    True
+    """
     d = Draw("exponential", shape, dtype, generator, scale)
     return d.give(-ops.log(d.open_unit()) * d.params[0])
 
@@ -170,7 +221,15 @@ def laplace(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Laplace: the density falls as exp(-abs(x - loc) / scale) on either side."""
+    """Laplace numbers with density exp(-abs(x - loc) / scale) / (2 scale).
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for a negative `scale`, ShapeError for parameters that do not broadcast to `shape`, DTypeError
+    for a `dtype` that is not a float.
+
+    >>> hm.random.laplace(hm.zeros(3), 2.0).shape
+    (3,)
+    """
     d = Draw("laplace", shape, dtype, generator, loc, scale)
     loc, scale = d.params
     u = d.open_unit() - 0.5
@@ -186,7 +245,15 @@ def gumbel(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Gumbel's distribution of the largest of many: exp(-exp(-(x - loc) / scale)) is the probability below x."""
+    """Gumbel numbers, with probability exp(-exp(-(x - loc) / scale)) below x.
+
+    It is the distribution of the largest of many numbers. The result has `shape`, by default the one that the
+    parameters (numbers or tensors, differentiable) broadcast to. Raises ArgumentError for a negative `scale`,
+    ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not a float.
+
+    >>> hm.random.gumbel(hm.zeros(3), 2.0).shape
+    (3,)
+    """
     d = Draw("gumbel", shape, dtype, generator, loc, scale)
     loc, scale = d.params
     return d.give(-ops.log(-ops.log(d.open_unit())) * scale + loc)
@@ -201,7 +268,15 @@ def logistic(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Logistic: sigmoid((x - loc) / scale) is the probability below x."""
+    """Logistic numbers, with probability sigmoid((x - loc) / scale) below x.
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for a negative `scale`, ShapeError for parameters that do not broadcast to `shape`, DTypeError
+    for a `dtype` that is not a float.
+
+    >>> hm.random.logistic(hm.zeros(3), 2.0).shape
+    (3,)
+    """
     d = Draw("logistic", shape, dtype, generator, loc, scale)
     loc, scale = d.params
     u = d.open_unit()
@@ -217,7 +292,15 @@ def cauchy(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Cauchy (Lorentz), with median `loc`; half of the numbers are within `scale` of it."""
+    """Cauchy (Lorentz) numbers with median `loc`, half of them within `scale` of it.
+
+    They have no mean. The result has `shape`, by default the one that the parameters (numbers or tensors,
+    differentiable) broadcast to. Raises ArgumentError for a negative `scale`, ShapeError for parameters that do not
+    broadcast to `shape`, DTypeError for a `dtype` that is not a float.
+
+    >>> hm.random.cauchy(hm.zeros(3), 2.0).shape
+    (3,)
+    """
     d = Draw("cauchy", shape, dtype, generator, loc, scale)
     loc, scale = d.params
     return d.give(ops.tan((d.open_unit() - 0.5) * math.pi) * scale + loc)
@@ -227,7 +310,15 @@ def cauchy(
 def rayleigh(
     scale: Parameter = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Rayleigh: the length of a pair of normal numbers of standard deviation `scale`."""
+    """Rayleigh numbers: lengths of pairs of normal numbers with standard deviation `scale`.
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for a negative `scale`, ShapeError for parameters that do not broadcast to `shape`, DTypeError
+    for a `dtype` that is not a float.
+
+    >>> bool((hm.random.rayleigh(2.0, (100,)) >= 0).all())
+    True
+    """
     d = Draw("rayleigh", shape, dtype, generator, scale)
     return d.give(ops.sqrt(ops.log(d.open_unit()) * -2.0) * d.params[0])
 
@@ -236,7 +327,15 @@ def rayleigh(
 def weibull(
     a: Parameter, scale: Parameter = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Weibull: exp(-(x / scale) ** a) is the probability above x."""
+    """Weibull numbers, with probability exp(-(x / scale) ** a) above x.
+
+    Unlike NumPy's it has a `scale`. The result has `shape`, by default the one that the parameters (numbers or
+    tensors, differentiable) broadcast to. Raises ArgumentError for an `a` that is not positive or a negative `scale`,
+    ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not a float.
+
+    >>> bool((hm.random.weibull(2.0, shape=(100,)) >= 0).all())
+    True
+    """
     d = Draw("weibull", shape, dtype, generator, a, scale)
     a, scale = d.params
     return d.give(ops.exp(ops.log(-ops.log(d.open_unit())) / a) * scale)
@@ -244,7 +343,15 @@ def weibull(
 
 @sampler(a=positive)
 def pareto(a: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """Pareto's second distribution (Lomax), as NumPy: (1 + x) ** -a is the probability above x. Add 1 for the first."""
+    """Pareto numbers of the second kind (Lomax), with probability (1 + x) ** -a above x.
+
+    As in NumPy; add 1 for the first kind. The result has `shape`, by default the one that the parameters (numbers or
+    tensors, differentiable) broadcast to. Raises ArgumentError for an `a` that is not positive, ShapeError for
+    parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not a float.
+
+    >>> bool((hm.random.pareto(3.0, (100,)) >= 0).all())
+    True
+    """
     d = Draw("pareto", shape, dtype, generator, a)
     return d.give(ops.expm1(-ops.log(d.open_unit()) / d.params[0]))
 
@@ -259,12 +366,12 @@ def multivariate_normal(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal vectors of `mean` (..., k) and covariance `cov` (..., k, k), or its Cholesky factor `scale_tril`; gives
-    `shape` + (..., k).
+    """Normal vectors with `mean` (..., k) and covariance `cov` (..., k, k), or its Cholesky factor `scale_tril`.
 
-    LinAlgError for a covariance that is not positive definite. Styles may differ by rounding, as matrix products do.
+    The result has `shape` + (..., k). Raises LinAlgError for a covariance that is not positive definite, ArgumentError
+    unless one of the two is given, ShapeError where they do not fit the mean. Styles may differ by rounding, as matrix
+    products do.
 
-    >>> import hybridml as hm
     >>> hm.random.multivariate_normal(hm.zeros(2), hm.eye(2), (5,)).shape
     (5, 2)
     """

@@ -25,7 +25,14 @@ _share = Domain("a probability above 0", lambda v: 0 < v <= 1)
 def bernoulli(
     p: Parameter = 0.5, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """1 with probability `p` (a number or a tensor, whose shape is the default), else 0; bool without `dtype`."""
+    """Events that are 1 with probability `p`, else 0: bool, or numbers of `dtype`.
+
+    The result has `shape`, by default that of `p`, a number or a tensor. Raises ArgumentError for a number outside of
+    0 .. 1. It has no gradient.
+
+    >>> hm.random.bernoulli(hm.tensor([0.0, 1.0])).tolist()
+    [False, True]
+    """
     wanted = shape_of(shape) if shape is not None else (asarray(p).shape if not isinstance(p, int | float) else ())
     drawn = unit(wanted, dtypes.default_float(), generator) < p
     return drawn if dtype is None else ops.astype(drawn, dtype)
@@ -59,10 +66,13 @@ def _numbers(d: Counts, k: Tensor, valid: Tensor) -> Tensor:
 def poisson(
     lam: Parameter = 1.0, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """How many events of mean `lam` there are. From mean 10 on by Hörmann's rejection PTRS ("The transformed rejection
-    method for generating Poisson random variables", 1993), below by inversion.
+    """Poisson counts: the number of events in an interval with mean `lam`.
 
-    >>> import hybridml as hm
+    The result has `shape`, by default the one that the parameters broadcast to, and is int64 unless `dtype` says
+    otherwise; it has no gradient. From mean 10 on by Hörmann's rejection PTRS ("The transformed rejection method for
+    generating Poisson random variables", 1993), below by inversion. Raises ArgumentError for a negative `lam`,
+    ShapeError for one that does not broadcast to `shape`. Negative elements of a tensor give -1.
+
     >>> hm.random.poisson(hm.tensor([0.0, 3.0, 1e6])).shape
     (3,)
     """
@@ -103,8 +113,16 @@ def _ptrs(d: Counts, mean: Tensor) -> Tensor:
 def binomial(
     n: Parameter, p: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """How many of `n` independent events of probability `p` happen. From mean 10 on by Hörmann's rejection BTRS ("The
-    generation of binomial random variates", 1993), below by inversion, both of the rarer outcome.
+    """Binomial counts: the number of `n` independent events of probability `p` that happen.
+
+    The result has `shape`, by default the one that the parameters broadcast to, and is int64 unless `dtype` says
+    otherwise; it has no gradient. From mean 10 on by Hörmann's rejection BTRS ("The generation of binomial random
+    variates", 1993), below by inversion, both of the rarer outcome. Raises ArgumentError for a negative `n` or a `p`
+    outside of 0 .. 1, ShapeError for parameters that do not broadcast to `shape`. Elements of tensors that are outside
+    give -1.
+
+    >>> hm.random.binomial(5, 1.0, (2,)).tolist()
+    [5, 5]
     """
     d = Counts("binomial", shape, dtype, generator, n, p)
     with no_grad():
@@ -154,7 +172,15 @@ def _btrs(d: Counts, n: Tensor, p: Tensor) -> Tensor:
 
 @sampler(p=_share)
 def geometric(p: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """How many trials of probability `p` it takes to the first success: 1 and more, as NumPy."""
+    """Geometric counts: the number of trials of probability `p` up to the first success, 1 or more, as in NumPy.
+
+    The result has `shape`, by default the one that the parameters broadcast to, and is int64 unless `dtype` says
+    otherwise; it has no gradient. Raises ArgumentError unless 0 < p <= 1, ShapeError for a `p` that does not broadcast
+    to `shape`. Elements of a tensor that are outside give -1.
+
+    >>> hm.random.geometric(1.0, (3,)).tolist()
+    [1, 1, 1]
+    """
     d = Counts("geometric", shape, dtype, generator, p)
     with no_grad():
         (share,) = d.tensors()

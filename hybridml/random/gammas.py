@@ -49,7 +49,7 @@ def _log_gamma_draw(d: Draw, alpha: Tensor) -> Tensor:
 
 
 class LogGamma(Function):
-    """The logarithm of gamma numbers, with the implicit gradient of the concentration."""
+    """Logarithm of gamma numbers, with the implicit gradient of the concentration."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Any, d: Any) -> Tensor:
@@ -65,14 +65,14 @@ class LogGamma(Function):
 
 
 def _summed(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The sum over axes along which a tensor of `shape` was broadcast."""
+    """Sum over the axes along which a tensor of `shape` was broadcast."""
     lead = x.ndim - len(shape)
     axes = (*range(lead), *(k + lead for k, n in enumerate(shape) if n == 1 and x.shape[k + lead] != 1))
     return x.sum(axis=axes, keepdims=True).reshape(shape) if axes else x
 
 
 class _Slope(Function):
-    """d log(x) / d alpha of a gamma number x that keeps its place in the distribution."""
+    """Derivative d log(x) / d alpha of a gamma number x that keeps its place in the distribution."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Any, log_x: Any) -> Tensor:
@@ -124,11 +124,14 @@ def gamma(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Gamma numbers with density x**(concentration - 1) exp(-x / scale), up to a factor.
+    """Gamma numbers with density proportional to x**(concentration - 1) exp(-x / scale).
 
-    Both parameters have gradients, that of the concentration once (GradientError if it is differentiated again).
+    Source: Marsaglia and Tsang 2000. The gradient of the concentration is implicit (Figurnov et al. 2018); it has no
+    gradient itself (GradientError). The result has `shape`, by default the one that the parameters (numbers or
+    tensors, differentiable) broadcast to. Raises ArgumentError for a `concentration` that is not positive or a
+    negative `scale`, ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not
+    a float.
 
-    >>> import hybridml as hm
     >>> x = hm.random.gamma(3.0, 2.0, shape=(10000,))
     >>> 5.8 < x.mean().item() < 6.2
     True
@@ -139,7 +142,16 @@ def gamma(
 
 @sampler(df=positive)
 def chi2(df: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """Chi-squared: for whole numbers `df` the sum of that many squares of standard normal numbers."""
+    """Chi-squared numbers with `df` degrees of freedom.
+
+    For a whole number `df` each is the sum of that many squares of standard normal numbers. The result has `shape`, by
+    default the one that the parameters (numbers or tensors, differentiable) broadcast to. Raises ArgumentError for a
+    `df` that is not positive, ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype`
+    that is not a float.
+
+    >>> bool((hm.random.chi2(3.0, (100,)) >= 0).all())
+    True
+    """
     d = Draw("chi2", shape, dtype, generator, df)
     return d.give(ops.exp(_log_gamma(d, d.tensors()[0] * 0.5)) * 2.0)
 
@@ -154,7 +166,16 @@ def student_t(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Student's t: a standard normal number over the root of an independent `chi2(df) / df`."""
+    """Student's t numbers with `df` degrees of freedom, times `scale`, plus `loc`.
+
+    Each is a standard normal number over the root of an independent `chi2(df) / df`. The result has `shape`, by
+    default the one that the parameters (numbers or tensors, differentiable) broadcast to. Raises ArgumentError for a
+    `df` that is not positive or a negative `scale`, ShapeError for parameters that do not broadcast to `shape`,
+    DTypeError for a `dtype` that is not a float.
+
+    >>> hm.random.student_t(hm.full((3,), 5.0)).shape
+    (3,)
+    """
     d = Draw("student_t", shape, dtype, generator, df, loc, scale)
     half = d.tensors()[0] * 0.5
     z = d.normal()
@@ -165,7 +186,16 @@ def student_t(
 def beta(
     a: Parameter, b: Parameter, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
-    """Beta numbers in [0, 1], with density x**(a - 1) (1 - x)**(b - 1) up to a factor."""
+    """Beta numbers in [0, 1] with density proportional to x**(a - 1) (1 - x)**(b - 1).
+
+    The result has `shape`, by default the one that the parameters (numbers or tensors, differentiable) broadcast to.
+    Raises ArgumentError for an `a` or `b` that is not positive, ShapeError for parameters that do not broadcast to
+    `shape`, DTypeError for a `dtype` that is not a float.
+
+    >>> x = hm.random.beta(2.0, 3.0, (100,))
+    >>> bool(((x >= 0) & (x <= 1)).all())
+    True
+    """
     d = Draw("beta", shape, dtype, generator, a, b)
     first, second = d.tensors()
     return d.give(ops.sigmoid(_log_gamma(d, first) - _log_gamma(d, second)))
@@ -173,9 +203,11 @@ def beta(
 
 @sampler(alpha=anything)
 def dirichlet(alpha: Parameter, shape: Any = (), *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """Shares that sum to 1 along the last axis; `alpha` (..., k) gives `shape` + (..., k).
+    """Dirichlet shares, which sum to 1 along the last axis.
 
-    >>> import hybridml as hm
+    `alpha` (..., k), concentrations above 0 with gradients as those of `gamma`, gives `shape` + (..., k). Raises
+    ShapeError for an `alpha` without axes, DTypeError for a `dtype` that is not a float.
+
     >>> hm.random.dirichlet(hm.ones(3), (5,)).shape
     (5, 3)
     """

@@ -33,10 +33,11 @@ _full, _concat, _left, _or = (OPS[n] for n in ("full", "concat", "bitwise_left_s
 
 
 class Generator:
-    """A stream of random bits, with every distribution of this package as a method; two generators with one seed give
-    the same numbers.
+    """Stream of random bits, with every distribution of this package as a method.
 
-    >>> import hybridml as hm
+    Two generators with one seed give the same numbers, in either style. `seed` is an integer (ArgumentError
+    otherwise), taken modulo 2**64. Source: Philox4x32-10 (Salmon et al. 2011).
+
     >>> a, b = hm.random.Generator(7), hm.random.Generator(7)
     >>> bool((a.uniform((3,)) == hm.random.uniform((3,), generator=b)).all())
     True
@@ -64,9 +65,8 @@ class Generator:
 
     @classmethod
     def at(cls, state: Tensor) -> Generator:
-        """A generator that starts from what `get_state` gave, to draw the same numbers again.
+        """Generator that starts from a state of `get_state`, to draw the same numbers again.
 
-        >>> import hybridml as hm
         >>> state = hm.random.default_generator.get_state()
         >>> again = hm.random.Generator.at(state)
         >>> bool((hm.random.uniform((3,)) == hm.random.uniform((3,), generator=again)).all())
@@ -77,7 +77,7 @@ class Generator:
         return generator
 
     def bits(self, shape: Any) -> Tensor:
-        """uint32 random bits of `shape`; advances the state by a block for every four words."""
+        """Random bits as uint32 numbers of `shape`; the state advances by one block per four of them."""
         shape = shape_of(shape)
         return _bits.fn(self.reserve(shape), shape)
 
@@ -137,12 +137,23 @@ default_generator = roots["random"] = Generator(0)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, which every function here uses unless it is given another."""
+    """Seed the default generator, which every function here uses unless it is given another, and return it.
+
+    Raises ArgumentError for a seed that is not an integer.
+
+    >>> first = hm.random.manual_seed(7).uniform((3,))
+    >>> bool((hm.random.manual_seed(7).uniform((3,)) == first).all())
+    True
+    """
     return default_generator.manual_seed(seed)
 
 
 def bits(shape: Any, *, generator: Generator | None = None) -> Tensor:
-    """uint32 random bits."""
+    """Random bits as uint32 numbers of `shape`, 32 random bits each.
+
+    >>> hm.random.bits((2, 3)).dtype.name
+    'uint32'
+    """
     return (generator or default_generator).bits(shape_of(shape))
 
 
@@ -151,7 +162,7 @@ def shape_of(shape: Any) -> tuple[int, ...]:
 
 
 def words(shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-    """uint64 random bits."""
+    """Random bits as uint64 numbers of `shape`."""
     halves = _astype.fn(bits((2, *shape), generator=generator), dtypes.uint64)
     return _or.fn(_left.fn(halves[0], 32), halves[1])
 

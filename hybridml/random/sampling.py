@@ -1,4 +1,4 @@
-"""What every distribution does besides its arithmetic: checks of its parameters, shape and dtype of the result, a
+"""Common parts of every distribution besides its arithmetic: checks of its parameters, shape and dtype of the result, a
 compiled call where it is large, and the rejection loop.
 """
 
@@ -56,7 +56,7 @@ probability = Domain("a probability, 0 to 1,", lambda v: 0 <= v <= 1)
 
 
 def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Decorator of a function that draws: `size` is another name of `shape`, and a generator has it as a method."""
+    """Decorator of a function that draws: `size` is another name of `shape`, and generators get it as a method."""
 
     @functools.wraps(fn)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -111,7 +111,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
 
 
 def is_tensor(value: Any) -> bool:
-    """And not what stands for a Python number in a trace."""
+    """Whether a value is a tensor, and not one that represents a Python number in a trace."""
     return isinstance(value, Tensor) and not type(value).is_number
 
 
@@ -155,7 +155,7 @@ class Draw:
         return open_unit(self.shape, self.dtype, self.generator)
 
     def normal(self) -> Tensor:
-        """By the transform of Box and Muller (1958); two uniforms an element, so elements are independent."""
+        """Standard normal numbers by the transform of Box and Muller (1958), from two uniforms per element."""
         u = unit((2, *self.shape), self.dtype, self.generator)
         radius = ops.sqrt(ops.log(1.0 - u[0]) * -2.0)  # 1 - u is in (0, 1]
         return radius * ops.cos(u[1] * (2 * math.pi))
@@ -180,7 +180,7 @@ class Counts(Draw):
 
 
 def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...]:
-    """That of the result: to which the parameters broadcast, or the one asked for, which they must fit."""
+    """Shape of the result: what the parameters broadcast to, or the one asked for, which they must fit (ShapeError)."""
     avals = [Aval(t.shape, t.dtype) for t in tensors]
     common = broadcast(name, *avals) if avals else ()
     if shape is None:
@@ -197,7 +197,7 @@ def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...
 def until_accepted(propose: Callable[[], tuple[Tensor, Tensor]], shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
     """For each element the first of its proposals that is accepted; `propose` gives (values, which are).
 
-    The number of rounds depends on the bits alone, so a generator stands where it stands in either style.
+    The number of rounds depends on the bits alone, so the state of a generator is the same in either style.
     """
 
     def step(carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,9 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,3 +34,68 @@ def test_everything_public_is_described(package: str) -> None:
     assert module.__all__ == sorted(module.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     for name in module.__all__:
         assert inspect.getdoc(getattr(module, name)), f"hybridml.{package}.{name} has no docstring"
+
+
+# --- what a docstring says -------------------------------------------------------------------------------------------
+
+DESCRIBED = (*PACKAGES, "nn.init", "nn.quantized", "nn.utils")
+# First words of a fragment: "Of a slot." names no value, "Bytes per slot." does.
+FRAGMENTS = ("As", "Does", "Is", "Of", "That", "Those", "What")
+SHAPE = re.compile(r"(?<!\w)\((\.\.\.|\w+,)")  # (...), (n, c), (k,): not the arguments of a call
+WITHOUT_SHAPES = (
+    hm.nn.Module,
+    hm.nn.ModuleDict,
+    hm.nn.ModuleList,
+    hm.nn.ParameterDict,
+    hm.nn.ParameterList,
+    hm.nn.Sequential,
+)
+
+
+def _public(package: str) -> Iterator[tuple[str, Any]]:
+    module = importlib.import_module(f"hybridml.{package}")
+    for name in getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]):
+        value = getattr(module, name)
+        if inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, Exception)):
+            if hasattr(module, "__all__") or value.__module__ == module.__name__:
+                yield name, value
+
+
+def _takes_tensors(value: Any) -> bool:
+    """Whether a public name is a layer or a function of `functional`, whose shapes must be told."""
+    if inspect.isclass(value):
+        return issubclass(value, hm.nn.Module) and value not in WITHOUT_SHAPES
+    return str(value.__module__).startswith("hybridml.functional.")
+
+
+def _lacks(value: Any) -> list[str]:
+    doc = inspect.getdoc(value) or ""
+    first, text = doc.partition("\n")[0], doc.partition(">>>")[0]
+    faults = {
+        f"a first line of 25 characters: {first!r}": len(first) < 25,
+        f"a first line that names what it returns or does: {first!r}": first.split(" ")[0] in FRAGMENTS,
+        "an example": ">>>" not in doc,
+        "the shapes of its arguments and result": _takes_tensors(value) and not SHAPE.search(text),
+    }
+    return [fault for fault, found in faults.items() if found]
+
+
+@pytest.mark.parametrize("package", DESCRIBED)
+def test_docstrings_say_what_it_does_with_an_example(package: str) -> None:
+    assert {name: faults for name, value in _public(package) if (faults := _lacks(value))} == {}
+
+
+def test_a_fragment_is_found() -> None:
+    def bad(x: int) -> int:
+        """Of a slot."""
+        return x
+
+    class Layer(hm.nn.Module):
+        """Layer that says nothing about its input, f(x, y).
+
+        >>> 1
+        1
+        """
+
+    assert len(_lacks(bad)) == 3
+    assert _lacks(Layer) == ["the shapes of its arguments and result"]

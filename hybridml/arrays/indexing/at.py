@@ -126,7 +126,7 @@ def _masked(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor | None:
 
 
 def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
-    """What an update writes, as a tensor; a number takes the dtype."""
+    """Value that an update writes, as a tensor; a number takes the dtype."""
     value = tensor_of(value)
     if isinstance(value, Tensor):
         return value if interp is None else interp.lift(value)
@@ -143,7 +143,7 @@ def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
 
 
 class _At:
-    """What `x.at` is: `x.at[key]` says where."""
+    """Property `x.at` of a tensor: `x.at[key]` says where to update."""
 
     __slots__ = ("_x",)
 

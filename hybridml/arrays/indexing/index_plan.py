@@ -1,4 +1,4 @@
-"""What a key of `x[key]` means: slices of every axis, a reshape, and arrays of positions that replace axes.
+"""Meaning of a key of `x[key]`: slices of every axis, a reshape, and arrays of positions that replace axes.
 
 NumPy's rules hold. Index arrays broadcast together, and their axes stand where they stood in the key, or in front when
 something stands between them (an integer beside an index array counts as one). A mask of n axes is one array, of the

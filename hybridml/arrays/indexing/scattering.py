@@ -51,7 +51,7 @@ def _axis(name: str, x: Tensor, axis: int) -> int:
 
 
 def _value(name: str, x: Tensor, value: Any, shape: tuple[int, ...]) -> Tensor:
-    """What is written, in x's dtype: a tensor, or a number for every place of `shape`."""
+    """Value that is written, in x's dtype: a tensor, or a number for every place of `shape`."""
     if isinstance(value, bool | int | float | complex):
         if isinstance(value, float) and x.dtype.kind in "iub" and not value.is_integer():
             raise DTypeError(f"{name}: {value} does not fit {Aval(x.shape, x.dtype)}; cast it with astype")

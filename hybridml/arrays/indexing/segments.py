@@ -128,12 +128,12 @@ def _places(ids: Tensor, n: int) -> Tensor:
 
 
 def lowest(dtype: np.dtype) -> Any:
-    """What is not greater than any number of a dtype."""
+    """Lower bound of the numbers of a dtype, the start of a maximum."""
     return -float("inf") if dtype.kind in "fcV" else False if dtype.kind == "b" else int(np.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
-    """What is not less than any number of a dtype."""
+    """Upper bound of the numbers of a dtype, the start of a minimum."""
     return float("inf") if dtype.kind in "fcV" else True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 

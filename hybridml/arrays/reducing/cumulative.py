@@ -1,4 +1,4 @@
-"""What runs along an axis: cumulative sums, products, extremes and log-sums, and differences of neighbours."""
+"""Functions along an axis: cumulative sums, products, extremes and log-sums, and differences of neighbours."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def diff(x: Tensor, /, n: int = 1, axis: int = -1, prepend: Any = None, append: 
 
 
 def _end(value: Any, x: Tensor, axis: int) -> Tensor:
-    """What is put at an end: a tensor as it is, a number as a slice of x's other sizes."""
+    """Slice that is put at an end: a tensor as it is, a number with x's other sizes."""
     t = lifted(value)
     if t.ndim:
         return t

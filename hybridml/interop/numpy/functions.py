@@ -20,7 +20,7 @@ for _subject in SUBJECTS:
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What runs in the place of a NumPy function; DTypeError if nothing does."""
+    """Function that runs in the place of a NumPy function; DTypeError if none does."""
     target = target_of(func)
     if target is None:
         raise DTypeError(f"{name_of(func)}: {refusal(func)}")

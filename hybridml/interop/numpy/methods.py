@@ -72,7 +72,7 @@ def fill(self: Tensor, value: Any) -> None:
 
 
 class Flat:
-    """What `x.flat` is: the elements in row-major order, to read, to iterate over and to write."""
+    """Iterator `x.flat`: the elements in row-major order, to read, to iterate over and to write."""
 
     __slots__ = ("_x",)
 

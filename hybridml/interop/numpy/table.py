@@ -53,7 +53,7 @@ def name_of(func: Function) -> str:
 
 
 def target_of(func: Function) -> Function | None:
-    """What runs in the place of a NumPy function; None where there is no row, or its home is not there."""
+    """Function that runs in the place of a NumPy function; None where there is no row, or its home is not there."""
     row = FUNCTIONS.get(public(func))
     return _named(row) if isinstance(row, str) else row
 

@@ -59,7 +59,7 @@ def target_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
 
 
 def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_ufunc__` is asked for."""
+    """Result of a NumPy ufunc, or of its method `call`, on tensors; DTypeError for one that has none here."""
     target = target_of(ufunc)
     if (
         call == "__call__"
