@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """What einops needs to know to work on tensors; imported when einops is, see lookup.py."""
-=======
-"""Backend that lets einops work on tensors; imported when einops is, see interop.py."""
->>>>>>> prose
 
 from __future__ import annotations
 

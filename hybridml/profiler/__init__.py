@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Profiles, memory over time, and a traced function as a page.
-=======
-"""Views of what a program does: profiles, memory over time, graphs.
->>>>>>> prose
 
 watch.py     functions with something done around each call, as long as somebody looks
 record.py    what a profile writes down: operations, calls of traced functions, launches

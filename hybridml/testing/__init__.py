@@ -1,10 +1,4 @@
-<<<<<<< HEAD
 """Helpers for tests of programs: gradients against differences, counts of kernels and traces, every name traced."""
-=======
-"""Tools for tests of programs written with hybridml: gradients against differences, counts of kernels and of
-traces, the namespace through `@trace`.
-"""
->>>>>>> prose
 
 from __future__ import annotations
 

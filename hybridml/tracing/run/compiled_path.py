@@ -88,7 +88,8 @@ class CompiledPath(PathEnd):
     they raise for."""
 
     def __init__(
-        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (), effects: Sequence[Mutation] = (),
+        self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (),
+        effects: Sequence[Mutation] = (),
         arguments: Sequence[tuple[int, Any]] = (), there: Sequence[tuple[int, Any]] = (),
         checked: Container[ir.Node] = (),
     ) -> None:  # fmt: skip

@@ -2,9 +2,10 @@
 
 Where the running Python asks for a value (`if`, `while`, `int(t)`, `t.tolist()`), the trace computes it from the
 arguments of its call and goes on with it. What lies between two asked values is a *segment*, a straight-line compiled
-program; a node of the tree (`ValueGuard`) maps the value that its segment gives to what comes next, and a path ends in an
-`CompiledPath`. A later call walks the tree. Segments are pure: only the outcome writes anything, so where a call meets an
-unknown value nothing has happened yet, and the function is traced again from its start, with the values known so far.
+program; a node of the tree (`ValueGuard`) maps the value that its segment gives to what comes next, and a path ends in
+a `CompiledPath`. A later call walks the tree. Segments are pure: only the end of a path writes anything, so where a
+call meets an unknown value nothing has happened yet,
+and the function is traced again from its start, with the values known so far.
 
 A segment also gives out what Python still holds when it asks (live tensors, and what the tape of gradients keeps):
 Python can go on in many ways from here, but only with what it holds. Should a path need another value, its segment

@@ -21,6 +21,8 @@ from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import bindings, check_of, name_of
 
+from .errors import NotGeneralizable
+
 MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a size that it looks at
 MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
 
