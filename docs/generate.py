@@ -31,6 +31,10 @@ each of up to four intervals, float64 with mpmath at 400 (with longer floats whe
 and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
 """
 
+INTERNAL = (
+    "Internal rows\n\nThey stand in graphs and serve the gradients and functions of others; `hm` has no such names."
+)
+
 
 CONFIGURATION = """\
 # Configuration
@@ -78,6 +82,7 @@ class Row(Protocol):
 
     name: str
     kind: str
+    public: bool
     doc: str
     inputs: Sequence[str]
     params: Mapping[str, Any]  # name -> default
@@ -120,12 +125,13 @@ def error(found: Mapping[str, Any] | None, dtype: str) -> str:
 
 
 def ops_page(table: Mapping[str, Row], accuracy: Mapping[str, Mapping[str, Any]]) -> str:
-    kinds: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in table.values():
-        kinds[str(row.kind)].append(row)
+    sections: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in sorted(table.values(), key=lambda row: not row.public):
+        sections[str(row.kind) if row.public else INTERNAL].append(row)
+    kinds = {row.kind for row in table.values()}
     parts = [HEADER, f"{len(table)} rows of {len(kinds)} kinds; fusion looks at the kind, never at the name."]
-    for kind, rows in kinds.items():
-        parts += [f"\n## {kind}\n", "| operation | meaning | gradient | float32 | float64 |", "|---|---|---|---|---|"]
+    for title, rows in sections.items():
+        parts += [f"\n## {title}\n", "| operation | meaning | gradient | float32 | float64 |", "|---|---|---|---|---|"]
         for row in sorted(rows, key=lambda row: row.name):
             errors = " | ".join(error(accuracy.get(row.name), dtype) for dtype in ("float32", "float64"))
             parts.append(f"| `{signature(row)}` | {cell(row.doc)} | {gradient(row)} | {errors} |")

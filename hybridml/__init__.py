@@ -41,7 +41,7 @@ scalar.install()
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special")
+_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
@@ -68,13 +68,13 @@ _FUNCTIONS = {
         "hybridml.linalg",
     ),
     **dict.fromkeys(
-        ("betaln", "igamma", "igammac", "logit", "logsumexp", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
+        ("betaln", "igamma", "igammac", "logit", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
         "hybridml.special",
     ),
 }
 
 if TYPE_CHECKING:
-    from . import data, distributions, fft, functional, linalg, nn, optim, signal, special
+    from . import data, distributions, fft, functional, io, linalg, nn, optim, signal, special, testing
 
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
@@ -83,11 +83,11 @@ __all__ = [
     "compare", "cond", "data", "debug_nans", "dist", "distributions",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
     "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
-    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
+    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "lu_unpack",
     "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
     "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
     "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "special", "stance", "stft", "trace", "tree_leaves", "tree_map", "triangular_solve",
+    "signal", "sinc", "special", "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
