@@ -239,7 +239,7 @@ class Tensor:
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
             raise ArgumentError(f"array API version {api_version!r} is not known; 2024.12 is")
-        return sys.modules[__package__]
+        return sys.modules["hybridml"]
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         Device(device)
