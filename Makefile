@@ -72,8 +72,8 @@ fuzz: $(VENV)/.dev  ## random programs, damaged files, interrupts and kills: MIN
 notebooks: $(VENV)/.dev  ## execute every notebook in place
 	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
 
-docs: $(VENV)/.dev  ## write the pages that are generated from the operation table
-	$(RUN) docs/generate.py
+docs: $(VENV)/.dev  ## write the pages and type stubs that are generated from the operation table
+	$(RUN) -m docs.generate
 
 accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes
 	$(RUN) -m tests.ops.accuracy

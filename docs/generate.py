@@ -1,4 +1,4 @@
-"""Write the pages that come from tables of the code (``make docs``), or say if one is out of date (``--check``)."""
+"""Write the pages and stubs that come from tables of the code (``make docs``), or say what is old (``--check``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from docs.stubs import namespace, tensor_methods
 from hybridml import functional, nn
 from hybridml_compiler.config import FLAGS
 from hybridml_compiler.ops.computed import Refused
@@ -176,12 +177,14 @@ def layers_page() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every generated page, by its path."""
+    """Every generated page and type stub, by its path."""
     accuracy = json.loads((DOCS / "accuracy.json").read_text("utf-8"))
     return {
         DOCS / "ops.md": ops_page(OPS, accuracy),
         DOCS / "configuration.md": configuration_page(),
         DOCS / "layers.md": layers_page(),
+        DOCS.parent / "hybridml/__init__.pyi": namespace(),
+        DOCS.parent / "hybridml/core/tensor_methods.pyi": tensor_methods(),
     }
 
 
@@ -193,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
     for path, text in stale:
         if not check:
             path.write_text(text, encoding="utf-8")
-        print(f"docs/{path.name}: {'out of date, run `make docs`' if check else 'written'}")
+        print(f"{path.relative_to(DOCS.parent)}: {'out of date, run `make docs`' if check else 'written'}")
     return int(check and bool(stale))
 
 

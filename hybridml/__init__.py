@@ -3,12 +3,14 @@
 A program runs eagerly by default: every line at once, with NumPy underneath. Put `@hybridml.trace` on a function and
 the same program is captured, fused and compiled. Rows of the operation table are functions here (`hm.exp`,
 `hm.matmul`) and methods of `Tensor`; names follow the array API standard, with NumPy's and PyTorch's as aliases.
+
+Type checkers and editors read `__init__.pyi`, which `make docs` writes.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hybridml_compiler import errors
 from hybridml_compiler.errors import (
@@ -73,9 +75,6 @@ _FUNCTIONS = {
     ),
 }
 
-if TYPE_CHECKING:
-    from . import data, distributions, fft, functional, io, linalg, nn, optim, signal, special, testing
-
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
     "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
@@ -107,6 +106,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "__version__"})
 
 
-_functions = arrays.names | {name: getattr(polynomials, name) for name in polynomials.__all__}
-globals().update(_functions)
-__all__ += list(_functions)
+globals().update(arrays.names)
+globals().update({name: getattr(polynomials, name) for name in polynomials.__all__})
+__all__ += [*arrays.names, *polynomials.__all__]

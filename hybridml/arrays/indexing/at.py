@@ -228,9 +228,9 @@ class Place:
 
 def _at(self: Tensor) -> _At:
     """Functional updates: `x.at[key].set(value)`, `.add`, `.subtract`, `.multiply`, `.divide`, `.power`, `.min`,
-    `.max`, `.apply(fn)` and `.get()`; see `hybridml.updates.Place`.
+    `.max`, `.apply(fn)` and `.get()`; see `Place` in this module.
     """
     return _At(self)
 
 
-Tensor.at = property(_at)  # type: ignore[attr-defined]
+Tensor.at = property(_at)  # type: ignore[method-assign, assignment]
