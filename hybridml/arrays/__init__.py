@@ -5,9 +5,9 @@ Whatever stands above it imports it as such, `from .. import arrays as xp`, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hybridml_compiler.dtypes import bfloat16
+from hybridml_compiler import dtypes
 
 from ..core import ops
 from . import creation, data_types, elementwise, inspection, methods, numerical
@@ -29,6 +29,8 @@ globals().update(ops.names | names)
 
 __all__ = [*(ops.names | names), "bfloat16", "getitem", "methods"]
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    if name == "bfloat16":  # its package, ml_dtypes, is imported when it is first named
+        return dtypes.bfloat16
+    raise AttributeError(f"module 'hybridml.arrays' has no attribute {name!r}")
