@@ -72,7 +72,7 @@ fuzz: $(VENV)/.dev  ## random programs, damaged files, interrupts and kills: MIN
 notebooks: $(VENV)/.dev  ## execute every notebook in place
 	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
 
-docs: $(VENV)/.dev  ## write the pages and type stubs that are generated from the operation table
+docs: $(VENV)/.dev  ## write the pages that are generated from tables of the code and from its imports
 	$(RUN) -m docs.generate
 
 accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes

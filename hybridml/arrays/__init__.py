@@ -31,6 +31,6 @@ __all__ = [*(ops.names | names), "bfloat16", "getitem", "methods"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bfloat16":  # its package, ml_dtypes, is imported when it is first named
+    if name == "bfloat16":  # its library takes 10 ms to import
         return dtypes.bfloat16
-    raise AttributeError(f"module 'hybridml.arrays' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

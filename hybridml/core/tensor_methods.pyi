@@ -144,7 +144,7 @@ class TensorMethods:
     @property
     def at(self) -> _At:
         """Functional updates: `x.at[key].set(value)`, `.add`, `.subtract`, `.multiply`, `.divide`, `.power`,
-        `.min`, `.max`, `.apply(fn)` and `.get()`; see `Place` in this module."""
+        `.min`, `.max`, `.apply(fn)` and `.get()`; see `hybridml.arrays.indexing.at`."""
     def atan(self, /) -> Tensor:
         """Inverse tangent in (-pi/2, pi/2)."""
     def atan2(self, y: _Operand, /) -> Tensor:

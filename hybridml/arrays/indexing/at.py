@@ -228,7 +228,7 @@ class Place:
 
 def _at(self: Tensor) -> _At:
     """Functional updates: `x.at[key].set(value)`, `.add`, `.subtract`, `.multiply`, `.divide`, `.power`, `.min`,
-    `.max`, `.apply(fn)` and `.get()`; see `Place` in this module.
+    `.max`, `.apply(fn)` and `.get()`; see `hybridml.arrays.indexing.at`.
     """
     return _At(self)
 
