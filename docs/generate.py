@@ -1,4 +1,4 @@
-"""Write the pages that come from tables of the code (``make docs``), or say if one is out of date (``--check``)."""
+"""Write the pages and stubs that come from tables of the code (``make docs``), or say what is old (``--check``)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from docs import house
+from docs.stubs import namespace, tensor_methods
 from hybridml import functional, nn
 from hybridml_compiler.config import FLAGS
 from hybridml_compiler.ops.computed import Refused
@@ -31,6 +32,10 @@ each of up to four intervals, float64 with mpmath at 400 (with longer floats whe
 `make accuracy` measures them, `tests/ops/accuracy.py` says where, and a test measures some of the points again. float16
 and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
 """
+
+INTERNAL = (
+    "Internal rows\n\nThey stand in graphs and serve the gradients and functions of others; `hm` has no such names."
+)
 
 
 CONFIGURATION = """\
@@ -79,6 +84,7 @@ class Row(Protocol):
 
     name: str
     kind: str
+    public: bool
     doc: str
     inputs: Sequence[str]
     params: Mapping[str, Any]  # name -> default
@@ -121,12 +127,13 @@ def error(found: Mapping[str, Any] | None, dtype: str) -> str:
 
 
 def ops_page(table: Mapping[str, Row], accuracy: Mapping[str, Mapping[str, Any]]) -> str:
-    kinds: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in table.values():
-        kinds[str(row.kind)].append(row)
+    sections: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in sorted(table.values(), key=lambda row: not row.public):
+        sections[str(row.kind) if row.public else INTERNAL].append(row)
+    kinds = {row.kind for row in table.values()}
     parts = [HEADER, f"{len(table)} rows of {len(kinds)} kinds; fusion looks at the kind, never at the name."]
-    for kind, rows in kinds.items():
-        parts += [f"\n## {kind}\n", "| operation | meaning | gradient | float32 | float64 |", "|---|---|---|---|---|"]
+    for title, rows in sections.items():
+        parts += [f"\n## {title}\n", "| operation | meaning | gradient | float32 | float64 |", "|---|---|---|---|---|"]
         for row in sorted(rows, key=lambda row: row.name):
             errors = " | ".join(error(accuracy.get(row.name), dtype) for dtype in ("float32", "float64"))
             parts.append(f"| `{signature(row)}` | {cell(row.doc)} | {gradient(row)} | {errors} |")
@@ -171,13 +178,15 @@ def layers_page() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every generated page, by its path."""
+    """Every generated page and type stub, by its path."""
     accuracy = json.loads((DOCS / "accuracy.json").read_text("utf-8"))
     return {
         DOCS / "ops.md": ops_page(OPS, accuracy),
         DOCS / "configuration.md": configuration_page(),
         DOCS / "layers.md": layers_page(),
         **house.pages(),
+        DOCS.parent / "hybridml/__init__.pyi": namespace(),
+        DOCS.parent / "hybridml/core/tensor_methods.pyi": tensor_methods(),
     }
 
 
@@ -189,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     for path, text in stale:
         if not check:
             path.write_text(text, encoding="utf-8")
-        print(f"docs/{path.name}: {'out of date, run `make docs`' if check else 'written'}")
+        print(f"{path.relative_to(DOCS.parent)}: {'out of date, run `make docs`' if check else 'written'}")
     return int(check and bool(stale))
 
 

@@ -3,12 +3,14 @@
 A program runs eagerly by default: every line at once, with NumPy underneath. Put `@hybridml.trace` on a function and
 the same program is captured, fused and compiled. Rows of the operation table are functions here (`hm.exp`,
 `hm.matmul`) and methods of `Tensor`; names follow the array API standard, with NumPy's and PyTorch's as aliases.
+
+Type checkers and editors read `__init__.pyi`, which `make docs` writes.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hybridml_compiler import errors
 from hybridml_compiler.errors import (
@@ -41,7 +43,7 @@ scalar.install()
 __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
-_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special")
+_MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing")
 _FUNCTIONS = {
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
@@ -68,13 +70,10 @@ _FUNCTIONS = {
         "hybridml.linalg",
     ),
     **dict.fromkeys(
-        ("betaln", "igamma", "igammac", "logit", "logsumexp", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
+        ("betaln", "igamma", "igammac", "logit", "mvlgamma", "polygamma", "sinc", "xlog1py", "xlogy"),
         "hybridml.special",
     ),
 }
-
-if TYPE_CHECKING:
-    from . import data, distributions, fft, functional, linalg, nn, optim, signal, special
 
 __all__ = [
     "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
@@ -83,11 +82,11 @@ __all__ = [
     "compare", "cond", "data", "debug_nans", "dist", "distributions",
     "doctor", "eager", "enable_grad", "errors", "explain", "fft", "fori_loop", "functional", "get_num_threads",
     "grad", "hamming_window", "hann_window", "igamma", "igammac", "io", "is_deterministic",
-    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "logsumexp", "lu_unpack",
+    "is_grad_enabled", "istft", "jvp", "kaiser_window", "linalg", "load", "logit", "lu_unpack",
     "manual_seed", "map", "memory_timeline", "multinomial", "mvlgamma", "ndarray", "nn", "no_grad",
     "optim", "pinverse", "polygamma", "profile", "rand", "rand_like", "randint",
     "randn", "randn_like", "random", "randperm", "renorm", "save", "scan", "set_grad_enabled", "set_num_threads",
-    "signal", "sinc", "special", "stance", "stft", "trace", "tree_leaves", "tree_map", "triangular_solve",
+    "signal", "sinc", "special", "stance", "stft", "testing", "trace", "tree_leaves", "tree_map", "triangular_solve",
     "use_deterministic", "value_and_grad", "vjp", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 
@@ -107,6 +106,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "__version__"})
 
 
-_functions = arrays.names | {name: getattr(polynomials, name) for name in polynomials.__all__}
-globals().update(_functions)
-__all__ += list(_functions)
+globals().update(arrays.names)
+globals().update({name: getattr(polynomials, name) for name in polynomials.__all__})
+__all__ += [*arrays.names, *polynomials.__all__]

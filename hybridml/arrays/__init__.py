@@ -30,17 +30,17 @@ from .reducing import cumulative, missing, quantiles, reductions, statistics
 from .searching import orders, sets, uniques
 from .shaping import assembly, grid, manipulation, padding, repeating
 
-# Rows first, then the functions that give some of them their public signature.
-names: dict[str, Any] = dict(ops.names)
+# What users may use: public rows first, then the functions that give some of them their public signature.
+names: dict[str, Any] = {name: ops.names[name] for name in ops.public}
 for _module in (
     creation, inspection, manipulation, data_types, padding, selecting, assembly, assigning, elementwise, missing,
     numerical, quantiles, sets, statistics, cumulative, einstein, grid, products, reductions, scattering, segments,
     orders, uniques, repeating,
 ):  # fmt: skip
     names.update({name: getattr(_module, name) for name in _module.__all__})
-globals().update(names)
+globals().update(ops.names | names)
 
-__all__ = [*names, "bfloat16", "getitem", "methods"]
+__all__ = [*(ops.names | names), "bfloat16", "getitem", "methods"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from ..core.tensor import Device, Tensor, adopt
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
 
     Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. What has a dtype of
@@ -111,7 +111,7 @@ def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:
     return stacked
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested lists, arrays, tensors); a leaf without history.
 
     >>> import hybridml as hm
@@ -153,7 +153,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return asarray(x if isinstance(x, Tensor | np.ndarray) else imported(x), device=device, copy=copy)
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of `shape` filled with one number.
 
     Without `dtype` that of the number's kind. Raises ArgumentError where the dtype cannot hold the number.
@@ -172,7 +172,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     return t.requires_grad_() if requires_grad else t
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros (default float without `dtype`).
 
     >>> import hybridml as hm
@@ -182,7 +182,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones (default float without `dtype`).
 
     >>> import hybridml as hm
@@ -192,7 +192,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bo
     return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable.
 
     >>> import hybridml as hm
@@ -202,7 +202,7 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def full_like(x: Tensor, /, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`full` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -212,7 +212,7 @@ def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any =
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def zeros_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`zeros` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -222,7 +222,7 @@ def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def ones_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`ones` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -232,7 +232,7 @@ def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
     """`empty` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -242,7 +242,7 @@ def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
     """start, start + step, ... below stop; `arange(n)` counts from 0.
 
     int64 where all three are integers, else the default float. Raises ArgumentError for a step of 0 and for infinities.
@@ -257,7 +257,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
 
@@ -279,8 +279,8 @@ def linspace(
 
 
 def logspace(
-    start: Any, stop: Any, /, num: int, *, base: float = 10.0, dtype: Any = None, device: Any = None,
-    endpoint: bool = True,
+    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, base: float = 10.0, *, dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:  # fmt: skip
     """``base ** linspace(start, stop, num)``, computed in float64 and rounded once. As NumPy and PyTorch.
 
@@ -293,7 +293,7 @@ def logspace(
     return _astype.fn(found, _float(dtype))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A matrix with ones on diagonal `k`.
 
     Default float without `dtype`; square without `n_cols`.

@@ -18,8 +18,7 @@ from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
 from ..core.tensor import Device, Tensor, method
 from .creation import asarray
-from .shaping import manipulation
-from .shaping.repeating import repeat
+from .shaping import manipulation, repeating
 
 assert ops.names  # the rows' own methods come first: what is defined here replaces some of them
 _ndarray = np.ndarray
@@ -199,6 +198,14 @@ def unbind(self: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @method
+def repeat(self: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> Tensor:
+    """Each element `repeats` times along an axis, see `hm.repeat`. The axis is given by name: of `x.repeat(2, 1)`
+    PyTorch tiles, and NumPy repeats along axis 1.
+    """
+    return repeating.repeat(self, repeats, axis)
+
+
+@method
 def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation."""
     return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
@@ -209,7 +216,6 @@ for _name in ("expand_dims", "moveaxis", "swapaxes", "tile", "roll", "unflatten"
 
 _MORE: dict[str, Any] = {
     "view": reshape,  # a traced program has no strides: both share memory where they can
-    "repeat": repeat,
     "clip": manipulation.clip,
     "clamp": manipulation.clip,
     "T": property(lambda self: _permute.fn(self, None), doc="All axes in reversed order."),

@@ -13,7 +13,7 @@ from .tensor import Tensor
 _UNARY = {"neg": "__neg__", "pos": "__pos__", "abs": "__abs__", "invert": "__invert__"}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 
-names: dict[str, Callable[..., Any]] = {}
+names: dict[str, Callable[..., Any]] = {}  # of every row and alias
 
 
 def _install() -> None:
@@ -36,6 +36,7 @@ def _install() -> None:
 
 
 _install()
+public = [name for name in names if OPS[ALIASES.get(name, name)].public]  # offered to users
 
 if TYPE_CHECKING:
 

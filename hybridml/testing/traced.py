@@ -10,9 +10,11 @@ import types as _types
 
 import hybridml as _hybridml
 
+from .. import arrays as _arrays
+from .. import polynomials as _polynomials
 from . import wrapped as _wrapped
 
-globals().update(_wrapped.namespace(_hybridml, _hybridml._functions))
+globals().update(_wrapped.namespace(_hybridml, [*_arrays.names, *_polynomials.__all__]))
 for _name in ("linalg", "fft", "special"):
     if hasattr(_hybridml, _name):
         _module = getattr(_hybridml, _name)

@@ -28,7 +28,7 @@ def computed(
 ) -> Op:
     """A row of floats that NumPy computes element by element, in float64, broadcast; `values`: points of the tests
     beside random ones of `domain`. With `orders` it has parameters that are orders of derivatives; they are those of
-    the tests."""
+    the tests, and the row serves the derivatives of others."""
 
     def infer(*avals: Aval, **_: Any) -> Aval:
         return Aval(broadcast(name, *avals), avals[0].dtype, all(a.weak for a in avals))
@@ -73,6 +73,7 @@ def computed(
         canon=canon if orders else None,
         accepts="float",
         unify=tuple(range(len(inputs))),
+        public=not orders,
         doc=doc,
     )
 

@@ -270,6 +270,7 @@ def _spread(g: Any, axis: int, s: int) -> Any:
 convolution: Op = Op(
     "convolution",
     "convolution",
+    public=False,
     inputs=("x", "w"),
     params={"stride": 1, "padding": ((0, 0), (0, 0)), "dilation": 1, "channels_first": False},
     canon=_canon,

@@ -429,6 +429,7 @@ def _after_infer(x: Aval, token: Aval) -> Aval:
 after: Op = Op(
     "after",
     "elementwise",
+    public=False,
     inputs=("x", "token"),
     infer=_after_infer,
     eager=lambda x, token: x.copy(),

@@ -114,6 +114,7 @@ def _python_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 python_power = Op(
     "python_power",
     "opaque",
+    public=False,
     inputs=("x", "y"),
     infer=lambda x, y: Aval(broadcast("python_power", x, y), x.dtype, x.weak and y.weak),
     fails=True,

@@ -83,6 +83,7 @@ def _c2c_samples(rng: np.random.Generator) -> Iterator[Sample]:
 fft_c2c: Op = Op(
     "fft_c2c",
     "opaque",
+    public=False,
     inputs=("x",),
     params={"axes": REQUIRED, "inverse": False, "norm": "backward"},
     canon=_c2c_canon,
@@ -140,6 +141,7 @@ def _r2c_samples(rng: np.random.Generator) -> Iterator[Sample]:
 fft_r2c: Op = Op(
     "fft_r2c",
     "opaque",
+    public=False,
     inputs=("x",),
     params={"axes": REQUIRED, "norm": "backward"},
     canon=_r2c_canon,
@@ -203,6 +205,7 @@ def _c2r_samples(rng: np.random.Generator) -> Iterator[Sample]:
 fft_c2r: Op = Op(
     "fft_c2r",
     "opaque",
+    public=False,
     inputs=("x",),
     params={"axes": REQUIRED, "size": REQUIRED, "norm": "backward"},
     canon=_c2r_canon,

@@ -248,6 +248,7 @@ def _scatter_along_lower(s: Any, i: Index, x: Load, indices: Load, updates: Load
 scatter_along_axis_add: Op = Op(
     "scatter_along_axis_add",
     "scatter",
+    public=False,
     inputs=("x", "indices", "updates"),
     params={"axis": -1},
     canon=lambda x, indices, updates, axis: {"axis": _axis("scatter_along_axis_add", x, axis)},

@@ -152,6 +152,7 @@ _SINGULAR: Row = ([(lambda rng, shape: general(rng, shape) @ np.diag([1.0, 0.0, 
 cofactor = Op(
     "cofactor",
     "opaque",
+    public=False,
     inputs=("x",),
     infer=lambda x: Aval((*square("cofactor", x)[0], *x.shape[-2:]), x.dtype),
     fails=True,

@@ -210,6 +210,7 @@ def _slice_lower(s: Any, i: Index, x: Load, starts: Shape, stops: Shape, steps: 
 slice = Op(
     "slice",
     "movement",
+    public=False,
     inputs=("x",),
     params={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
     canon=lambda x, starts, stops, steps: _slice_canon("slice", x, starts, stops, steps),
@@ -282,6 +283,7 @@ def _zero_slice(g: Any, x_dtype: Any, starts: Any, stops: Any, steps: Any) -> An
 slice_update: Op = Op(
     "slice_update",
     "movement",
+    public=False,
     inputs=("x", "v"),
     params={"starts": REQUIRED, "stops": REQUIRED, "steps": None},
     canon=lambda x, v, starts, stops, steps: _slice_canon("slice_update", x, starts, stops, steps),

@@ -8,6 +8,8 @@ A row carries everything that the framework knows of an operation:
   vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, over the rows
   fails                                  may it raise for values? Gathers and scatters may, for an index
   cost                                   nanoseconds an element; SIMPLE by default, nothing for a movement
+  public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
+                                         rules and the library's own compositions
   samples, error_samples                 the test inputs
 
 Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `<input>_shape` and `<input>_dtype`
@@ -95,8 +97,8 @@ class Op:
 
     __slots__ = (
         "accepts", "canon", "combine", "cost", "differentiable", "doc", "eager", "error_samples", "fails", "fn",
-        "infer", "inputs", "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "results",
-        "samples", "tile", "unify", "variadic", "vjp",
+        "infer", "inputs", "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "public",
+        "results", "samples", "tile", "unify", "variadic", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +126,7 @@ class Op:
         results: tuple[str, ...] = (),
         fails: bool | None = None,
         cost: float | None = None,
+        public: bool = True,
         doc: str = "",
     ) -> None:
         self.name, self.kind, self.inputs = name, kind, inputs
@@ -150,6 +153,7 @@ class Op:
         self.tile, self.lower_tile = tile, lower_tile
         self.method = method  # name of the Tensor method, None for no method
         self.operator = operator  # name of the Python operator slot: "add" -> __add__ (and __radd__)
+        self.public = public
         self.doc = doc
         # Per rule: the names it wants besides g, read once from its signature.
         self.needs = tuple(

@@ -125,6 +125,7 @@ def _pooling(name: str, infer_dtype: Callable[[Aval, Pool], np.dtype], **columns
     return Op(
         name,
         "reduction",
+        public=False,
         inputs=("x",),
         params=_PARAMS,
         canon=canon,
@@ -237,6 +238,7 @@ def _unpool_vjp(g: Any, places: Any, size: Any, stride: Any, padding: Any, dilat
 unpool: Op = Op(
     "unpool",
     "reduction",
+    public=False,
     inputs=("x", "places"),
     params={"shape": REQUIRED, **_PARAMS},
     canon=_unpool_canon,

@@ -106,6 +106,7 @@ def _state(key: int, counter: int) -> np.ndarray:
 random_bits = Op(
     "random_bits",
     "random",
+    public=False,
     inputs=("state",),
     params={"shape": REQUIRED},
     canon=lambda state, shape: {"shape": shape_tuple("random_bits", shape)},

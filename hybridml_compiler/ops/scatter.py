@@ -39,6 +39,7 @@ def _wrap_eager(indices: np.ndarray, size: Any, axis: Any) -> np.ndarray:
 index = Op(
     "index",
     "gather",
+    public=False,
     inputs=("indices",),
     params={"size": REQUIRED, "axis": 0},
     canon=lambda indices, size, axis: {

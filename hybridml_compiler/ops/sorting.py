@@ -238,6 +238,7 @@ def _most(dtype: np.dtype) -> Any:
 argtopk = Op(
     "argtopk",
     "opaque",
+    public=False,
     inputs=("x",),
     params={"k": REQUIRED, "axis": -1, "largest": True},
     canon=lambda x, k, axis, largest: {

@@ -102,6 +102,7 @@ def _windows_vjp(g: Any, x_shape: Shape, size: Any, stride: Any, dilation: Any, 
 windows = Op(
     "windows",
     "movement",
+    public=False,
     inputs=("x",),
     params={"size": REQUIRED, "stride": None, "dilation": None, "axes": None},
     canon=_windows_canon,
@@ -229,6 +230,7 @@ def _fold_vjp(g: Any, x_shape: Shape, shape: Any, stride: Any, dilation: Any, ax
 fold_windows: Op = Op(
     "fold_windows",
     "reduction",
+    public=False,
     inputs=("x",),
     params={"shape": REQUIRED, "stride": None, "dilation": None, "axes": None},
     canon=_fold_canon,

@@ -448,7 +448,7 @@ def test_signatures_are_those_of_the_standard() -> None:
         "cholesky": ("upper",), "cross": ("axis",), "det": (), "diagonal": ("offset",), "inv": (), "matmul": (),
         "matrix_norm": ("keepdims", "ord"), "matrix_rank": ("rtol",), "matrix_transpose": (), "outer": (),
         "pinv": ("rtol",), "qr": ("mode",), "slogdet": (), "solve": (), "svd": ("full_matrices",), "svdvals": (),
-        "tensordot": ("axes",), "trace": ("offset", "dtype"), "vecdot": ("axis",),
+        "trace": ("offset", "dtype"), "vecdot": ("axis",),
         "vector_norm": ("axis", "keepdims", "ord"), "matrix_power": (),
     }  # fmt: skip
     for name, keywords in named.items():
@@ -456,6 +456,8 @@ def test_signatures_are_those_of_the_standard() -> None:
         kinds = {p.name: p.kind for p in parameters}
         assert tuple(n for n, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY) == keywords, name
         assert all(k is inspect.Parameter.POSITIONAL_ONLY for n, k in kinds.items() if n not in keywords), name
+    axes = inspect.signature(linalg.tensordot).parameters["axes"]
+    assert axes.kind is axes.POSITIONAL_OR_KEYWORD  # of NumPy the third argument, of the standard a keyword
     assert linalg.QRResult._fields == ("Q", "R") and linalg.SVDResult._fields == ("U", "S", "Vh")
     assert linalg.EighResult._fields == ("eigenvalues", "eigenvectors")
     assert linalg.SlogdetResult._fields == ("sign", "logabsdet")

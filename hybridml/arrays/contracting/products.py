@@ -133,7 +133,7 @@ def _squeezed(x: Tensor, axis: int) -> Tensor:
     return _reshape.fn(x, tuple(sizes))
 
 
-def tensordot(x: Tensor, y: Tensor, /, *, axes: int | Sequence[Any] = 2) -> Tensor:
+def tensordot(x: Tensor, y: Tensor, /, axes: int | Sequence[Any] = 2) -> Tensor:
     """Sums of products over pairs of axes: the last `axes` of x with the first of y, or the axes of two lists.
 
     The other axes of x come first in the result, then those of y. Source: array API standard, NumPy. ShapeError where

@@ -233,4 +233,4 @@ def _at(self: Tensor) -> _At:
     return _At(self)
 
 
-Tensor.at = property(_at)  # type: ignore[attr-defined]
+Tensor.at = property(_at)  # type: ignore[method-assign, assignment]

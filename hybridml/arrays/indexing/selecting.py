@@ -78,7 +78,7 @@ def argwhere(x: Any, /) -> Tensor:
     return found if x.ndim else found[:, :0]
 
 
-def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """How many elements (along `axis`) are not zero, as int64.
 
     >>> import hybridml as hm

@@ -28,7 +28,7 @@ def present(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _sum(ops.logical_not(_isnan(x)), axis, keepdims, dtypes.int64)
 
 
-def nansum(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+def nansum(x: Tensor, /, axis: Any = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Sum of the elements that are not NaN, along `axis` (all); 0 where there is none. Source: NumPy.
 
     >>> import hybridml as hm
@@ -38,7 +38,7 @@ def nansum(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, dtype: Any
     return _sum(filled(x, 0.0), axis, keepdims, dtype)
 
 
-def nanprod(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+def nanprod(x: Tensor, /, axis: Any = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Product of the elements that are not NaN, along `axis` (all); 1 where there is none. Source: NumPy.
 
     >>> import hybridml as hm
@@ -49,7 +49,7 @@ def nanprod(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, dtype: An
 
 
 @in_float32
-def nanmean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanmean(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Mean of the elements that are not NaN, along `axis` (all); NaN where there is none. Source: NumPy.
 
     >>> import hybridml as hm
@@ -61,7 +61,7 @@ def nanmean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor
 
 
 @in_float32
-def nanvar(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def nanvar(x: Tensor, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance of the elements that are not NaN, along `axis` (all), divided by their number less `correction`; NaN
     where that is not positive. Source: NumPy.
 
@@ -79,7 +79,7 @@ def nanvar(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims:
 
 
 @in_float32
-def nanstd(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def nanstd(x: Tensor, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation of the elements that are not NaN: the root of `nanvar`. Source: NumPy.
 
     >>> import hybridml as hm
@@ -97,7 +97,7 @@ def _extreme(name: str, other: float, x: Tensor, axis: Any, keepdims: bool) -> T
     return _where(ops.all(_isnan(x), axis, keepdims), math.nan, found)
 
 
-def nanmax(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanmax(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Greatest of the elements that are not NaN, along `axis` (all); NaN where there is none. Source: NumPy.
 
     >>> import hybridml as hm
@@ -107,7 +107,7 @@ def nanmax(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _extreme("max", -math.inf, x, axis, keepdims)
 
 
-def nanmin(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanmin(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Least of the elements that are not NaN, along `axis` (all); NaN where there is none. Source: NumPy.
 
     >>> import hybridml as hm
@@ -117,7 +117,7 @@ def nanmin(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _extreme("min", math.inf, x, axis, keepdims)
 
 
-def nanargmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def nanargmax(x: Tensor, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Place of the greatest element that is not NaN, as int64; 0 where there is none, and NumPy raises.
 
     >>> import hybridml as hm
@@ -127,7 +127,7 @@ def nanargmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) 
     return ops.argmax(filled(x, -math.inf), axis, keepdims)
 
 
-def nanargmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def nanargmin(x: Tensor, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Place of the least element that is not NaN, as int64; 0 where there is none, and NumPy raises.
 
     >>> import hybridml as hm
@@ -137,7 +137,7 @@ def nanargmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) 
     return ops.argmin(filled(x, math.inf), axis, keepdims)
 
 
-def nancumsum(x: Tensor, /, *, axis: int | None = None, dtype: Any = None) -> Tensor:
+def nancumsum(x: Tensor, /, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Running sum with 0 in the place of NaN. Source: NumPy.
 
     >>> import hybridml as hm
@@ -147,7 +147,7 @@ def nancumsum(x: Tensor, /, *, axis: int | None = None, dtype: Any = None) -> Te
     return _running("cumulative_sum", filled(x, 0.0), axis, dtype)
 
 
-def nancumprod(x: Tensor, /, *, axis: int | None = None, dtype: Any = None) -> Tensor:
+def nancumprod(x: Tensor, /, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Running product with 1 in the place of NaN. Source: NumPy.
 
     >>> import hybridml as hm

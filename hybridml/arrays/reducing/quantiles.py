@@ -34,7 +34,7 @@ _METHODS = (
 
 
 def quantile(
-    x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of the
     elements along an axis lies, between two of them by `method` (NumPy's names). NaN where one is NaN. `weights` of x's
@@ -50,7 +50,7 @@ def quantile(
 
 
 def nanquantile(
-    x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`quantile` of the elements that are not NaN; NaN where there is none.
 
@@ -62,7 +62,7 @@ def nanquantile(
 
 
 def percentile(
-    x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`quantile` of shares in percent.
 
@@ -74,7 +74,7 @@ def percentile(
 
 
 def nanpercentile(
-    x: Tensor, q: Any, /, *, axis: Any = None, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Tensor, q: Any, /, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Tensor:
     """`nanquantile` of shares in percent.
 
@@ -89,7 +89,7 @@ def _share(q: Any) -> Any:
     return q / 100 if isinstance(q, Tensor | int | float) else np.asarray(q) / 100
 
 
-def median(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def median(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element along an axis, the mean of the two middle ones of an even number. NaN where one is NaN.
 
     Source: NumPy (PyTorch's gives the lower of the two).
@@ -103,7 +103,7 @@ def median(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     return back(_nan_if_any(lines, (lines[..., (n - 1) // 2] + lines[..., n // 2]) / 2))
 
 
-def nanmedian(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanmedian(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """`median` of the elements that are not NaN; NaN where there is none.
 
     >>> import hybridml as hm

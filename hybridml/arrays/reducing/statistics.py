@@ -24,7 +24,7 @@ from ..shaping.manipulation import _axis, _tensor, expand_dims, squeeze, stack
 _where, _sum, _reshape, _isnan, _floor = (OPS[name] for name in ("where", "sum", "reshape", "isnan", "floor"))
 
 
-def ptp(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+def ptp(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Greatest less least element along an axis ("peak to peak").
 
     >>> import hybridml as hm
@@ -35,7 +35,7 @@ def ptp(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def average(
-    x: Tensor, /, *, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    x: Tensor, /, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Any:
     """Mean with weights, of x's shape or of that of its `axis`; with `returned` also the sums of the weights.
 
@@ -87,7 +87,7 @@ def fitting_weights(name: str, x: Tensor, axis: Any, weights: Any) -> Tensor:
 
 @in_float32
 def cov(
-    x: Tensor, y: Tensor | None = None, /, *, rowvar: bool = True, correction: float = 1, fweights: Any = None,
+    x: Tensor, y: Tensor | None = None, /, rowvar: bool = True, *, correction: float = 1, fweights: Any = None,
     aweights: Any = None,
 ) -> Tensor:  # fmt: skip
     """Covariance matrix of variables in the rows of x and y (in the columns if not `rowvar`), one observation a column.
@@ -127,7 +127,7 @@ def _variables(x: Any, rowvar: bool) -> Tensor:
 
 
 @in_float32
-def corrcoef(x: Tensor, y: Tensor | None = None, /, *, rowvar: bool = True) -> Tensor:
+def corrcoef(x: Tensor, y: Tensor | None = None, /, rowvar: bool = True) -> Tensor:
     """Pearson's correlation coefficients of variables in the rows of x and y, within -1..1; see `cov`. Source: NumPy.
 
     >>> import hybridml as hm

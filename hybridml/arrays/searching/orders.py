@@ -34,7 +34,7 @@ def _flat_axis(x: Any, axis: int | None) -> tuple[Tensor, int]:
     return (OPS["reshape"].fn(x, (x.size,)), 0) if axis is None else (x, axis)
 
 
-def sort(x: Tensor, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(x: Tensor, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`.
 
     Zeros of both signs are equal, so `stable` changes nothing else that can be seen. The gradient goes where the
@@ -48,7 +48,7 @@ def sort(x: Tensor, /, *, axis: int | None = -1, descending: bool = False, stabl
     return OPS["sort"].fn(x, axis, descending)
 
 
-def argsort(x: Tensor, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def argsort(x: Tensor, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """int64 positions that put the elements along `axis` in order. Equal elements keep theirs, `stable` or not.
 
     >>> import hybridml as hm
@@ -191,7 +191,7 @@ def _at(x: Tensor, indices: Tensor, axis: int, keepdims: bool) -> Chosen:
 # -- searches
 
 
-def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
+def searchsorted(x1: Tensor, x2: Any, /, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """For each element of x2 the int64 position in ascending x1 before which it belongs: `side` "left" of elements
     that equal it, or "right".
 

@@ -176,7 +176,7 @@ def block_diag(*arrays: Tensor) -> Tensor:
     return _concat(rows, axis=0)
 
 
-def append(x: Tensor, values: Any, /, *, axis: int | None = None) -> Tensor:
+def append(x: Tensor, values: Any, /, axis: int | None = None) -> Tensor:
     """x with values behind its elements along an axis; both flattened without one.
 
     >>> import hybridml as hm
@@ -201,7 +201,7 @@ def _places(name: str, obj: Any, n: int, most: int) -> np.ndarray:
     return np.where(found < 0, found + n, found)
 
 
-def delete(x: Tensor, obj: Any, /, *, axis: int | None = None) -> Tensor:
+def delete(x: Tensor, obj: Any, /, axis: int | None = None) -> Tensor:
     """x without the elements at the places `obj` (an integer, a slice, a sequence, a mask) of an axis.
 
     Source: NumPy. The values of `obj` decide a size: in a traced function they are asked for. OutOfBoundsError.
@@ -219,7 +219,7 @@ def delete(x: Tensor, obj: Any, /, *, axis: int | None = None) -> Tensor:
     return ops.take(x, _tensor(np.flatnonzero(keep)), axis)
 
 
-def insert(x: Tensor, obj: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
+def insert(x: Tensor, obj: Any, values: Any, /, axis: int | None = None) -> Tensor:
     """x with values before the places `obj` (an integer, a slice, a sequence, a mask) of an axis; they broadcast.
 
     Source: NumPy. The values of `obj` decide places in memory: a traced function asks for them. OutOfBoundsError.
@@ -255,7 +255,7 @@ def _to(axis: int, ndim: int) -> tuple[int, ...]:
 # -- apart
 
 
-def array_split(x: Tensor, indices_or_sections: Any, /, *, axis: int = 0) -> list[Tensor]:
+def array_split(x: Tensor, indices_or_sections: Any, /, axis: int = 0) -> list[Tensor]:
     """Pieces of x along an axis: so many (the first ones may be larger by one), or cut at the places. Source: NumPy.
 
     >>> import hybridml as hm

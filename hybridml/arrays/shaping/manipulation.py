@@ -110,7 +110,7 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return _reshape.fn(x, tuple(n for k, n in enumerate(x.shape) if k not in axes))
 
 
-def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis.
 
     Raises ShapeError where shapes differ, or for no tensors.
@@ -131,7 +131,7 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     return _concat.fn([_reshape.fn(x, parts) for x in xs], at)
 
 
-def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along an axis, without that axis.
 
     Raises AxisError for an axis that is not there.
@@ -145,7 +145,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*lead, k)] for k in range(x.shape[axis]))
 
 
-def split(x: Tensor, split_size_or_sections: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Tensor, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes. Sizes as PyTorch.
 
     Raises ShapeError where listed sizes do not add up.
@@ -174,7 +174,7 @@ def split(x: Tensor, split_size_or_sections: Any, /, *, axis: int = 0) -> tuple[
     return tuple(pieces)
 
 
-def chunk(x: Tensor, chunks: int, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: Tensor, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size (the last may be smaller).
 
     Source: PyTorch. Raises ArgumentError for a number below 1.
@@ -273,7 +273,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return swapaxes(x, -1, -2)
 
 
-def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes; what leaves at the end comes in at the start.
 
     Without an axis over the flattened x. Raises AxisError for an axis that is not there.
@@ -351,7 +351,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ShapeError(f"broadcast_shapes: {shapes} do not broadcast to one shape") from None
 
 
-def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def std(x: Tensor, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation; `correction` is subtracted from the number of elements in the divisor.
 
     Integers become the default float; gradients flow through it, and are 0 where the deviation is 0, as PyTorch's.

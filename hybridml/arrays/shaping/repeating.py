@@ -15,7 +15,7 @@ from .manipulation import _axis, _tensor, expand_dims
 _reshape, _broadcast = OPS["reshape"], OPS["broadcast_to"]
 
 
-def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+def repeat(x: Tensor, repeats: int | Tensor, /, axis: int | None = None) -> Tensor:
     """Each element of an axis `repeats` times in a row (of the flattened x without an axis).
 
     `repeats` is one number for all, or integers, one for each element of the axis. Traced, the sum of the latter is

@@ -1,0 +1,83 @@
+"""The public surface: what `dir(hm)` offers, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import arrays
+from hybridml_compiler.ops.table import OPS
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = ROOT / "tests/typed_program.py"
+MODULES = {
+    "autograd", "data", "distributions", "errors", "fft", "functional", "io", "linalg", "nn", "optim", "random",
+    "signal", "special", "testing",
+}  # fmt: skip
+CONSTANTS = {"__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi"}
+INTERNAL = [op for op in OPS.values() if not op.public]
+
+
+def kind(name: str, value: Any) -> str:
+    if isinstance(value, types.ModuleType):
+        return "public module" if name in MODULES else "internal module"
+    if isinstance(value, np.dtype):
+        return "dtype"
+    return "callable" if callable(value) else "constant" if name in CONSTANTS else "unknown"
+
+
+def test_every_public_name_is_for_users() -> None:
+    kinds = {name: kind(name, getattr(hm, name)) for name in dir(hm)}
+    assert not {name for name, found in kinds.items() if found in ("internal module", "unknown")}
+    assert {name for name, found in kinds.items() if found == "public module"} == MODULES
+    assert sorted({*hm.__all__, "__version__"}) == dir(hm)
+    assert len(set(hm.__all__)) == len(hm.__all__)
+    private = {"__array_api_version__", "__array_namespace_info__", "__version__"}
+    assert not {name for name in dir(hm) if name.startswith("_")} - private
+
+
+@pytest.mark.parametrize("op", INTERNAL, ids=lambda op: op.name)
+def test_rows_that_serve_others_have_no_public_name(op: Any) -> None:
+    assert op.name not in dir(hm)
+    assert not hasattr(hm, op.name) or getattr(hm, op.name) is not op.fn
+    assert getattr(arrays, op.name) is op.fn  # inside, they are called by name
+    assert op.method is None and op.operator is None
+
+
+def test_the_typed_program_runs() -> None:
+    spec = importlib.util.spec_from_file_location("typed_program", PROGRAM)
+    assert spec is not None and spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = program  # as classes of a program expect to find it
+    try:
+        spec.loader.exec_module(program)
+        assert program.main() > 0.9
+    finally:
+        del sys.modules[spec.name]
+
+
+def mypy(tmp_path: Path, program: str) -> str:
+    """What mypy says of a program in strict mode."""
+    file = tmp_path / "program.py"
+    file.write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_types_of_a_users_program(tmp_path: Path) -> None:
+    wrong = "hm.exp([1.0])\nhm.ones((2,)).summ()\nhm.after(1, 2)\nlength: int = hm.zeros((2,)).sum()\n"
+    everything = "".join(f"hm.{name}\n" for name in dir(hm))
+    assert "Success" in mypy(tmp_path, PROGRAM.read_text("utf-8") + everything)
+    found = mypy(tmp_path, f"import hybridml as hm\n{wrong}")
+    assert [line.rpartition("[")[2] for line in found.splitlines()[:4]] == [
+        "arg-type]", "attr-defined]", "attr-defined]", "assignment]",
+    ], found  # fmt: skip
