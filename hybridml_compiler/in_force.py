@@ -61,10 +61,6 @@ class Changes:
         finally:
             _to_the_end(lambda: self._release(holder, wanted))
 
-    def in_force(self, key: Hashable) -> bool:
-        """Whether somebody holds a change."""
-        return key in self._made
-
     def _release(self, holder: _Holder, keys: Iterable[Hashable]) -> None:
         with self._lock:
             for key in keys:

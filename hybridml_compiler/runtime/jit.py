@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,32 +108,24 @@ _TURN = 1e-4
 _changes = Changes()
 
 
-@contextmanager
-def _leaner() -> Iterator[None]:
+def _leaner() -> AbstractContextManager[None]:
     """LLVM without that pass, and short turns."""
-    try:
-        with _changes.hold({"leaner": _lean}):
-            yield
-    finally:
-        if _usual_turns and not _changes.in_force("leaner"):  # an interrupt came before the change was noted
-            _usual()
-
-
-_usual_turns: list[float] = []  # the turn that was usual, from before it is shortened
+    return _changes.hold({"leaner": _lean})
 
 
 def _lean() -> Callable[[], object]:
-    _usual_turns.append(sys.getswitchinterval())
-    sys.setswitchinterval(_TURN)
-    uninterrupted(lambda: _set_option(f"{_PASS_LEFT_OUT}=true"))
-    return _usual
+    usual_turn = sys.getswitchinterval()
 
+    def switch(turn: float, left_out: str) -> None:
+        sys.setswitchinterval(turn)
+        uninterrupted(lambda: _set_option(f"{_PASS_LEFT_OUT}={left_out}"))
 
-def _usual() -> None:
-    uninterrupted(lambda: _set_option(f"{_PASS_LEFT_OUT}=false"))
-    if _usual_turns:
-        sys.setswitchinterval(_usual_turns[0])
-        _usual_turns.clear()
+    try:
+        switch(_TURN, "true")
+    except BaseException:  # an interrupt: nobody has what takes it back yet
+        switch(usual_turn, "false")
+        raise
+    return lambda: switch(usual_turn, "false")
 
 
 def _set_option(option: str) -> None:
