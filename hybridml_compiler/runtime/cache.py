@@ -26,6 +26,7 @@ from string import hexdigits
 from .. import config
 from ..locks import rlock
 from .folder import File, Folder, Unsafe
+from .uninterrupted import uninterrupted
 
 ENVIRONMENT = "HYBRIDML_CACHE_DIR"
 MAGIC = b"hybridml object 1\n"
@@ -223,7 +224,7 @@ class ObjectCache:
                 return
             directory.touch(stamp=now - PRUNE_EVERY + PRUNE_AGAIN)
         with suppress(RuntimeError):  # no thread can be started: another process will look
-            threading.Thread(target=self._prune_beside, name="hybridml-prune", daemon=True).start()
+            uninterrupted(threading.Thread(target=self._prune_beside, name="hybridml-prune", daemon=True).start)
 
     def _prune_beside(self) -> None:
         self.prune(_Rests())

@@ -13,25 +13,26 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import cache, elf, image, memory, stacks
+from hybridml_compiler.runtime import cache, elf, image, memory
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
-from hybridml_compiler.runtime.uninterrupted import STEP, uninterrupted
+from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
 from hybridml_compiler.weak import WeakMembers
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
     import llvmlite.binding as llvm
 
 OPT = 1  # code generation level: 1, 2 and 3 take the same time and give the same speed, 0 is 6-8 times slower code
@@ -114,18 +115,16 @@ def _leaner() -> AbstractContextManager[None]:
 
 
 def _lean() -> Callable[[], object]:
+    """In threads beside the main one: an interrupt comes between two settings nowhere else."""
     usual_turn = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    _set_option(f"{_PASS_LEFT_OUT}=true")
 
-    def switch(turn: float, left_out: str) -> None:
-        sys.setswitchinterval(turn)
-        uninterrupted(lambda: _set_option(f"{_PASS_LEFT_OUT}={left_out}"))
+    def undo() -> None:
+        sys.setswitchinterval(usual_turn)
+        _set_option(f"{_PASS_LEFT_OUT}=false")
 
-    try:
-        switch(_TURN, "true")
-    except BaseException:  # an interrupt: nobody has what takes it back yet
-        switch(usual_turn, "false")
-        raise
-    return lambda: switch(usual_turn, "false")
+    return undo
 
 
 def _set_option(option: str) -> None:
@@ -147,12 +146,16 @@ def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     """One object of several modules."""
     memory.require(sum(map(len, texts)))
-    with _leaner():
-        return uninterrupted(lambda: _object(texts, passes, opt))
+    return uninterrupted(lambda: _object(texts, passes, opt))
 
 
 def _object(texts: Sequence[str], passes: bool, opt: int) -> bytes:
-    if threading.current_thread().name == STEP:
+    with _leaner():
+        return _emitted(texts, passes, opt)
+
+
+def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+    if stepping():
         _thread.machines = _machines
     llvm = _llvm()
     machine = _machine(opt)
@@ -215,14 +218,26 @@ def compile_sources(sources: Iterable[Source]) -> list[bytes]:
         return compilation.objects(sources)
 
 
-class _Job(NamedTuple):
-    name: str  # in the cache
-    text: str
-    source: Source
-    result: Future[bytes]
+class _Job:
+    """A module to be compiled. `done` is held until it has a result."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        self.name, self.source, self.text = name, source, source.emit()
+        self.object: bytes | None = None
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+    def result(self) -> bytes:
+        """Its object code, once there is any."""
+        with self.done:
+            if self.error is not None:
+                raise self.error
+            assert self.object is not None
+            return self.object
 
 
-class Compilation(ExitStack):
+class Compilation:
     """Object code of modules that become known one after the other.
 
     Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile. A call of LLVM
@@ -230,12 +245,21 @@ class Compilation(ExitStack):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.made: dict[str, Future[bytes] | bytes] = {}
+        self.made: dict[str, _Job | bytes] = {}
         self.waiting: deque[_Job] = deque()
         self.turn = threading.Lock()
         self.threads = _most_threads()
-        self.pool: ThreadPoolExecutor | None = None
+        self.workers: list[threading.Lock] = []
+        self.work: SimpleQueue[object] = SimpleQueue()  # True for each module; anything else ends a worker
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.waiting.clear()
+        self.work.put(False)
+        for ended in self.workers:
+            wait(ended)
 
     def add(self, source: Source) -> str:
         """Begin with a module; returns its name in the cache."""
@@ -246,29 +270,23 @@ class Compilation(ExitStack):
         if data is not None:
             self.made[name] = data
             return name
-        from concurrent.futures import Future  # 5 ms to import
-
-        memory.require()  # where a thread gets none while it begins, `start` waits for it for ever
-        job = _Job(name, source.emit(), source, Future())
-        self.made[name] = job.result
+        memory.require()  # where a thread gets none while it begins, it never ends
+        job = _Job(name, source)
+        self.made[name] = job
         self.waiting.append(job)
         if self.threads > 1 and _let_threads_skip_the_lock():
-            self.pool = self.pool or self.enter_context(_threads())
-            with stacks.roomy():
-                self.pool.submit(self._compile_alone)
+            self.work.put(True)
+            if len(self.workers) < self.threads:
+                # Where an interrupt leaves `__exit__` out, the end of this object ends them.
+                self.workers.append(start(partial(_compile_alone, ref(self, self.work.put), self.work)))
         return name
 
     def objects(self, sources: Iterable[Source]) -> list[bytes]:
         """Object code of modules, in order."""
         names = [self.add(source) for source in sources]
-        while self.waiting and not self.pool:
+        while self.waiting and not self.workers:
             self._compile_some()
         return [found if isinstance(found := self.made[name], bytes) else found.result() for name in names]
-
-    def _compile_alone(self) -> None:
-        """In a thread that shares nothing with others."""
-        _thread.alone = True
-        self._compile_some()
 
     def _compile_some(self) -> None:
         with self.turn:
@@ -278,11 +296,12 @@ class Compilation(ExitStack):
         try:
             for job, data in zip(jobs, _compile_together(jobs), strict=True):
                 cache.put(job.name, data)
-                job.result.set_result(data)
+                job.object = data
         except BaseException as error:
             for job in jobs:
-                if not job.result.done():
-                    job.result.set_exception(error)
+                job.error = error if job.object is None else None
+        for job in jobs:
+            job.done.release()
 
     def _next_jobs(self) -> list[_Job]:
         """Of those that wait a thread's share, as far as they may be together."""
@@ -297,13 +316,24 @@ class Compilation(ExitStack):
         return jobs
 
 
+def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> None:
+    """A worker's life, in a thread that shares nothing with others."""
+    _thread.alone = True
+    with _leaner():
+        while (token := work.get()) is True:
+            if (alive := compilation()) is not None:
+                alive._compile_some()
+            del alive
+    work.put(token)  # for the next worker
+
+
 def _go_together(one: Source, other: Source) -> bool:
     return bool(one.symbol and other.symbol) and (one.opt, one.passes) == (other.opt, other.passes)
 
 
 def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
     """An object for each."""
-    _, _, (_, _, opt, passes, _), _ = jobs[0]
+    opt, passes = jobs[0].source.opt, jobs[0].source.passes
     if len(jobs) == 1:
         return [_compiled([jobs[0].text], passes, opt)]
     # What a module defines has a section of its own to be found by. A definition, and nothing else, ends its line so.
@@ -312,18 +342,6 @@ def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
         return elf.cut(_compiled(texts, passes, opt), [job.source.symbol for job in jobs])
     except elf.Foreign:
         return [_compiled([job.text], passes, opt) for job in jobs]
-
-
-@contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(_most_threads(), "hybridml-compile")
-    with _leaner():
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _most_threads() -> int:

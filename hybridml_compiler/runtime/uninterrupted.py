@@ -1,11 +1,16 @@
-"""Steps that Ctrl-C does not split: they run in a thread beside the main one, where alone interrupts arrive.
+"""Work that Ctrl-C does not split: it runs in threads beside the main one, where alone interrupts arrive.
 
 llvmlite takes its lock in Python code. An interrupt between the acquisition and the end of `__enter__` leaves it held
-for good, and every later call of LLVM waits for ever: random interrupts met that after 223 of them.
+for good, and every later call of LLVM waits for ever: random interrupts met that after 223 of them. `threading.Thread`
+and `concurrent.futures` have such moments too: an interrupt within `Thread.start`, and another while it unwinds, is a
+`RuntimeError: release unlocked lock`. So threads are started by one call of C here, and waited for by another.
 """
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import os
 import threading
 from collections.abc import Callable
 from traceback import clear_frames
@@ -16,35 +21,74 @@ from hybridml_compiler.runtime import stacks
 
 T = TypeVar("T")
 
-STEP = "hybridml-llvm"  # the name of such threads
-
 _turn = lock()  # one step at a time: after an interrupt the step before may still be at work
+_running: set[threading.Lock] = set()
+_state = threading.local()
+
+
+def start(work: Callable[[], object]) -> threading.Lock:
+    """Starts a thread for work that raises nothing; returns a lock that is free once it has ended.
+
+    The process ends after such threads. Raises RuntimeError where no thread can be started.
+    """
+    ended = threading.Lock()
+    ended.acquire()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            _running.discard(ended)
+            ended.release()
+
+    _running.add(ended)
+    with stacks.roomy():
+        try:
+            _thread.start_new_thread(run, ())
+        except RuntimeError:
+            _running.discard(ended)
+            raise
+    return ended
+
+
+def wait(ended: threading.Lock) -> None:
+    """Waits for the end of what `start` has begun."""
+    with ended:
+        pass
 
 
 def uninterrupted(step: Callable[[], T]) -> T:
     """The result of a step, or its exception. It goes on to its end where an interrupt ends the wait for it. In threads
     other than the main one it is just called; from the main one, 0.1 ms.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return step()
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         with _turn:
+            _state.stepping = True
             try:
                 results.append(step())
             except BaseException as error:
                 _clear(error)
                 errors.append(error)
 
-    thread = threading.Thread(target=run, name=STEP)
-    with stacks.roomy():
-        thread.start()
-    thread.join()
+    wait(start(run))
     if errors:
         raise errors.pop()
     return results.pop()
+
+
+def stepping() -> bool:
+    """Whether this thread runs an uninterrupted step of the main one: of these there is one at a time."""
+    return getattr(_state, "stepping", False)
+
+
+def running() -> int:
+    """Number of threads that `start` has begun and that have not ended."""
+    return len(_running)
 
 
 def _clear(error: BaseException | None) -> None:
@@ -52,3 +96,13 @@ def _clear(error: BaseException | None) -> None:
     while error is not None:
         clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
+
+
+def _wait_for_all() -> None:
+    for ended in _running.copy():
+        wait(ended)
+
+
+atexit.register(_wait_for_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)

@@ -30,7 +30,7 @@ import numpy as np
 
 import hybridml as hm
 from hybridml import nn
-from hybridml_compiler.runtime import cache, opaque
+from hybridml_compiler.runtime import cache, opaque, uninterrupted
 from hybridml_compiler.runtime.cache import ObjectCache
 
 from .case import cases
@@ -272,8 +272,8 @@ def attacked(r: random.Random, at: Path, subject: Callable[[random.Random, Path]
 def compiling() -> bool:
     """Whether threads still compile after a while: an interrupt does not wait for what it has left to others."""
     end = time.monotonic() + PATIENCE
-    gc.collect()  # those that wait for work end with the pool that they belong to
-    while found := any(thread.name.startswith("hybridml-compile") for thread in threading.enumerate()):
+    gc.collect()  # those that wait for work end with the compilation that they belong to
+    while found := bool(uninterrupted.running()):
         if time.monotonic() > end:
             break
         time.sleep(0.01)
@@ -294,28 +294,36 @@ def interrupted(work: Work, after: float, again: float) -> str | None:
     arrived: list[str] = []
 
     def handler(number: int, frame: Any) -> None:
-        arrived.append("".join(traceback.format_stack(frame)[-12:]))
-        if len(arrived) == 1:
-            signal.setitimer(signal.ITIMER_REAL, again)
-        raise KeyboardInterrupt
+        if len(arrived) < 2:
+            arrived.append("".join(traceback.format_stack(frame)[-12:]))
+            if len(arrived) == 1:
+                signal.setitimer(signal.ITIMER_REAL, again)
+            raise KeyboardInterrupt
 
-    usual = signal.signal(signal.SIGALRM, handler)
-    lost = False
-    try:
+    def alarmed() -> str | None:
         try:
             signal.setitimer(signal.ITIMER_REAL, max(after, 1e-6))
             work()
-            lost = bool(arrived)
+            return f"lost; it arrived at\n{arrived[0]}" if arrived else None
+        except Exception:
+            return f"became another error: {traceback.format_exc()[-3000:]}\nthe interrupts arrived at\n{arrived}"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        pass
-    except BaseException:
-        return f"became another error: {traceback.format_exc()[-3000:]}\nthe interrupts arrived at\n{arrived}"
+
+    def once_more() -> str | None:
+        try:
+            return alarmed()
+        except KeyboardInterrupt:
+            return None
+
+    usual = signal.signal(signal.SIGALRM, handler)
+    try:
+        return once_more()
+    except KeyboardInterrupt:  # the second one, after the work: there is no third
+        return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
-    return f"lost; it arrived at\n{arrived[0]}" if lost else None
 
 
 def stack(thread: threading.Thread) -> str:

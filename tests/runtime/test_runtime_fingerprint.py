@@ -17,7 +17,10 @@ import pytest
 from hybridml_compiler.runtime import fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
-NEEDED = ("config.py", "locks.py", "once.py", "runtime/cache.py", "runtime/folder.py", "runtime/fingerprint.py")
+NEEDED = (
+    *("config.py", "in_force.py", "locks.py", "once.py"),
+    *(f"runtime/{name}.py" for name in ("cache", "folder", "fingerprint", "stacks", "uninterrupted")),
+)
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -165,7 +164,7 @@ define i64 @{0}(i64 %x) {{
 }}"""
     texts = [more.format(name) for name in ("one", "two")]
     jobs = [
-        jit._Job(name, text, jit.Source(text, str, 1, False, name), Future())
+        jit._Job(name, jit.Source(text, partial(str, text), 1, False, name))
         for name, text in zip(("one", "two"), texts, strict=True)
     ]
     both = jit._compile_together(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import pytest
 import hybridml as hm
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import image, jit
-from hybridml_compiler.runtime.uninterrupted import STEP, uninterrupted
+from hybridml_compiler.runtime import uninterrupted as uninterrupted_module
+from hybridml_compiler.runtime.uninterrupted import stepping, uninterrupted
 
 
 def adder(k: int) -> str:
@@ -242,6 +244,32 @@ def test_a_step_goes_on_to_its_end_where_an_interrupt_ends_the_wait() -> None:
         signal.signal(signal.SIGINT, previous)
         thread.join()
     assert done.wait(10)
-    assert uninterrupted(lambda: threading.current_thread().name) == STEP
+    assert uninterrupted(stepping) and not stepping()
     with pytest.raises(ValueError, match="of the step"):
         uninterrupted(fails)
+
+
+def test_a_compilation_that_an_interrupt_has_left_ends_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt at the entry of `__exit__` leaves the whole of it out."""
+    monkeypatch.setattr(jit, "_most_threads", lambda: 3)
+    before, usual = uninterrupted_module.running(), sys.getswitchinterval()
+    compilation = jit.Compilation().__enter__()
+    text = f"; {os.urandom(8).hex()}\n" + adder(5)
+    for k in range(3):
+        compilation.add(jit.Source(f"{text}; {k}", partial(str, text)))
+    assert uninterrupted_module.running() == before + 3
+    del compilation
+    ended_by = time.monotonic() + 30
+    while uninterrupted_module.running() > before and time.monotonic() < ended_by:
+        time.sleep(0.001)
+    assert (uninterrupted_module.running(), sys.getswitchinterval()) == (before, usual)
+
+
+def test_where_no_thread_can_be_started_nothing_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = uninterrupted_module.running()
+    monkeypatch.setattr(
+        "_thread.start_new_thread", lambda *_: (_ for _ in ()).throw(RuntimeError("can't start new thread"))
+    )
+    with pytest.raises(RuntimeError, match="can't start"):
+        uninterrupted(lambda: 1)
+    assert uninterrupted_module.running() == before
