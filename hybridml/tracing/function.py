@@ -137,6 +137,7 @@ class TracedFunction(Introspection):
         structure = pytree.flatten(leaves.given, leaves, {})
         given, objects = signature(structure, leaves)
         key = self._integers.key(given)
+        failed, why = None, ""
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
                 with entry.alone():
@@ -162,20 +163,20 @@ class TracedFunction(Introspection):
             return self._new(args, kwargs, given, structure, leaves, objects)
         except RunEagerly as endless:
             self._report_eager(f"{endless}: such calls run eagerly")
-            return self._fn(*args, **kwargs)
-        except TraceFailed as stumbled:
-            out = self._fn(*args, **kwargs)  # raises an error of its own
-            stumbled.entry.eager = True
-            self._entries.setdefault(key, []).insert(0, stumbled.entry)
-            self._report_eager(f"cannot be traced ({stumbled.what}): calls like this one run eagerly")
-            return out
+        except TraceFailed as error:
+            failed, why = error.entry, error.what
         except Untraceable as error:
             if self._strict:
                 raise
             self._report(f"runs eagerly in such calls: {str(error).partition(LOCATION)[0]}")
-            return self._fn(*args, **kwargs)
         except CheckFailed:  # nothing has been written yet: Python does it again, with its own error where it happens
-            return self._fn(*args, **kwargs)
+            pass
+        out = self._fn(*args, **kwargs)  # not in a handler: an error of its own is then the only one that is shown
+        if failed is not None:
+            failed.eager = True
+            self._entries.setdefault(key, []).insert(0, failed)
+            self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
+        return out
 
     def _other_sizes(self, key: Any) -> list[Entry]:
         """The program with symbolic sizes that takes a signature which is new."""

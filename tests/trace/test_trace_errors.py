@@ -222,3 +222,27 @@ def test_negative_counts_of_repeat_are_an_error_beside_those_that_are_not() -> N
                 repeat(*given)
         else:
             assert repeat(*given).tolist() == hm.repeat(*given).tolist()
+
+
+def test_an_error_of_the_function_is_shown_alone() -> None:
+    """Without those of the attempt to trace it: a traceback of one screen, as eagerly."""
+
+    @hm.trace
+    def misspelt(x: Any) -> Any:
+        return hm.no_such_function(x)
+
+    @hm.trace
+    def out_of_range(x: Any, i: int) -> Any:
+        return x[i]
+
+    def shown(call: Call) -> list[str]:
+        with pytest.raises((AttributeError, IndexError)) as caught:
+            call()
+        errors: list[BaseException | None] = [caught.value]
+        while errors[-1] is not None:
+            errors.append(errors[-1].__cause__ or errors[-1].__context__)
+        return [repr(error) for error in errors]
+
+    x = hm.ones(2)
+    assert shown(lambda: misspelt(x)) == shown(lambda: misspelt.__wrapped__(x))
+    assert shown(lambda: out_of_range(x, 5)) == shown(lambda: out_of_range.__wrapped__(x, 5))
