@@ -39,7 +39,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
 
 
 def widens(node: Node) -> bool:
-    """A cast that a product of narrow operands computes itself (see narrow.py)."""
+    """A cast that a product of narrow operands computes itself (see low_precision.py)."""
     return node.op is not None and node.op.name == "astype" and dtypes.widens(node.inputs[0].dtype, node.dtype)
 
 

@@ -10,14 +10,14 @@ from test_llvm_convolution import Case, machines
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.conv_weights import emit_weight_gradient
-from hybridml_compiler.backends.llvm.convolution import own_algorithm
+from hybridml_compiler.backends.llvm.convolution.kernel import own_algorithm
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.convolution.weights import emit_weight_gradient
 from hybridml_compiler.runtime import jit
-from hybridml_compiler.schedule import weight_blocking as limits
-from hybridml_compiler.schedule.convolve import Convolution, Turn
-from hybridml_compiler.schedule.tiling import Machine
-from hybridml_compiler.schedule.weight_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.schedule.kernels import conv_weights_blocking as limits
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
+from hybridml_compiler.schedule.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Turn
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 

@@ -12,9 +12,9 @@ import pytest
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.conv_winograd import (
+from hybridml_compiler.backends.llvm.convolution.direct import emit_direct, emit_packed
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.convolution.winograd import (
     emit_backward,
     emit_forward,
     emit_winograd,
@@ -25,10 +25,11 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
-from hybridml_compiler.schedule import tiling, winograd
-from hybridml_compiler.schedule.convolve import Convolution, Strided, Turn
-from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.tiling import Machine
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels import conv_tiling, conv_winograd
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided, Turn
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
@@ -121,12 +122,12 @@ class Case:
             emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
             more = {"turn": "turn"}
         if emit is emit_winograd:
-            parts = winograd.parts(self.convolution, plan)
+            parts = conv_winograd.parts(self.convolution, plan)
             for name, part, emit_part in zip(PARTS, parts, (emit_forward, emit_backward), strict=True):
                 emit_part(module, name, part)
             more["parts"] = PARTS
         emit(module, "convolution", self.convolution, plan, **more)
-        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
+        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
         scratch.require()
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))
@@ -146,19 +147,23 @@ class Case:
         assert np.all(np.abs(out - self.expected) <= tolerance * self.scale + 1e-300), str(c)
 
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
-        plan, c = tiling.tiling_of(self.convolution, machine), self.convolution
+        plan, c = conv_tiling.tiling_of(self.convolution, machine), self.convolution
         assert plan is not None
-        memory = self._prepared(emit_packed, plan, tiling.packed_bytes(c, plan), tiling.pack_units(c, plan), apart)
-        out = self.channels_last(self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data))
+        memory = self._prepared(
+            emit_packed, plan, conv_tiling.packed_bytes(c, plan), conv_tiling.pack_units(c, plan), apart
+        )
+        out = self.channels_last(
+            self.run(emit_direct, plan, _ranges(conv_tiling.units(c, plan), apart), memory.ctypes.data)
+        )
         self.check(out)
         return out
 
-    def winograd(self, plan: winograd.Winograd, apart: bool = False) -> np.ndarray:
+    def winograd(self, plan: conv_winograd.Winograd, apart: bool = False) -> np.ndarray:
         c = self.convolution
-        nbytes, count = winograd.transformed_bytes(c, plan), winograd.weight_units(c, plan)
+        nbytes, count = conv_winograd.transformed_bytes(c, plan), conv_winograd.weight_units(c, plan)
         memory = self._prepared(emit_winograd_weights, plan, nbytes, count, apart)
         out = self.channels_last(
-            self.run(emit_winograd, plan, _ranges(winograd.units(c, plan), apart), memory.ctypes.data)
+            self.run(emit_winograd, plan, _ranges(conv_winograd.units(c, plan), apart), memory.ctypes.data)
         )
         self.check(out)
         return out
@@ -283,7 +288,7 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
-    whole, parts, *others = (winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
+    whole, parts, *others = (conv_winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
     first = case.winograd(whole)
     for plan in (parts, replace(whole, lines=1, rows=5), *others):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)
@@ -292,7 +297,7 @@ def test_winograd(name: str) -> None:
 @pytest.mark.parametrize("name", ["even", "odd", "wide padding", "5x5"])
 def test_winograd_with_channels_first(name: str) -> None:
     first, last = Case(**WINOGRAD[name], channels_first=True), Case(**WINOGRAD[name])
-    plan = winograd.cut(first.convolution, machines()[0])
+    plan = conv_winograd.cut(first.convolution, machines()[0])
     np.testing.assert_array_equal(first.winograd(plan, apart=True), last.winograd(plan))
 
 

@@ -12,14 +12,14 @@ from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import callee
-from hybridml_compiler.backends.llvm.works import callee_of
+from hybridml_compiler.backends.llvm.registry import callee_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused, matrices_of, splits
+from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
+from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
 
 ZERO = Value(constant(np.float32(0)))

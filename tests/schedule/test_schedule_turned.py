@@ -10,8 +10,8 @@ from typical_graphs import array, graph, op
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.gemm import Product
 
 MANY = cost.TURN_PACKINGS
 
