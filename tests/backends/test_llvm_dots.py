@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_llvm_gemm import RUN, WIDTHS, Case, usable_widths
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import ir
@@ -18,6 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.schedule import dots as limits
 from hybridml_compiler.schedule.dots import SUMS, Dots, dot_units, dots_of
+from tests.support.product_cases import RUN, WIDTHS, Case, usable_widths
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
