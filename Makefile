@@ -39,7 +39,7 @@ test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x
 	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
 
 test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
-	$(RUN) tests/machines.py $(ARGS)
+	$(RUN) -m tests.machines $(ARGS)
 
 demo: $(VENV)/.demo  ## train both examples in both styles and write one HTML report under build/
 	$(RUN) -m examples.demo $(ARGS)
@@ -76,7 +76,7 @@ docs: $(VENV)/.dev  ## write the pages that are generated from tables of the cod
 	$(RUN) -m docs.generate
 
 accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes
-	$(RUN) -m tests.ops.accuracy
+	$(RUN) -m tests.support.accuracy
 
 array-api: $(VENV)/.dev  ## the suite of the array API standard, from the checkout ARRAY_API_TESTS (docs/array_api.md)
 	$(RUN) tests/array_api_suite.py $(ARGS)

@@ -1,4 +1,4 @@
-"""Shared by every test: an own compile cache, golden files, and the switch for slow tests."""
+"""Shared by every test: an own compile cache, golden files, both backends, and the switch for slow tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -39,9 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def hold_to(bits: int) -> None:
     """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
-    from hosts import narrowed
-
     from hybridml_compiler.runtime import host
+    from tests.support.hosts import narrowed
 
     held = narrowed(host.host(), bits)
     host.host = lambda: held
@@ -85,3 +85,18 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             )
 
     return check
+
+
+@pytest.fixture(params=["llvm", "interpret"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`hm.trace`, once compiled and once interpreted."""
+    import hybridml as hm
+    from hybridml.tracing.run import native_call
+
+    monkeypatch.setattr(native_call, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
+    return hm.trace(backend=backend)

@@ -4,9 +4,9 @@ OpenBLAS takes the kernels of another processor where `OPENBLAS_CORETYPE` names 
 to narrower vectors by ``--vectors`` (see `conftest.py`; processes that tests start compile for this machine). The runs
 come one after the other, each on all cores. Prints a line for each: its tests, its seconds and what failed.
 
-    python tests/machines.py [CONFIGURATION ...] [-- ARGUMENTS OF PYTEST]
+    python -m tests.machines [CONFIGURATION ...] [-- ARGUMENTS OF PYTEST]
 
-    make test-machines ARGS="zen avx2 -- tests/library -x"
+    make test-machines ARGS="zen avx2 -- tests/linalg -x"
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def run(configuration: Configuration, arguments: list[str]) -> Outcome:
 
 def main(given: list[str]) -> int:
     names, arguments = _split(given)
-    parser = argparse.ArgumentParser(prog="tests/machines.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.machines", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="CONFIGURATION", help=f"of {', '.join(CONFIGURATIONS)}; all")
     wanted = parser.parse_args(names).names or list(CONFIGURATIONS)
     unknown = [name for name in wanted if name not in CONFIGURATIONS]

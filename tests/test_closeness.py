@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from closeness import assert_close, magnitude
+
+from tests.support.closeness import assert_close, magnitude
 
 
 def operands(depth: int) -> tuple[np.ndarray, np.ndarray]:

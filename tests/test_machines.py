@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import machines
 import pytest
+
+from tests import machines
 
 
 @pytest.mark.parametrize(

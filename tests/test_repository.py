@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from size import BUDGETS, LINES_A_FILE, lines, measure
+
+from tests.size import BUDGETS, LINES_A_FILE, lines, measure
 
 ROOT = Path(__file__).parent.parent
 TOP_LEVEL = {
@@ -26,6 +27,14 @@ PACKAGE_INDEX = re.compile(r"https?://\S*/(?:simple|whl)\b")
 FILE = re.compile(r"(?<![\w.*<>/-])(?:[\w-]+/)*[\w-]+\.py\b(?!:\d)")
 MODULE = re.compile(r"\bhybridml(?:_compiler)?(?:\.[a-z_]\w*)+")
 LISTED = re.compile(r"^(\w+)\.py  ", re.MULTILINE)  # a line for a file in the docstring of its folder
+# Folders of tests that are named as no room of the packages.
+OTHER_TESTS = {
+    "support": "what tests share",
+    "golden": "texts that the compiler prints, which tests compare with",
+    "fuzz": "random programs, damaged files, interrupts and kills: run for minutes too",
+    "stress": "threads and forked children: run for minutes too",
+}
+TEST_MODULE = re.compile(r"^\s*(?:from|import) (?:tests|[\w.]*\.)?(?:test_\w+|conftest)\b", re.MULTILINE)
 OTHERS = {"file.py", "array_api_tests/test_fft.py"}  # an example, and a file of another project
 
 
@@ -123,3 +132,18 @@ def test_folders_that_list_their_files_list_all() -> None:
             listed = set(LISTED.findall(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""))
             files = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
             assert not listed or listed == files, f"{path.relative_to(ROOT)}: {sorted(listed ^ files)}"
+
+
+def test_folders_of_tests_are_named_as_rooms() -> None:
+    found = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*[!c]"))}
+    rooms = {path.stem for package in ("hybridml", "hybridml_compiler") for path in (ROOT / package).iterdir()}
+    others = found - rooms
+    assert others == OTHER_TESTS.keys(), f"not named as a room: {sorted(others ^ OTHER_TESTS.keys())}"
+
+
+def test_no_file_imports_a_test() -> None:
+    """What two tests need is in `tests/support/`."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    found = [str(path.relative_to(ROOT)) for path in files if TEST_MODULE.search(path.read_text("utf-8"))]
+    assert not found
+    assert all(map(TEST_MODULE.search, ("from test_a import b", "import test_a", "from tests.core.test_a import b")))

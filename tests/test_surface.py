@@ -17,7 +17,7 @@ from hybridml import arrays
 from hybridml_compiler.ops.table import OPS
 
 ROOT = Path(__file__).parents[1]
-PROGRAM = ROOT / "tests/typed_program.py"
+PROGRAM = ROOT / "tests/support/typed_program.py"
 MODULES = {
     "autograd", "data", "distributions", "errors", "fft", "functional", "io", "linalg", "nn", "optim", "random",
     "signal", "special", "testing",

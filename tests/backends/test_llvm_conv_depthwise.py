@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_llvm_conv_weights import exchanged
-from test_llvm_conv_weights import run as run_gradient
-from test_llvm_convolution import Case, machines
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm.convolution.depthwise import emit_depthwise
@@ -21,6 +18,7 @@ from hybridml_compiler.schedule.kernels.conv_depthwise import depthwise_tiling_o
 from hybridml_compiler.schedule.kernels.conv_depthwise_nchw import plane_units, planes_of
 from hybridml_compiler.schedule.kernels.conv_tiling import Machine
 from hybridml_compiler.schedule.kernels.conv_weights_blocking import weight_blocking_of
+from tests.support.convolution_cases import Case, exchanged, machines, run_gradient
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 

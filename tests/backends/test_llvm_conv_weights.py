@@ -6,52 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_llvm_convolution import Case, machines
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.convolution.kernel import own_algorithm
-from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
-from hybridml_compiler.backends.llvm.convolution.weights import emit_weight_gradient
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule.kernels import conv_weights_blocking as limits
 from hybridml_compiler.schedule.kernels.conv_tiling import Machine
-from hybridml_compiler.schedule.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
-from hybridml_compiler.schedule.kernels.convolution import Convolution, Turn
+from hybridml_compiler.schedule.kernels.conv_weights_blocking import weight_blocking_of, weight_units
+from tests.support.convolution_cases import FIRST, Case, exchanged, machines, run_gradient
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
-
-LAST, FIRST = (4, 1, 2, 3, 0), (4, 3, 0, 1, 2)  # x in memory: (n, h, w, g, c), (n, g, c, h, w)
-GRADIENT = (3, 0, 1, 2, 4)  # (n, h, w, g, o)
-
-
-def exchanged(
-    n: int,
-    size: tuple[int, int],
-    groups: int,
-    c: int,
-    o: int,
-    kernel: tuple[int, int],
-    stride: tuple[int, int] = (1, 1),
-    padding: tuple[int, int] = (0, 0),
-    dilation: tuple[int, int] = (1, 1),
-    **more: Any,
-) -> dict[str, Any]:
-    """The gradient of the weights of this convolution, as a convolution: batch and channels, stride and dilation."""
-    steps = list(zip(size, kernel, stride, padding, dilation, strict=True))
-    pixels = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in steps]
-    after = [d * (k - 1) + s * (m - 1) + 1 - n - p for (n, k, s, p, d), m in zip(steps, pixels, strict=True)]
-    return {
-        "x": (c, *size, groups, n),
-        "w": (*pixels, groups, n, o),
-        "stride": dilation,
-        "padding": tuple(zip(padding, after, strict=True)),
-        "dilation": stride,
-        "x_order": LAST,
-        "w_order": GRADIENT,
-        **more,
-    }
-
 
 CASES: dict[str, dict[str, Any]] = {
     "3x3": exchanged(2, (9, 17), 1, 21, 37, (3, 3), padding=(1, 1)),
@@ -73,30 +37,14 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def emit(module: ir.Module, name: str, convolution: Convolution, plan: WeightBlocking) -> ir.Function:
-    if plan.turned:
-        emit_turn(module, "turn", Turn(convolution.dtype, plan.lanes))
-    return emit_weight_gradient(module, name, convolution, plan, "turn")
-
-
-def run(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
-    plan = weight_blocking_of(case.convolution, machine)
-    assert plan is not None
-    count = weight_units(case.convolution, plan)
-    ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
-    out = case.run(emit, plan, ranges)
-    case.check(out)
-    return out
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("machine", machines(), ids=str)
 def test_gradients(name: str, machine: Machine) -> None:
-    run(Case(**CASES[name]), machine)
+    run_gradient(Case(**CASES[name]), machine)
 
 
 def test_float64() -> None:
-    run(Case(**CASES["3x3"], dtype=dtypes.float64), machines()[-1])
+    run_gradient(Case(**CASES["3x3"], dtype=dtypes.float64), machines()[-1])
 
 
 @pytest.mark.parametrize("pixels", [5, 40, 100])
@@ -107,13 +55,13 @@ def test_blocks_are_added_up(pixels: int, monkeypatch: pytest.MonkeyPatch) -> No
     plan = weight_blocking_of(case.convolution, machines()[0])
     assert plan is not None and np.prod(plan.blocks(case.convolution)) > 2
     assert plan.together < weight_units(case.convolution, plan)
-    run(case, machines()[0])
+    run_gradient(case, machines()[0])
 
 
 @pytest.mark.parametrize("name", ["3x3", "first layer", "groups", "a gradient with channels first"])
 def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) -> None:
     case = Case(**CASES[name])
-    first, *others = (run(case, machine, apart) for machine in machines() for apart in (False, True))
+    first, *others = (run_gradient(case, machine, apart) for machine in machines() for apart in (False, True))
     for other in others:
         np.testing.assert_array_equal(other, first)
 

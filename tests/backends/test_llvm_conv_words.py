@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import hosts
 import numpy as np
 import pytest
 
@@ -22,6 +21,7 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Pixels, Weights
 from hybridml_compiler.schedule.kernels.low_precision import BYTES, PAIRS, SHORTS
 from hybridml_compiler.schedule.plan import Plan, make_plan
+from tests.support import hosts
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 

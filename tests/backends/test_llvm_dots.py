@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_llvm_gemm import RUN, WIDTHS, Case, usable_widths
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import ir
@@ -19,6 +18,7 @@ from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels import gemv as limits
 from hybridml_compiler.schedule.kernels.gemv import SUMS, Dots, dot_units, dots_of
+from tests.support.product_cases import RUN, WIDTHS, Case, usable_widths
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import same_bits
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.eager import products
@@ -20,6 +19,7 @@ from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule.kernels.gemm import Product
+from tests.support.random_graphs import same_bits
 
 
 def run(outputs: list[Node], inputs: list[Node], arrays: list[np.ndarray]) -> list[np.ndarray]:

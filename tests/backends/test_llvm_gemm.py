@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
 from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
-from hybridml_compiler.backends.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.backends.llvm.gemm.product import (
     emit_product,
     own_blocking,
@@ -27,87 +25,16 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels import gemm_blocking as limits
-from hybridml_compiler.schedule.kernels.convolution import Turn
-from hybridml_compiler.schedule.kernels.gemm import Matrix, Product, use_own_product
+from hybridml_compiler.schedule.kernels.gemm import Product, use_own_product
 from hybridml_compiler.schedule.kernels.gemm_blocking import Blocking, blocking_of, tile_shape, units
+from tests.support.product_cases import WIDTHS, Case, usable_widths
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
-RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
-
-
-class Case:
-    """A product and operands for it: `pad` extra columns a row, `offset` elements before the first matrix."""
-
-    def __init__(
-        self,
-        size: tuple[int, int, int],
-        layout: str = "nn",
-        batch: tuple[int, ...] = (),
-        dtype: np.dtype = dtypes.float32,
-        pad: int = 0,
-        offset: int = 0,
-    ) -> None:
-        m, n, k = size
-        rng = np.random.default_rng([m, n, k])
-        self.a, a = self._operand(rng, (*batch, m, k), layout[0] == "t", dtype, pad, offset)
-        self.b, b = self._operand(rng, (*batch, k, n), layout[1] == "t", dtype, pad, offset)
-        self.product = Product(dtype, batch, m, n, k, a, b)
-
-    @staticmethod
-    def _operand(
-        rng: np.random.Generator, shape: tuple[int, ...], transposed: bool, dtype: np.dtype, pad: int, offset: int
-    ) -> tuple[np.ndarray, Matrix]:
-        *batch, rows, columns = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
-        stored = (*batch, rows, columns + pad)
-        memory = np.full(offset + int(np.prod(stored)), np.nan, dtype)  # what must not be read would show
-        matrices = memory[offset:].reshape(stored)[..., :columns]
-        matrices[...] = rng.standard_normal(matrices.shape)
-        steps = tuple(s // dtype.itemsize for s in matrices.strides)
-        row, column = (1, steps[-2]) if transposed else (steps[-2], 1)
-        values = matrices.swapaxes(-1, -2) if transposed else matrices
-        return values, Matrix(offset, steps[:-2], row, column)
-
-    def expected(self) -> np.ndarray:
-        return np.asarray(self.a.astype(np.float64) @ self.b.astype(np.float64))
-
-    def tolerance(self) -> float:
-        return (self.product.k + 8) * float(np.finfo(self.product.dtype).eps)
-
-    def run(self, blocking: Blocking, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
-        p = self.product
-        module = ir.Module("product")
-        emit_turn(module, "turn", Turn(p.dtype, blocking.lanes))
-        emit_blocked_product(module, "product", p, blocking, turn="turn")
-        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
-        scratch.require()
-        guard = 64
-        memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
-        out = memory[guard:-guard]
-        # The operands' memory starts `offset` elements before their first element.
-        starts = [x.ctypes.data - m.offset * p.dtype.itemsize for x, m in ((self.a, p.a), (self.b, p.b))]
-        table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
-        run = RUN(library.address("product"))
-        for lo, hi in ranges or [(0, units(p, blocking))]:
-            run(ctypes.addressof(table), lo, hi)
-        assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
-        return out.reshape(*p.batch, p.m, p.n)
-
-    def check(self, blocking: Blocking) -> np.ndarray:
-        out = self.run(blocking)
-        scale = np.abs(self.a).astype(np.float64) @ np.abs(self.b).astype(np.float64)
-        assert np.all(np.abs(out - self.expected()) <= self.tolerance() * scale + 1e-300), f"{self.product} {blocking}"
-        return out
 
 
 def blocked(product: Product, width: int = 32, cores: int = 2) -> Blocking:
     return blocking_of(product, width, WIDTHS[width], cores)
-
-
-def usable_widths() -> list[int]:
-    return [width for width in WIDTHS if 8 * width <= jit.host().vector_bits]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -3,7 +3,6 @@ compared; and powers of two, which some machines have an instruction for."""
 
 from __future__ import annotations
 
-import hosts
 import numpy as np
 import pytest
 
@@ -16,6 +15,7 @@ from hybridml_compiler.loops.scalar import NumpyBuilder
 from hybridml_compiler.loops.transcendental import TABLE
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule import cost
+from tests.support import hosts
 
 SHAPES = [((3, 4), 1), ((5, 67), 1), ((67, 5), 0), ((130, 64), 0), ((2, 40, 70), 1), ((2, 3, 300), 2), ((129,), 0)]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import hosts
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.runtime.host import VECTORS, vectors_of
 from hybridml_compiler.runtime.linking import image
+from tests.support import hosts
 
 Build = Callable[..., Node]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_plan import plan_of, run_plan
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm.kernel import emit_kernel
@@ -16,6 +15,7 @@ from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.ops.table import OPS
+from tests.support.run_plan import plan_of, run_plan
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
 _REORDERED = ("reduction", "contraction", "convolution", "scan")

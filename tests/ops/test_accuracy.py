@@ -6,7 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from accuracy import (
+
+from hybridml_compiler.ops.elementwise import elementwise
+from hybridml_compiler.ops.table import OPS
+from tests.support.accuracy import (
     ELEMENTWISE,
     FILE,
     HALF,
@@ -19,9 +22,6 @@ from accuracy import (
     measured,
     rows,
 )
-
-from hybridml_compiler.ops.elementwise import elementwise
-from hybridml_compiler.ops.table import OPS
 
 PUBLISHED = json.loads(FILE.read_text("utf-8"))
 BOUNDS = {"float32": 2.0, "float64": 4.5}  # of what has no terms that cancel, and no iteration

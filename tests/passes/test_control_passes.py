@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from closeness import assert_close
 
 import hybridml as hm
 from hybridml_compiler.errors import CompileWarning
@@ -16,6 +15,7 @@ from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.passes import control_flow, roll, run_passes
+from tests.support.closeness import assert_close
 
 SUM = """
 graph body(%0: f32[3], %1: i64[], %2: f32[3], %3: f32[3]) {

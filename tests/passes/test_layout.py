@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from random_graphs import data, graphs, same_bits
 
 import hybridml as hm
 from hybridml import functional as F
@@ -21,6 +20,7 @@ from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.passes.layout import channels_last, reshaped
 from hybridml_compiler.passes.patterns import is_op, sample
+from tests.support.random_graphs import data, graphs, same_bits
 
 CONVOLUTION = make("convolution", constant(np.ones((1, 2, 2, 1, 1), "f4")), constant(np.ones((2, 2, 1, 1, 1), "f4")))
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given
-from random_graphs import data, graphs, same_bits
 
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.graph.interpret import interpret
@@ -17,6 +16,7 @@ from hybridml_compiler.graph.text import parse_graph, print_graph
 from hybridml_compiler.graph.verify import verify
 from hybridml_compiler.passes import FIRST, PASSES, run_passes
 from hybridml_compiler.passes.patterns import sample
+from tests.support.random_graphs import data, graphs, same_bits
 
 
 @given(graphs())

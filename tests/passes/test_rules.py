@@ -6,7 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from random_graphs import data, same_bits
 
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, topological
@@ -19,6 +18,7 @@ from hybridml_compiler.passes.concatenations import CONCAT_RULES
 from hybridml_compiler.passes.contractions import CONTRACTION_RULES
 from hybridml_compiler.passes.fold import FOLD_RULES
 from hybridml_compiler.passes.simplify import SIMPLIFY_RULES
+from tests.support.random_graphs import data, same_bits
 
 RULES = (*FOLD_RULES, *VIEW_RULES, *CONTRACTION_RULES, *SIMPLIFY_RULES, *CONCAT_RULES)
 

@@ -8,7 +8,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, constant, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.ir import Kernel
-from tests.run_plan import plan_of, run_plan
+from tests.support.run_plan import plan_of, run_plan
 
 
 def layer(x: Node, w: Node, scale: float) -> Node:

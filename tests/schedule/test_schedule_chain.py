@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import same_bits
-from run_plan import plan_of, run_plan
-from test_schedule_random import arrays_for, donations
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.errors import OutOfBoundsError
@@ -25,6 +21,10 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.lowering.footprint import may_overwrite, splits_evenly
 from hybridml_compiler.schedule.plan import Plan
 from hybridml_compiler.schedule.text import describe_plan
+from tests.support.random_graphs import same_bits
+from tests.support.random_plans import arrays_for, donations
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 HEADS, LENGTH, WIDTH = 8, 48, 16
 SCORES = HEADS * LENGTH * LENGTH * 4

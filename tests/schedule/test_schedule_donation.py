@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.errors import CompileError, OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.schedule.plan import Copy
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 
 def check(program: Graph, donate: dict[int, int], *, copies: int, inputs: Sequence[np.ndarray] = ()) -> None:

@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from closeness import assert_close
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import callee
@@ -21,6 +18,9 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
+from tests.support.closeness import assert_close
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 ZERO = Value(constant(np.float32(0)))
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_plan import run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.interpret import interpret
@@ -16,6 +14,8 @@ from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Plan, make_plan
+from tests.support.run_plan import run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 BF16 = "bfloat16"
 

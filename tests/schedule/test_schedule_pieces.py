@@ -11,7 +11,7 @@ from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.text import print_kernel
 from hybridml_compiler.pipeline import compile
 from hybridml_compiler.schedule import cost
-from tests.run_plan import plan_of, run_plan
+from tests.support.run_plan import plan_of, run_plan
 
 RNG = np.random.default_rng(4)
 

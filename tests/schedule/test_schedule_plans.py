@@ -7,9 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from closeness import assert_close
-from run_plan import plan_of, run_plan
-from typical_graphs import GRAPHS, array, gelu_chain, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm.modules import modules_of
@@ -22,6 +19,9 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Target
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from tests.support.closeness import assert_close
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import GRAPHS, array, gelu_chain, graph, op
 
 # kernels and copies, matrix products (their epilogues are no launches)
 COUNTS = {

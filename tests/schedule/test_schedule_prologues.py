@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from closeness import assert_close
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm.gemm.product import _own_blocking
@@ -23,6 +20,9 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from tests.support.closeness import assert_close
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 ZERO = Value(constant(np.float32(0)))
 

@@ -13,7 +13,7 @@ from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import print_kernel
 from hybridml_compiler.schedule.lowering.offset_hoisting import rebase
-from tests.run_plan import plan_of, run_plan
+from tests.support.run_plan import plan_of, run_plan
 
 
 def test_running_sums_of_slices_are_one_kernel() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 
 def written(program: Graph) -> int:

@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import same_bits
-from run_plan import plan_of, run_plan
-from test_schedule_random import arrays_for, donations, run_compiled
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
@@ -23,6 +19,10 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.horizontal_fusion import Region, region_of
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from tests.support.random_graphs import same_bits
+from tests.support.random_plans import arrays_for, donations, run_compiled
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import same_bits
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph import facts
@@ -19,6 +16,9 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
+from tests.support.random_graphs import same_bits
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 SHAPES = [(5,), (3, 7), (7, 7), (2, 3, 5), (17, 9), (1, 6), (4, 1), (3, 3, 3)]
 

@@ -6,11 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_plan import plan_of, run_plan
-from typical_graphs import Value, array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
@@ -21,6 +18,9 @@ from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule import cost
+from tests.support.closeness import assert_close
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import Value, array, graph, op
 
 # Shapes whose blocks have a rest and have none, rows of part of a vector, of several and of several chunks, one column,
 # axes of size 1.

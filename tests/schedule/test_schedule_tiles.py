@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_graphs import same_bits
-from run_plan import plan_of, run_plan
-from typical_graphs import array, graph, op
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
@@ -21,6 +18,9 @@ from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule import cost
+from tests.support.random_graphs import same_bits
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import array, graph, op
 
 # Sizes that are whole tiles, whole vectors, that leave a rest of either, and that are shorter than a vector.
 SHAPES = [(64, 64), (16, 17), (33, 70), (2, 32, 16), (19, 3, 40), (2, 17, 3, 20), (5, 18), (65, 64), (130, 20)]

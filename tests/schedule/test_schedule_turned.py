@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_plan import plan_of, run_plan
-from typical_graphs import array, graph, op
 
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
+from tests.support.run_plan import plan_of, run_plan
+from tests.support.typical_graphs import array, graph, op
 
 MANY = cost.TURN_PACKINGS
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from closeness import assert_close
 
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, CompileError, OutOfBoundsError
@@ -25,6 +24,7 @@ from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.sizes.dims import structural, symbol
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import check_of, substitute
+from tests.support.closeness import assert_close
 
 F4, I8 = np.dtype("f4"), np.dtype("i8")
 N, M = symbol("n", 64), symbol("m", 10)

@@ -1,0 +1,1 @@
+"""Tests of both packages: a folder for each room, `support/` for what they share."""

@@ -1,0 +1,113 @@
+"""Functions and modules of `torch_layers` against recorded values of PyTorch: values, gradients, traced as eager."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+from tests.support.closeness import assert_close
+from tests.support.torch_cases import CONSTANT, cotangent, recorded, state
+from tests.support.torch_cases import arrays as arrays_of
+from tests.support.torch_checks import close_gradient, close_value, inputs_of, largest
+from tests.support.torch_layers import FUNCTIONS, MODULES, RECORDED
+
+F = hm.functional
+
+
+@pytest.fixture(scope="module")
+def torch_record() -> Any:
+    return recorded(RECORDED)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
+    values, case, key = torch_record[0], FUNCTIONS[name], f"F {name}"
+    t = inputs_of(name, case.inputs)
+    out = case.run(F, t)
+    close_value(out, values[f"{key}|out"], name)
+    if out.requires_grad:
+        (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
+    for input_name, tensor in vars(t).items():
+        expected = values.get(f"{key}|grad {input_name}")
+        if expected is not None:
+            close_gradient(tensor, expected, input_name)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_record: Any) -> None:
+    values, keys = torch_record
+    case, key = MODULES[name], f"M {name}"
+    t, module = inputs_of(name, case.inputs), case.make(nn).train(case.train)
+    expected = {k: tuple(shape) for k, shape in keys[name].items()}
+    assert {k: v.shape for k, v in module.state_dict().items()} == expected
+    module.load_state_dict(state(name, expected))
+    out = case.call(module, t)
+    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
+    if out.requires_grad:
+        (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
+    for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
+        gradient = values.get(f"{key}|grad {tensor_name}")
+        if gradient is not None:
+            close_gradient(tensor, gradient, tensor_name)
+    for buffer_name, buffer in module.named_buffers():
+        assert_close(buffer, values[f"{key}|after {buffer_name}"], buffer_name, terms=1.0)
+    assert repr(module).startswith(type(module).__name__)
+
+
+FIRST = {name.split()[0]: name for name in reversed(FUNCTIONS)}  # the first case of each function
+
+
+def value_and_gradients(name: str, tensors: dict[str, hm.Tensor]) -> list[Any]:
+    case = FUNCTIONS[name]
+    out = case.run(F, SimpleNamespace(**tensors))
+    wanted = [t for t in tensors.values() if t.requires_grad]
+    weights = hm.cos(hm.arange(out.size, dtype=out.dtype).reshape(out.shape)) if wanted else None
+    return [out.detach(), *(hm.autograd.grad((out * weights).sum(), wanted) if wanted else ())]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_traced_is_eager(name: str) -> None:
+    t = vars(inputs_of(FIRST[name], FUNCTIONS[FIRST[name]].inputs))
+    eager = value_and_gradients(FIRST[name], t)
+    traced = hm.trace(lambda: value_and_gradients(FIRST[name], t))()
+    for got, expected in zip(traced, eager, strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5, strict=True)
+
+
+def projected(name: str, arrays: dict[str, np.ndarray], along: dict[str, np.ndarray], order: int) -> tuple[float, Any]:
+    """A number made of the output, or of its first gradients, and its gradients by the inputs that it depends on."""
+    tensors = {
+        key: hm.tensor(x, requires_grad=x.dtype.kind == "f" and key not in CONSTANT) for key, x in arrays.items()
+    }
+    out = FUNCTIONS[name].run(F, SimpleNamespace(**tensors))
+    wanted = {key: t for key, t in tensors.items() if t.requires_grad}
+    total = (out * hm.cos(hm.arange(out.size, dtype=out.dtype).reshape(out.shape))).sum()
+    if order == 2:
+        first = hm.autograd.grad(total, list(wanted.values()), create_graph=True, allow_unused=True)
+        parts = [(g * hm.asarray(along[key])).sum() for key, g in zip(wanted, first, strict=True) if g is not None]
+        total = sum(parts, hm.zeros((), dtype=hm.float64))
+    if not total.requires_grad:
+        return total.item(), {}
+    found = hm.autograd.grad(total, list(wanted.values()), allow_unused=True)
+    return total.item(), {key: g.numpy() for key, g in zip(wanted, found, strict=True) if g is not None}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", FIRST)
+def test_gradients_are_differences(name: str, order: int) -> None:
+    case, generator = FIRST[name], np.random.default_rng(0)
+    found = arrays_of(case, FUNCTIONS[case].inputs)
+    # Moved away from where activations have corners.
+    x = {key: v + generator.uniform(1e-4, 1e-3, v.shape) if v.dtype.kind == "f" else v for key, v in found.items()}
+    along = {key: generator.normal(size=v.shape) for key, v in x.items()}
+    _, gradients = projected(case, x, along, order)
+    step = {key: generator.normal(size=g.shape) * 1e-6 for key, g in gradients.items()}
+    moved = ({key: v + sign * step.get(key, 0) for key, v in x.items()} for sign in (1, -1))
+    up, down = (projected(case, values, along, order)[0] for values in moved)
+    expected = sum(float((g * step[key]).sum()) for key, g in gradients.items())
+    assert (up - down) / 2 == pytest.approx(expected, rel=1e-4, abs=1e-11)

@@ -1,0 +1,24 @@
+"""What tests share; nothing here is a test.
+
+accuracy.py            errors of float rows in ulp, measured against mpmath
+array_api_standard.py  names and signatures of the array API standard
+as_eager.py            everything that a user sees of a program, in both styles
+closeness.py           comparison of sums by the terms that were added
+convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
+hosts.py               machines with narrower vectors or of another architecture
+markup.py              a check that markup is well formed
+numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
+numpy_page.py          the tables of docs/numpy.md
+numpy_samples.py       a call of every function of NumPy that takes tensors
+overridable.py         the functions of NumPy that other types may implement
+product_cases.py       matrix products with operands in memory, and runs of what is emitted for them
+random_graphs.py       random graphs, data for them, equality of bits
+random_plans.py        random graphs with donations, and runs of their compiled programs
+run_plan.py            a plan run without code generation
+torch_cases.py         cases that PyTorch's values and gradients are recorded of
+torch_checks.py        those cases on hybridml, beside the recorded values
+torch_layers.py        cases of layers, pooling, norms, activations and losses
+torch_names.py         cases of functions with PyTorch's names at the top level
+typed_program.py       a user's program with types, which mypy checks
+typical_graphs.py      small graphs of typical programs
+"""
