@@ -453,7 +453,7 @@ after: Op = Op(
     "computed from x, and is computed later. For checkpoints in traced programs.",
 )
 
-# ---------------------------------------------------------------- casts, sign bits, classes of floats
+# ---------------------------------------------------------------- casts
 
 
 def _astype_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -502,47 +502,8 @@ astype = Op(
     "for them. Complex numbers have real, imag and abs to become real ones: a cast is an error.",
 )
 
-copysign = elementwise(
-    "copysign",
-    np.copysign,
-    (
-        lambda g, out, x: where(x == 0, 0.0, g * (out / x)),
-        lambda g, y_shape, y_dtype: zero_gradient(g, y_shape, y_dtype),
-    ),
-    "|x| with the sign of y, also of a zero. Gradient at x = 0 is 0, as abs.",
-    accepts="float",
-)
-
-
-def _class_of_float(name: str, ufunc: Any, lower: Callable[..., Any], of_integers: bool, doc: str) -> Op:
-    def scalar(s: Any, x: Scalar) -> Scalar:
-        return lower(s, x) if s.dtype(x).kind == "f" else s.const(of_integers, dtypes.bool_)
-
-    return elementwise(name, ufunc, (None,), doc, lower=scalar, accepts="any", result=dtypes.bool_, constant_of="biu")
-
-
-def _size_against_inf(compare: str) -> Callable[..., Any]:
-    return lambda s, x: getattr(s, compare)(s.abs(x), s.const(float("inf"), s.dtype(x)))
-
-
-isnan = _class_of_float("isnan", np.isnan, lambda s, x: s.ne(x, x), False, "True where x is nan.")
-isinf = _class_of_float("isinf", np.isinf, _size_against_inf("eq"), False, "True where x is inf or -inf.")
-isfinite = _class_of_float(
-    "isfinite", np.isfinite, _size_against_inf("lt"), True, "True where x is neither inf nor nan."
-)
-
-signbit = elementwise(
-    "signbit",
-    np.signbit,
-    (None,),
-    "True where the sign bit of x is set, also of -0 and of a nan.",
-    lower=lambda s, x: s.lt(s.copysign(s.const(1, s.dtype(x)), x), s.const(0, s.dtype(x))),
-    accepts="float",
-    result=dtypes.bool_,
-)
-
 ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
-    *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype, copysign),
-    *(isnan, isinf, isfinite, signbit, after),
+    *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype),
+    after,
 )
