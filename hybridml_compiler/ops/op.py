@@ -92,6 +92,8 @@ SIMPLE = 0.02
 DIVISION = 0.1
 # Polynomials of 12-25 instructions with a division or a table (measured through the loop emitter: 0.25-0.6 ns).
 TRANSCENDENTAL = 0.4
+# Several polynomials of which each element takes one, beside an exponential or a logarithm: 55-360 instructions.
+SPECIAL = 2.0
 
 
 @dataclass(frozen=True)
