@@ -101,13 +101,11 @@ def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[i
     here, there = form_of(node.shape, space, axes), form_of(operand.shape, space, axes)
     if here is None or there is None:
         return False
-    if node.kind == "elementwise":
+    if node.op.element_map == "broadcast":
         return there == here or (here, there) == ("full", "row")
-    if node.kind == "reduction":
-        return there == "full" and reduced_axes(node) == axes
-    if node.op.name == "reshape":
+    if node.op.element_map == "flat":
         return {here, there} <= {"row", "column"}
-    return node.op.name == "broadcast_to" and (here, there) == ("full", "row")
+    return node.kind == "reduction" and there == "full" and reduced_axes(node) == axes
 
 
 def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node], set[Node]]:
@@ -139,9 +137,9 @@ def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> boo
     while stack:
         n, in_place = stack.pop()
         assert n.op is not None
-        elementwise, reshape = n.kind == "elementwise", n.op.name == "reshape"
         for operand in n.inputs:
-            stays = in_place and (reshape or (elementwise and operand.shape == n.shape))
+            same = n.op.element_map == "broadcast" and operand.shape == n.shape
+            stays = in_place and (same or n.op.element_map == "flat")
             if operand is read and not stays:
                 return False
             inlined = operand.op is not None and operand not in materialised

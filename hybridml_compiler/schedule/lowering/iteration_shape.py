@@ -59,7 +59,7 @@ def _moved(node: Node, old: Shape, new: Shape, given: Given, known: dict[Node, N
 
 
 def _is_reshape(node: Node) -> bool:
-    return node.kind == "movement" and node.op is not None and node.op.name == "reshape"
+    return node.op is not None and node.op.element_map == "flat"
 
 
 def _before(node: Node, given: Given) -> Node:
