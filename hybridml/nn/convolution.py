@@ -222,3 +222,6 @@ class ConvTranspose2d(_ConvTranspose, dims=2): ...
 
 
 class ConvTranspose3d(_ConvTranspose, dims=3): ...
+
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

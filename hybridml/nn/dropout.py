@@ -76,3 +76,6 @@ class FeatureAlphaDropout(Dropout):
     """
 
     function = staticmethod(F.feature_alpha_dropout)
+
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]

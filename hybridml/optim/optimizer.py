@@ -13,8 +13,8 @@ from .. import arrays as xp
 from ..core.context import current_interpreter, enable_grad, no_grad
 from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
-from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
+from ..nn.parameter import Writes, commit
 from ..tracing import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup

@@ -15,7 +15,7 @@ from torch_cases import EPOCHS, OPTIMIZERS, SCHEDULES, gradients, recorded, star
 
 import hybridml as hm
 from hybridml import nn, optim
-from hybridml.nn.commit import commit
+from hybridml.nn.parameter import commit
 from hybridml.tracing.specialize.errors import TraceWarning
 
 
