@@ -99,3 +99,21 @@ def test_a_fragment_is_found() -> None:
 
     assert len(_lacks(bad)) == 3
     assert _lacks(Layer) == ["the shapes of its arguments and result"]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_members_of_a_family_have_its_docstring_in_their_words(dims: int) -> None:
+    layer = getattr(hm.nn, f"MaxPool{dims}d")
+    assert f">>> MaxPool{dims}d(2)" in layer.__doc__ and "{" not in layer.__doc__
+    assert layer.function is getattr(hm.nn.functional, f"max_pool{dims}d")
+
+
+def test_a_subclass_of_a_member_keeps_its_own_docstring() -> None:
+    class Described(hm.nn.MaxPool2d):
+        """Pooling of mine."""
+
+    class Bare(hm.nn.MaxPool2d):
+        pass
+
+    assert (Described.__doc__, Bare.__doc__) == ("Pooling of mine.", None)
+    assert Described.dims == 2 and Described(2)(hm.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)

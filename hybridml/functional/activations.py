@@ -167,3 +167,9 @@ def _maximum(input: Tensor, dim: int) -> Tensor:
     # Both functions are invariant under the shift: no gradient flows through it.
     detached = input.detach()
     return detached.max(axis=dim, keepdims=True) if detached.size else detached.sum(axis=dim, keepdims=True)
+
+
+__all__ = [
+    "elu", "gelu", "leaky_relu", "log_softmax", "logsigmoid", "relu", "relu6", "sigmoid", "silu", "softmax", "softplus",
+    "tanh",
+]  # fmt: skip

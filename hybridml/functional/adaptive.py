@@ -170,3 +170,9 @@ def _sizes(what: str, x: Tensor, output_size: Sizes) -> list[int]:
         several = "a number" if dims == 1 else f"{dims} of them"
         raise ArgumentError(f"{what}: output_size must be positive or {several}, got {output_size!r}")
     return [int(n) if m is None else m for n, m in zip(x.shape[2:], asked, strict=True)]
+
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+]  # fmt: skip

@@ -258,3 +258,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
             "scaled_dot_product_attention: query, key and value must be (..., l, e), (..., s, e) and (..., s, v), "
             f"got {', '.join(map(str, shapes))}"
         )
+
+
+__all__ = ["scaled_dot_product_attention"]

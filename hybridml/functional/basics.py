@@ -159,3 +159,6 @@ def embedding_bag(
     if mode == "max":
         return xp.where(number > 0, found, 0)
     return found if mode == "sum" else found / xp.maximum(number, 1)
+
+
+__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]

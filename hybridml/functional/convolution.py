@@ -419,3 +419,6 @@ def _around(
     if min(around) < 0:
         raise ArgumentError(f"{what}: padding must not be negative, got {around}")
     return [(n, n) for n in around]
+
+
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]

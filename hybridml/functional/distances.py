@@ -90,3 +90,6 @@ def length(x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = Fa
     if p < 0:
         raise ArgumentError(f"the order of a norm must not be negative, got p={p}")
     return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=p)
+
+
+__all__ = ["cdist", "cosine_similarity", "normalize", "pairwise_distance", "pdist"]

@@ -115,3 +115,6 @@ def _channels(what: str, input: Tensor, dims: int) -> tuple[int, ...]:
     if input.ndim not in (dims + 1, dims + 2):
         raise ShapeError(f"{what}: input must be {LAYOUTS[dims]}, got shape {input.shape}")
     return (*input.shape[:-dims], *(1,) * dims)
+
+
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]

@@ -118,3 +118,6 @@ def _counts(what: str, sizes: Sequence[int], output_size: Pair | None, ratio: Ra
     if len(ratios) != len(sizes) or not all(isinstance(r, float) and 0 < r < 1 for r in ratios):
         raise ArgumentError(f"{what}: output_ratio must be one or {len(sizes)} numbers between 0 and 1, got {ratio}")
     return tuple(int(n * r) for n, r in zip(sizes, ratios, strict=True))
+
+
+__all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]

@@ -225,3 +225,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim:
     places = xp.arange(soft.shape[axis]).reshape((-1, *(1,) * (soft.ndim - axis - 1)))
     chosen = xp.expand_dims(xp.argmax(values, axis=axis), axis=axis) == places
     return xp.astype(chosen, soft.dtype) - values + soft
+
+
+__all__ = [
+    "celu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "mish", "prelu", "rrelu",
+    "selu", "softmin", "softshrink", "softsign", "tanhshrink", "threshold",
+]  # fmt: skip

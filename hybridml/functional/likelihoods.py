@@ -168,3 +168,6 @@ def _log_likelihood(log_p: Tensor, labels: Tensor, steps: Tensor, lengths: Tenso
     label = xp.where(lengths > 0, label, _NEVER)
     highest = xp.maximum(end, label).detach()
     return highest + xp.log(xp.exp(end - highest) + xp.exp(label - highest))
+
+
+__all__ = ["ctc_loss", "gaussian_nll_loss", "poisson_nll_loss"]

@@ -306,3 +306,9 @@ def same_shape(what: str, input: Tensor, target: Tensor) -> None:
     """Raise a ShapeError unless both have one shape."""
     if input.shape != target.shape:
         raise ShapeError(f"{what}: input {input.shape} and target {target.shape} must have one shape; reshape one")
+
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss",
+    "linear_cross_entropy", "mse_loss", "nll_loss", "smooth_l1_loss",
+]  # fmt: skip

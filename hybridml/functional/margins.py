@@ -212,3 +212,10 @@ def _classes(what: str, target: Tensor) -> Tensor:
     if not xp.isdtype(target.dtype, "integral"):
         raise DTypeError(f"{what}: class indices must be integers, got {target.dtype.name}; use .astype(hm.int64)")
     return target
+
+
+__all__ = [
+    "cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]  # fmt: skip

@@ -224,3 +224,6 @@ def _mask(attn_mask: Tensor | None, padding: Tensor | None, num_heads: int, dtyp
 
 def _added(mask: Tensor, dtype: object) -> Tensor:
     return xp.where(mask, -math.inf, xp.zeros((), dtype=dtype)) if mask.dtype == xp.bool else mask
+
+
+__all__ = ["multi_head_attention_forward"]

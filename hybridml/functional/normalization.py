@@ -218,3 +218,6 @@ def _trailing(what: str, input: Tensor, normalized_shape: Sequence[int]) -> tupl
     if not wanted or input.shape[-len(wanted) :] != wanted:
         raise ShapeError(f"{what}: normalized_shape={wanted} must be the last axes of the input, got {input.shape}")
     return tuple(range(-len(wanted), 0))
+
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]

@@ -51,3 +51,6 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         if width != (0, 0):
             x = padded_axis(x, axis, width, _MODES[mode])
     return x
+
+
+__all__ = ["pad"]

@@ -395,3 +395,9 @@ def _window_sums(what: str, x: Tensor, size: Sequence[int], stride: Sequence[int
     fits(what, x, size, ((0, 0),) * dims, (1,) * dims)
     windows = xp.windows(x, size=tuple(size), stride=tuple(stride))
     return windows.sum(axis=tuple(range(-dims, 0)))
+
+
+__all__ = [
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip

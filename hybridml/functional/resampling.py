@@ -273,3 +273,9 @@ def _sizes(
     if min(sizes) < 1 or 0 in x.shape[2:]:
         raise ArgumentError(f"interpolate: sizes must be positive, got {tuple(x.shape[2:])} to {sizes}")
     return sizes, factors
+
+
+__all__ = [
+    "channel_shuffle", "interpolate", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+]  # fmt: skip

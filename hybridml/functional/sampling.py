@@ -145,3 +145,6 @@ def _keys(part: Tensor, k: int) -> Tensor:
     if k in (0, 1):
         return ((a + 2) * x - (a + 3)) * x * x + 1
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+__all__ = ["affine_grid", "grid_sample"]

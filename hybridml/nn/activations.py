@@ -431,3 +431,10 @@ def activation(name_or_function: Any) -> Any:
     if name_or_function not in named:
         raise ArgumentError(f"activation must be a function or one of {sorted(named)}, got {name_or_function!r}")
     return named[name_or_function]
+
+
+__all__ = [
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+    "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d",
+    "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+]  # fmt: skip

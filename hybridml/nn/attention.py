@@ -99,3 +99,6 @@ class MultiheadAttention(Module):
 
 
 MultiHeadAttention = MultiheadAttention  # the other common spelling
+
+
+__all__ = ["MultiHeadAttention", "MultiheadAttention"]

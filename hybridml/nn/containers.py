@@ -238,3 +238,6 @@ class ParameterDict(Module):
 
     def items(self) -> Iterator[tuple[str, Tensor]]:
         return self._own("parameter")
+
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]

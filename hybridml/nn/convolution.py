@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -12,8 +12,8 @@ from .. import functional as F
 from ..core.tensor import Tensor, adopt
 from ..functional.arguments import Padding, Pair, numbers, positive
 from ..functional.convolution import same_padding, transposed_size
+from .held import Spatial
 from .linear import uniform_by_fan_in
-from .module import Module
 from .parameter import Parameter
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -27,11 +27,9 @@ def channels_last(outer: int, inner: int, kernel: tuple[int, ...], dtype: Any = 
     return adopt(memory.transpose(dims + 1, dims, *range(dims)))
 
 
-class _Layer(Module):
+class _Layer(Spatial):
     """Base class of convolutions and their transposes: checked arguments, parameters and the text of `repr`."""
 
-    dims: int
-    function: ClassVar[Callable[..., Any]]
     padding: Padding
 
     def __init__(
@@ -86,7 +84,19 @@ class _Layer(Module):
 
 
 class _Convolution(_Layer):
-    """`padding_mode` is "zeros", or what `functional.pad` does: "reflect", "replicate" or "circular"."""
+    """Cross-correlation of the input with learned kernels, plus a bias.
+
+    Shapes (n, in_channels, {axes}) -> (n, out_channels, {out}), also without n. `weight`
+    (out_channels, in_channels / groups, {kernel}) and `bias` (out_channels,) start uniform within ``1 / sqrt(fan_in)``.
+    `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is "zeros", "reflect",
+    "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not divide the channels,
+    ShapeError for an input of other axes or channels. See `functional.conv{dims}d`.
+
+    >>> Conv{dims}d(3, 8, 3, stride=2, padding=1)(hm.ones((2, 3, {times[8]}))).shape
+    (2, 8, {times[4]})
+    """
+
+    functions = (F.conv1d, F.conv2d, F.conv3d)
 
     def __init__(
         self,
@@ -136,59 +146,29 @@ class _Convolution(_Layer):
         return found
 
 
-class Conv1d(_Convolution):
-    """Cross-correlation of the input with learned kernels, plus a bias.
-
-    Shapes (n, in_channels, l) -> (n, out_channels, l'), also without n. `weight`
-    (out_channels, in_channels / groups, k) and `bias` (out_channels,) start uniform within ``1 / sqrt(fan_in)``.
-    `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is "zeros", "reflect",
-    "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not divide the channels,
-    ShapeError for an input of other axes or channels. See `functional.conv1d`.
-
-    >>> Conv1d(3, 8, 5, padding="same", padding_mode="circular")(hm.ones((2, 3, 20))).shape
-    (2, 8, 20)
-    """
-
-    dims = 1
-    function = staticmethod(F.conv1d)
+class Conv1d(_Convolution, dims=1): ...
 
 
-class Conv2d(_Convolution):
-    """Cross-correlation of the input with learned kernels, plus a bias.
-
-    Shapes (n, in_channels, h, w) -> (n, out_channels, h', w'), also without n. `weight`
-    (out_channels, in_channels / groups, kh, kw) and `bias` (out_channels,) start uniform within ``1 / sqrt(fan_in)``.
-    `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is "zeros", "reflect",
-    "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not divide the channels,
-    ShapeError for an input of other axes or channels. See `functional.conv2d`.
-
-    >>> Conv2d(3, 64, 7, stride=2, padding=3)(hm.ones((1, 3, 32, 32))).shape
-    (1, 64, 16, 16)
-    """
-
-    dims = 2
-    function = staticmethod(F.conv2d)
+class Conv2d(_Convolution, dims=2): ...
 
 
-class Conv3d(_Convolution):
-    """Cross-correlation of the input with learned kernels, plus a bias.
-
-    Shapes (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'), also without n. `weight`
-    (out_channels, in_channels / groups, kd, kh, kw) and `bias` (out_channels,) start uniform within
-    ``1 / sqrt(fan_in)``. `padding` is one number, one per axis, "same" (stride 1 only) or "valid"; `padding_mode` is
-    "zeros", "reflect", "replicate" or "circular". Raises ArgumentError for other options and where `groups` does not
-    divide the channels, ShapeError for an input of other axes or channels. See `functional.conv3d`.
-
-    >>> Conv3d(3, 8, (1, 3, 3), padding=(0, 1, 1))(hm.ones((1, 3, 4, 8, 8))).shape
-    (1, 8, 4, 8, 8)
-    """
-
-    dims = 3
-    function = staticmethod(F.conv3d)
+class Conv3d(_Convolution, dims=3): ...
 
 
 class _ConvTranspose(_Layer):
-    """`output_size` of a call chooses among the sizes that the convolution would have come from."""
+    """Transpose of a `Conv{dims}d` (its gradient with respect to its input) as a layer.
+
+    Shapes (n, in_channels, {axes}) -> (n, out_channels, {out}), also without n. `weight` is
+    (in_channels, out_channels / groups, {kernel}), `bias` (out_channels,). `output_padding`, or `output_size` in a
+    call, chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError
+    for a `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of
+    other axes or channels. See `functional.conv_transpose{dims}d`.
+
+    >>> ConvTranspose{dims}d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, {times[4]}))).shape
+    (1, 3, {times[8]})
+    """
+
+    functions = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
 
     def __init__(
         self,
@@ -235,52 +215,13 @@ class _ConvTranspose(_Layer):
         return found
 
 
-class ConvTranspose1d(_ConvTranspose):
-    """Transpose of a `Conv1d` (its gradient with respect to its input) as a layer.
-
-    Shapes (n, in_channels, l) -> (n, out_channels, l'), also without n. `weight` is
-    (in_channels, out_channels / groups, k), `bias` (out_channels,). `output_padding`, or `output_size` in a call,
-    chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError for a
-    `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of other
-    axes or channels. See `functional.conv_transpose1d`.
-
-    >>> ConvTranspose1d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16))).shape
-    (1, 3, 32)
-    """
-
-    dims = 1
-    function = staticmethod(F.conv_transpose1d)
+class ConvTranspose1d(_ConvTranspose, dims=1): ...
 
 
-class ConvTranspose2d(_ConvTranspose):
-    """Transpose of a `Conv2d` (its gradient with respect to its input) as a layer.
-
-    Shapes (n, in_channels, h, w) -> (n, out_channels, h', w'), also without n. `weight` is
-    (in_channels, out_channels / groups, kh, kw), `bias` (out_channels,). `output_padding`, or `output_size` in a call,
-    chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError for a
-    `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of other
-    axes or channels. See `functional.conv_transpose2d`.
-
-    >>> ConvTranspose2d(8, 3, 4, stride=2, padding=1)(hm.ones((1, 8, 16, 16))).shape
-    (1, 3, 32, 32)
-    """
-
-    dims = 2
-    function = staticmethod(F.conv_transpose2d)
+class ConvTranspose2d(_ConvTranspose, dims=2): ...
 
 
-class ConvTranspose3d(_ConvTranspose):
-    """Transpose of a `Conv3d` (its gradient with respect to its input) as a layer.
+class ConvTranspose3d(_ConvTranspose, dims=3): ...
 
-    Shapes (n, in_channels, d, h, w) -> (n, out_channels, d', h', w'), also without n. `weight` is
-    (in_channels, out_channels / groups, kd, kh, kw), `bias` (out_channels,). `output_padding`, or `output_size` in a
-    call, chooses among the sizes that the convolution may come from (ArgumentError for others). Raises ArgumentError
-    for a `padding_mode` other than "zeros" and where `groups` does not divide the channels, ShapeError for an input of
-    other axes or channels. See `functional.conv_transpose3d`.
 
-    >>> ConvTranspose3d(8, 3, 2, stride=2)(hm.ones((1, 8, 2, 4, 4)), output_size=(4, 9, 8)).shape
-    (1, 3, 4, 9, 8)
-    """
-
-    dims = 3
-    function = staticmethod(F.conv_transpose3d)
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

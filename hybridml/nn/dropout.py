@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.dropouts import check_probability
-from .held import Held
+from .held import Held, Spatial
 
 
 class Dropout(Held):
@@ -29,45 +29,27 @@ class Dropout(Held):
         return found
 
 
-class Dropout1d(Dropout):
-    """Zeros in place of whole channels, with probability `p`, in training.
-
-    Shapes (n, c, l) or (c, l) -> the same shape; the rest is scaled by ``1 / (1 - p)``. Raises ArgumentError unless 0
-    <= p <= 1, and ShapeError for another number of axes. `inplace` is accepted for PyTorch's sake and has no effect.
-
-    >>> Dropout1d(0.5)(hm.ones((1, 2, 3))).shape
-    (1, 2, 3)
-    """
-
-    function = staticmethod(F.dropout1d)
-
-
-class Dropout2d(Dropout):
+class _ChannelDropout(Spatial, Dropout):
     """Zeros in place of whole channels, with probability `p`, in training (Tompson et al. 2015).
 
-    Shapes (n, c, h, w) or (c, h, w) -> the same shape; the rest is scaled by ``1 / (1 - p)``. Raises ArgumentError
-    unless 0 <= p <= 1, and ShapeError for another number of axes. `inplace` is accepted for PyTorch's sake and has no
-    effect.
+    Shapes {layout} -> the same shape;
+    the rest is scaled by ``1 / (1 - p)``. Raises ArgumentError unless 0 <= p <= 1, and ShapeError for another number of
+    axes. `inplace` is accepted for PyTorch's sake and has no effect.
 
-    >>> Dropout2d(0.5)(hm.ones((1, 2, 3, 3))).shape
-    (1, 2, 3, 3)
+    >>> Dropout{dims}d(0.5)(hm.ones((1, 2, {times[3]}))).shape
+    (1, 2, {times[3]})
     """
 
-    function = staticmethod(F.dropout2d)
+    functions = (F.dropout1d, F.dropout2d, F.dropout3d)
 
 
-class Dropout3d(Dropout):
-    """Zeros in place of whole channels, with probability `p`, in training.
+class Dropout1d(_ChannelDropout, dims=1): ...
 
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> the same shape; the rest is scaled by ``1 / (1 - p)``. Raises
-    ArgumentError unless 0 <= p <= 1, and ShapeError for another number of axes. `inplace` is accepted for PyTorch's
-    sake and has no effect.
 
-    >>> Dropout3d(0.5)(hm.ones((1, 2, 3, 3, 3))).shape
-    (1, 2, 3, 3, 3)
-    """
+class Dropout2d(_ChannelDropout, dims=2): ...
 
-    function = staticmethod(F.dropout3d)
+
+class Dropout3d(_ChannelDropout, dims=3): ...
 
 
 class AlphaDropout(Dropout):
@@ -94,3 +76,6 @@ class FeatureAlphaDropout(Dropout):
     """
 
     function = staticmethod(F.feature_alpha_dropout)
+
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]

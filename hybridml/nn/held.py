@@ -1,4 +1,4 @@
-"""Modules that are a function of `hybridml.functional` with its options held."""
+"""Modules that are a function of `hybridml.functional` with its options held, and families over one to three axes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..core.tensor import Tensor
+from ..functional.arguments import LAYOUTS
 from .module import Module
 
 
@@ -38,3 +39,59 @@ class Held(Module):
         shown = {name: getattr(self, name) for name in self._options}
         given = {name: value for name, value in shown.items() if value is not None and not isinstance(value, Tensor)}
         return ", ".join(f"{name}={value!r}" for name, value in given.items())
+
+
+class Spatial(Module):
+    """Base class of families of layers over one, two and three spatial axes, each written once.
+
+    A family is a class with a docstring and its `functions` of 1, 2 and 3 axes, if it has any. Its members are classes
+    with ``dims=``, which get the family's docstring in the words for so many axes:
+
+        class _MaxPool(Spatial, Held):
+            \"\"\"Largest value of each window: {layout} -> (..., {out}).\"\"\"
+            functions = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
+
+        class MaxPool2d(_MaxPool, dims=2): ...
+    """
+
+    dims: int
+    functions: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    function: ClassVar[Callable[..., Any]]
+    _text: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, dims: int = 0, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not dims:
+            if not hasattr(cls, "dims"):  # a family, and no subclass of a member
+                cls._text, cls.__doc__ = cls.__doc__, None
+            return
+        cls.dims = dims
+        if cls.functions:
+            cls.function = staticmethod(cls.functions[dims - 1])
+        if cls.__doc__ is None and cls._text is not None:
+            cls.__doc__ = cls._text.format_map(_words(dims))
+
+
+class _Repeated:
+    """Format field `{times[8]}`: a number once per axis, "8, 8"."""
+
+    def __init__(self, dims: int) -> None:
+        self._dims = dims
+
+    def __getitem__(self, number: int) -> str:
+        return ", ".join([str(number)] * self._dims)
+
+
+def _words(dims: int) -> dict[str, Any]:
+    """Words of a docstring about so many axes, by their field."""
+    names = ("d", "h", "w")[-dims:] if dims > 1 else ("l",)
+    return {
+        "dims": dims,
+        "sides": 2 * dims,
+        "layout": LAYOUTS[dims],
+        "axes": ", ".join(names),
+        "out": ", ".join(f"{name}'" for name in names),
+        "kernel": ", ".join(f"k{name}" for name in names) if dims > 1 else "k",
+        "last": f"last {dims} axes" if dims > 1 else "last axis",
+        "times": _Repeated(dims),
+    }

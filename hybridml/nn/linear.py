@@ -159,3 +159,6 @@ def uniform_by_fan_in(weight: Tensor, bias: Tensor | None) -> None:
         fan_in, _ = init.fans(weight)
         bound = 1 / math.sqrt(fan_in) if fan_in else 0
         init.uniform_(bias, -bound, bound)
+
+
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Linear"]

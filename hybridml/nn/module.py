@@ -24,8 +24,7 @@ from ..core.tape import Leaf
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
 from ..tracing.python_state.mutation_epoch import attributes_changed
-from .commit import commit
-from .parameter import is_parameter
+from .parameter import commit, is_parameter
 
 Kind = Literal["parameter", "buffer", "transient", "module"]  # a transient buffer stays out of the state dict
 
@@ -437,3 +436,6 @@ def _join(prefix: str, name: str) -> str:
 def _listed(what: str, lines: Iterable[str]) -> str:
     found = list(lines)
     return f"\n  {what}: " + "\n    ".join(["", *found]).lstrip("\n") if found else ""
+
+
+__all__ = ["IncompatibleKeys", "Module"]

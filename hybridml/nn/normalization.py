@@ -11,18 +11,22 @@ from .. import arrays as xp
 from .. import functional as F
 from ..core.context import no_grad
 from ..core.tensor import Tensor
-from .held import Held
+from .held import Held, Spatial
 from .module import Module
 from .parameter import Parameter
 
 
-class _BatchNorm(Module):
-    """Normalise each channel over the batch in training, by running statistics in evaluation.
+class _BatchNorm(Spatial):
+    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
-    `momentum=None` keeps the plain average over all batches.
+    Shapes (n, c, {axes}) -> the same shape, with c = `num_features`. In training by the statistics of the batch, which
+    move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight` and
+    `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value per
+    channel in training. See `functional.batch_norm`.
+
+    >>> BatchNorm{dims}d(3)(hm.ones((2, 3, {times[4]}))).shape
+    (2, 3, {times[4]})
     """
-
-    ranks: tuple[int, ...]
 
     def __init__(
         self,
@@ -46,9 +50,14 @@ class _BatchNorm(Module):
         self.register_buffer("num_batches_tracked", xp.zeros((), dtype=xp.int64) if track_running_stats else None)
         self._draw_in(dtype)
 
+    def _ranks(self) -> tuple[int, ...]:
+        """Numbers of axes that an input may have."""
+        return (self.dims + 2,)
+
     def _check(self, input: Tensor) -> None:
-        if input.ndim not in self.ranks or input.shape[1] != self.num_features:
-            axes = " or ".join(map(str, self.ranks))
+        ranks = self._ranks()
+        if input.ndim not in ranks or input.shape[1] != self.num_features:
+            axes = " or ".join(map(str, ranks))
             raise ShapeError(
                 f"{type(self).__name__}: input must have {axes} axes and {self.num_features} channels on axis 1, "
                 f"got shape {input.shape}"
@@ -80,7 +89,7 @@ class _BatchNorm(Module):
         )
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, dims=1):
     """Each channel normalised over the batch (Ioffe and Szegedy 2015).
 
     Shapes (n, c) or (n, c, l) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
@@ -92,43 +101,26 @@ class BatchNorm1d(_BatchNorm):
     (2, 3, 4)
     """
 
-    ranks = (2, 3)
+    def _ranks(self) -> tuple[int, ...]:
+        return 2, 3
 
 
-class BatchNorm2d(_BatchNorm):
-    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
-
-    Shapes (n, c, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch, which
-    move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight` and
-    `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value per
-    channel in training. See `functional.batch_norm`.
-
-    >>> BatchNorm2d(3)(hm.ones((2, 3, 4, 4))).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (4,)
+class BatchNorm2d(_BatchNorm, dims=2): ...
 
 
-class BatchNorm3d(_BatchNorm):
-    """Each channel normalised over the batch (Ioffe and Szegedy 2015).
-
-    Shapes (n, c, d, h, w) -> the same shape, with c = `num_features`. In training by the statistics of the batch,
-    which move the running ones by `momentum` (None: their plain average); in evaluation by the running ones. `weight`
-    and `bias` (c,) scale and shift unless ``affine=False``. Raises ShapeError for other axes or channels, or one value
-    per channel in training. See `functional.batch_norm`.
-
-    >>> BatchNorm3d(3)(hm.ones((2, 3, 4, 4, 4))).shape
-    (2, 3, 4, 4, 4)
-    """
-
-    ranks = (5,)
+class BatchNorm3d(_BatchNorm, dims=3): ...
 
 
 class _InstanceNorm(_BatchNorm):
-    """Normalise each channel of each element over its positions; one element (c, ...) may stand alone.
+    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
 
-    Without `track_running_stats` the input's own statistics count in evaluation too.
+    Shapes {layout} -> the same shape.
+    `affine` adds a `weight` and a `bias` (num_features,); `track_running_stats` keeps running statistics for
+    evaluation. Both are off by default, as in PyTorch. Raises ShapeError for other axes or channels, or one value per
+    channel. See `functional.instance_norm`.
+
+    >>> InstanceNorm{dims}d(3, affine=True)(hm.ones((2, 3, {times[4]}))).shape
+    (2, 3, {times[4]})
     """
 
     def __init__(
@@ -145,7 +137,7 @@ class _InstanceNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        single = input.ndim == self.ranks[0] - 1
+        single = input.ndim == self.dims + 1
         batch = input[None] if single else input
         self._check(batch)
         out = F.instance_norm(
@@ -161,46 +153,13 @@ class _InstanceNorm(_BatchNorm):
         return out[0] if single else out
 
 
-class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
-
-    Shapes (n, c, l) or (c, l) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
-    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
-    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
-
-    >>> InstanceNorm1d(3, affine=True)(hm.ones((2, 3, 4))).shape
-    (2, 3, 4)
-    """
-
-    ranks = (3,)
+class InstanceNorm1d(_InstanceNorm, dims=1): ...
 
 
-class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
-
-    Shapes (n, c, h, w) or (c, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
-    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
-    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
-
-    >>> InstanceNorm2d(3, affine=True)(hm.ones((2, 3, 4, 4))).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (4,)
+class InstanceNorm2d(_InstanceNorm, dims=2): ...
 
 
-class InstanceNorm3d(_InstanceNorm):
-    """Each channel of each sample normalised by itself (Ulyanov et al. 2016).
-
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> the same shape. `affine` adds a `weight` and a `bias` (num_features,);
-    `track_running_stats` keeps running statistics for evaluation. Both are off by default, as in PyTorch. Raises
-    ShapeError for other axes or channels, or one value per channel. See `functional.instance_norm`.
-
-    >>> InstanceNorm3d(3, affine=True)(hm.ones((2, 3, 4, 4, 4))).shape
-    (2, 3, 4, 4, 4)
-    """
-
-    ranks = (5,)
+class InstanceNorm3d(_InstanceNorm, dims=3): ...
 
 
 class LocalResponseNorm(Held):
@@ -322,3 +281,9 @@ class GroupNorm(Module):
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LayerNorm", "LocalResponseNorm", "RMSNorm",
+]  # fmt: skip

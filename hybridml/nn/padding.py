@@ -9,11 +9,10 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.arguments import LAYOUTS
-from .module import Module
+from .held import Spatial
 
 
-class _Pad(Module):
-    dims: int
+class _Pad(Spatial):
     mode: str = "constant"
 
     def __init__(self, padding: int | Sequence[int]) -> None:
@@ -34,6 +33,16 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
+    """Input with `value` around its {last}.
+
+    Shapes {layout} -> (..., {out}).
+    `padding` is one width for all sides, or {sides} of them, (before, after) of the last axis first; negative ones
+    crop. Raises ArgumentError for another number of widths. See `functional.pad`.
+
+    >>> ConstantPad{dims}d(1, 0.5)(hm.ones((1, 2, {times[4]}))).shape
+    (1, 2, {times[6]})
+    """
+
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -45,219 +54,111 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
-    """Input with `value` around its last axis.
-
-    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
-    last axis first; negative ones crop. Raises ArgumentError for another number of widths. See `functional.pad`.
-
-    >>> ConstantPad1d(1, 0.5)(hm.ones((1, 2, 4))).shape
-    (1, 2, 6)
-    """
-
-    dims = 1
+class ConstantPad1d(_ConstantPad, dims=1): ...
 
 
-class ConstantPad2d(_ConstantPad):
-    """Input with `value` around its last 2 axes.
+class ConstantPad2d(_ConstantPad, dims=2): ...
 
-    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths. See
+
+class ConstantPad3d(_ConstantPad, dims=3): ...
+
+
+class _ZeroPad(_Pad):
+    """Input with zeros around its {last}.
+
+    Shapes {layout} -> (..., {out}).
+    `padding` is one width for all sides, or {sides} of them, (before, after) of the last axis first; negative ones
+    crop. Raises ArgumentError for another number of widths, ShapeError for another number of axes. See
     `functional.pad`.
 
-    >>> ConstantPad2d(1, 0.5)(hm.ones((1, 2, 4, 4))).shape
-    (1, 2, 6, 6)
+    >>> ZeroPad{dims}d(1)(hm.ones((1, 2, {times[4]}))).shape
+    (1, 2, {times[6]})
     """
 
-    dims = 2
+
+class ZeroPad1d(_ZeroPad, dims=1): ...
 
 
-class ConstantPad3d(_ConstantPad):
-    """Input with `value` around its last 3 axes.
+class ZeroPad2d(_ZeroPad, dims=2): ...
 
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths. See
+
+class ZeroPad3d(_ZeroPad, dims=3): ...
+
+
+class _ReflectionPad(_Pad):
+    """Input with its mirror image, without the edge, around its {last}.
+
+    Shapes {layout} -> (..., {out}).
+    `padding` is one width for all sides, or {sides} of them, (before, after) of the last axis first; negative ones
+    crop. Raises ArgumentError for another number of widths, ShapeError for another number of axes or too few elements
+    to reflect. See `functional.pad`.
+
+    >>> ReflectionPad{dims}d(1)(hm.ones((1, 2, {times[4]}))).shape
+    (1, 2, {times[6]})
+    """
+
+    mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPad, dims=1): ...
+
+
+class ReflectionPad2d(_ReflectionPad, dims=2): ...
+
+
+class ReflectionPad3d(_ReflectionPad, dims=3): ...
+
+
+class _ReplicationPad(_Pad):
+    """Input with its edge around its {last}.
+
+    Shapes {layout} -> (..., {out}).
+    `padding` is one width for all sides, or {sides} of them, (before, after) of the last axis first; negative ones
+    crop. Raises ArgumentError for another number of widths, ShapeError for another number of axes. See
     `functional.pad`.
 
-    >>> ConstantPad3d(1, 0.5)(hm.ones((1, 2, 4, 4, 4))).shape
-    (1, 2, 6, 6, 6)
+    >>> ReplicationPad{dims}d(1)(hm.ones((1, 2, {times[4]}))).shape
+    (1, 2, {times[6]})
     """
 
-    dims = 3
-
-
-class ZeroPad1d(_Pad):
-    """Input with zeros around its last axis.
-
-    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
-    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
-    number of axes. See `functional.pad`.
-
-    >>> ZeroPad1d(1)(hm.ones((1, 2, 4))).shape
-    (1, 2, 6)
-    """
-
-    dims = 1
-
-
-class ZeroPad2d(_Pad):
-    """Input with zeros around its last 2 axes.
-
-    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes. See `functional.pad`.
-
-    >>> ZeroPad2d(1)(hm.ones((1, 2, 4, 4))).shape
-    (1, 2, 6, 6)
-    """
-
-    dims = 2
-
-
-class ZeroPad3d(_Pad):
-    """Input with zeros around its last 3 axes.
-
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes. See `functional.pad`.
-
-    >>> ZeroPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
-    (1, 2, 6, 6, 6)
-    """
-
-    dims = 3
-
-
-class ReflectionPad1d(_Pad):
-    """Input with its mirror image, without the edge, around its last axis.
-
-    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
-    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
-    number of axes or too few elements to reflect. See `functional.pad`.
-
-    >>> ReflectionPad1d(1)(hm.ones((1, 2, 4))).shape
-    (1, 2, 6)
-    """
-
-    dims = 1
-    mode = "reflect"
-
-
-class ReflectionPad2d(_Pad):
-    """Input with its mirror image, without the edge, around its last 2 axes.
-
-    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes or too few elements to reflect. See `functional.pad`.
-
-    >>> ReflectionPad2d(1)(hm.ones((1, 2, 4, 4))).shape
-    (1, 2, 6, 6)
-    """
-
-    dims = 2
-    mode = "reflect"
-
-
-class ReflectionPad3d(_Pad):
-    """Input with its mirror image, without the edge, around its last 3 axes.
-
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes or too few elements to reflect. See `functional.pad`.
-
-    >>> ReflectionPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
-    (1, 2, 6, 6, 6)
-    """
-
-    dims = 3
-    mode = "reflect"
-
-
-class ReplicationPad1d(_Pad):
-    """Input with its edge around its last axis.
-
-    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
-    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
-    number of axes. See `functional.pad`.
-
-    >>> ReplicationPad1d(1)(hm.ones((1, 2, 4))).shape
-    (1, 2, 6)
-    """
-
-    dims = 1
     mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
-    """Input with its edge around its last 2 axes.
+class ReplicationPad1d(_ReplicationPad, dims=1): ...
 
-    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes. See `functional.pad`.
 
-    >>> ReplicationPad2d(1)(hm.ones((1, 2, 4, 4))).shape
-    (1, 2, 6, 6)
+class ReplicationPad2d(_ReplicationPad, dims=2): ...
+
+
+class ReplicationPad3d(_ReplicationPad, dims=3): ...
+
+
+class _CircularPad(_Pad):
+    """Input with its opposite side around its {last}.
+
+    Shapes {layout} -> (..., {out}).
+    `padding` is one width for all sides, or {sides} of them, (before, after) of the last axis first; negative ones
+    crop. Raises ArgumentError for another number of widths, ShapeError for another number of axes or too few elements
+    to wrap. See `functional.pad`.
+
+    >>> CircularPad{dims}d(1)(hm.ones((1, 2, {times[4]}))).shape
+    (1, 2, {times[6]})
     """
 
-    dims = 2
-    mode = "replicate"
-
-
-class ReplicationPad3d(_Pad):
-    """Input with its edge around its last 3 axes.
-
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes. See `functional.pad`.
-
-    >>> ReplicationPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
-    (1, 2, 6, 6, 6)
-    """
-
-    dims = 3
-    mode = "replicate"
-
-
-class CircularPad1d(_Pad):
-    """Input with its opposite side around its last axis.
-
-    Shapes (n, c, l) or (c, l) -> (..., l'). `padding` is one width for all sides, or 2 of them, (before, after) of the
-    last axis first; negative ones crop. Raises ArgumentError for another number of widths, ShapeError for another
-    number of axes or too few elements to wrap. See `functional.pad`.
-
-    >>> CircularPad1d(1)(hm.ones((1, 2, 4))).shape
-    (1, 2, 6)
-    """
-
-    dims = 1
     mode = "circular"
 
 
-class CircularPad2d(_Pad):
-    """Input with its opposite side around its last 2 axes.
-
-    Shapes (n, c, h, w) or (c, h, w) -> (..., h', w'). `padding` is one width for all sides, or 4 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes or too few elements to wrap. See `functional.pad`.
-
-    >>> CircularPad2d(1)(hm.ones((1, 2, 4, 4))).shape
-    (1, 2, 6, 6)
-    """
-
-    dims = 2
-    mode = "circular"
+class CircularPad1d(_CircularPad, dims=1): ...
 
 
-class CircularPad3d(_Pad):
-    """Input with its opposite side around its last 3 axes.
+class CircularPad2d(_CircularPad, dims=2): ...
 
-    Shapes (n, c, d, h, w) or (c, d, h, w) -> (..., d', h', w'). `padding` is one width for all sides, or 6 of them,
-    (before, after) of the last axis first; negative ones crop. Raises ArgumentError for another number of widths,
-    ShapeError for another number of axes or too few elements to wrap. See `functional.pad`.
 
-    >>> CircularPad3d(1)(hm.ones((1, 2, 4, 4, 4))).shape
-    (1, 2, 6, 6, 6)
-    """
+class CircularPad3d(_CircularPad, dims=3): ...
 
-    dims = 3
-    mode = "circular"
+
+__all__ = [
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+    "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]  # fmt: skip

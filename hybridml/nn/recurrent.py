@@ -345,3 +345,6 @@ def _uniform(module: Module, hidden: int) -> None:
     bound = 1 / math.sqrt(hidden)
     for parameter in module.parameters():
         init.uniform_(parameter, -bound, bound)
+
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]

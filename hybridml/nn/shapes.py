@@ -245,3 +245,9 @@ class Identity(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return input
+
+
+__all__ = [
+    "ChannelShuffle", "CosineSimilarity", "Flatten", "Fold", "Identity", "PairwiseDistance", "PixelShuffle",
+    "PixelUnshuffle", "Unflatten", "Unfold", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
+]  # fmt: skip

@@ -282,3 +282,8 @@ class Transformer(Module):
         [[0.0, -inf], [0.0, 0.0]]
         """
         return xp.triu(xp.full((sz, sz), -xp.inf, dtype=dtype), k=1)
+
+
+__all__ = [
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+]  # fmt: skip

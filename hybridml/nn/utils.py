@@ -11,7 +11,7 @@ from .. import arrays as xp
 from ..core.context import no_grad
 from ..core.precision import wide
 from ..core.tensor import Tensor
-from .commit import commit
+from .parameter import commit
 from .reparametrized import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
 __all__ = [

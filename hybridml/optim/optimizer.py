@@ -7,21 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.eager.policy import UPDATE
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..core.context import current_interpreter, enable_grad, no_grad
 from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
-from ..nn.commit import Writes, commit
 from ..nn.module import drop_gradients
+from ..nn.parameter import Writes, commit
 from ..tracing import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as
-
-# Elements from which an eager step is compiled: below, its operations take less time than compiling ever pays back.
-_COMPILED_SIZE = 1 << 14
 
 
 class Optimizer:
@@ -84,7 +82,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            if current_interpreter() is None and self._size >= _COMPILED_SIZE:
+            if current_interpreter() is None and self._size >= UPDATE:
                 self._compiled_step()(self)
             else:
                 self._update_all()

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
-from ..nn.commit import Writes
+from ..nn.parameter import Writes
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .parts import parts

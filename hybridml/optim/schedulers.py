@@ -19,7 +19,7 @@ from .. import arrays as xp
 from ..core.context import no_grad
 from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
-from ..nn.commit import commit
+from ..nn.parameter import commit
 from .optimizer import Optimizer
 
 

@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
 from ..core.tensor import Tensor
-from ..nn.commit import Writes
+from ..nn.parameter import Writes
 from .group import ParameterGroup
 from .optimizer import Optimizer
 from .scalars import Scalars

@@ -14,6 +14,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.eager.policy import COMPOSITE as LARGE
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
@@ -22,11 +23,8 @@ from ..control_flow import while_loop
 from ..core import ops
 from ..core.context import current_interpreter, no_grad
 from ..core.tensor import Tensor
+from ..tracing.compiled import program_of
 from .generator import Generator, open_unit, shape_of, unit
-
-# Elements of a draw from which it runs compiled (4M normal numbers took 110 ms operation by operation, 17 compiled),
-# and shapes (and generators) for which one function is.
-LARGE, _MOST = 1 << 15, 64
 
 P = ParamSpec("P")
 Parameter = float | Tensor | np.ndarray | Sequence[Any]  # of a distribution: its tensors broadcast
@@ -83,7 +81,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
         positional = fn.__code__.co_varnames[: fn.__code__.co_argcount]
         leads = positional[0] == "shape" and domains
         hint = f"; it comes first, {' and '.join(domains)} after it or by name" if leads else ""
-        traced: list[Callable[P, Tensor]] = []
+        program = program_of(fn)
 
         @functools.wraps(fn)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -99,11 +97,7 @@ def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Te
                     largest = max(largest, math.prod(shape_of(value)))
             if largest < LARGE or current_interpreter() is not None:
                 return fn(*args, **kwargs)
-            if not traced:
-                from ..tracing import TracedFunction
-
-                traced.append(TracedFunction(fn, most=_MOST, silent=True, dynamic=False))
-            return traced[0](*args, **kwargs)
+            return program(*args, **kwargs)
 
         return drawn(checked)
 

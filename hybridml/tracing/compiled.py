@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.eager.policy import COMPOSITE as LARGE
+from hybridml_compiler.eager.policy import MOST, PAIRS, STEPS
 from hybridml_compiler.ops.table import OPS
 
 from ..core.context import current_interpreter
@@ -22,17 +24,23 @@ from ..core.tracebacks import shorten
 if TYPE_CHECKING:
     from . import TracedFunction
 
-# Elements of an argument from which the call (4 us, 20 us recorded) costs less than the operations' temporaries.
-LARGE = 1 << 15
-# How many elements of temporaries one element of an argument stands for. Distances of 1000 x 3 rows have a million of
-# pairs: 18 ms by operation, 6.8 compiled. A sequence is a Python loop of operations: the CTC loss of (50, 16, 30) takes
-# 11 ms, and compiled, which takes 0.3 s once, 0.15.
-PAIRS, STEPS = 16, 8
-# Signatures compiled for one composite. A program with more (every batch of another length) does the others without.
-MOST = 64
-
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def program_of(fn: Callable[P, R], dynamic: bool = False) -> Callable[P, R]:
+    """A composite as compiled calls, one program per signature (see eager/policy.py); made when it is first called."""
+    traced: list[TracedFunction] = []
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not traced:
+            from . import TracedFunction
+
+            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic))
+        result: R = traced[0](*args, **kwargs)
+        return result
+
+    return call
 
 
 def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callable[P, R]:
@@ -41,7 +49,7 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
     Any argument: a small image under large weights is work enough. `dynamic`: see `trace`; `work`: what an element
     of an argument counts for.
     """
-    traced: list[TracedFunction] = []
+    program = program_of(fn, dynamic)
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -56,12 +64,7 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
                 raise
         if current_interpreter() is not None:
             return fn(*args, **kwargs)
-        if not traced:
-            from . import TracedFunction
-
-            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic))
-        result: R = traced[0](*args, **kwargs)
-        return result
+        return program(*args, **kwargs)
 
     return composite
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import config, dtypes
+from .. import dtypes
 from ..aval import Aval
 from ..loops.ir import ANY_LENGTH
 from ..once import once
@@ -23,14 +23,11 @@ from ..ops.op import Op
 from ..ops.table import OPS
 from ..runtime.allocation import empty
 from .pointwise import Pointwise, compile_pointwise
+from .policy import MOST, known_or_made
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
 
-# Elements of the deciding operand from which a kernel on two cores, called in 5 us, is faster than NumPy.
-LARGE = 1 << 16
-# Signatures compiled for one row; a program with more (every batch of another length) goes on with NumPy.
-MOST = 64
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
@@ -131,19 +128,21 @@ _compiled: dict[Op, dict[Any, Any]] = {}
 def _of_signature(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> np.ndarray | None:
     known = _compiled.setdefault(op, {})
     key = (tuple((a.shape, a.dtype) for a in arrays), *params.values())
-    run = known.get(key)
+    run = known.get(key) or known_or_made(known, key, MOST, lambda: _program(op, arrays, params))
     if run is None:
-        if len(known) >= MOST and not config.is_deterministic():
-            return None
-        from ..graph.ir import Graph, apply, input_node
-        from ..pipeline import compile
-
-        inputs = tuple(input_node(Aval(a.shape, a.dtype)) for a in arrays)
-        if _stores(op):
-            out = apply(op, inputs, params)
-        else:
-            out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in inputs], params)
-            out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
-        run = known[key] = compile(Graph(inputs, (out,), op.name))
+        return None
     found: np.ndarray = run(arrays)[0]
     return found
+
+
+def _program(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
+    from ..graph.ir import Graph, apply, input_node
+    from ..pipeline import compile
+
+    inputs = tuple(input_node(Aval(a.shape, a.dtype)) for a in arrays)
+    if _stores(op):
+        out = apply(op, inputs, params)
+    else:
+        out = apply(op, [_cast(x, dtypes.float32) if dtypes.is_narrow(x.dtype) else x for x in inputs], params)
+        out = _cast(out, _rounded(out.dtype, [x.dtype for x in inputs]))
+    return compile(Graph(inputs, (out,), op.name))

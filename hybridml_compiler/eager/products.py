@@ -18,9 +18,8 @@ import numpy as np
 
 from .. import config, dtypes
 from ..schedule import cost
-
-# Signatures compiled; a program with more (every batch of another length) goes on with NumPy.
-MOST = 256
+from .policy import MOST_PRODUCTS as MOST
+from .policy import known_or_made
 
 Run = Callable[[np.ndarray, np.ndarray], Any]
 
@@ -48,12 +47,8 @@ def _as_bytes(x: np.ndarray) -> np.ndarray | None:
 def _multiplied(x: np.ndarray, y: np.ndarray) -> Any:
     """In the dtype of x; of 8 bits, in int32."""
     key = (x.dtype, x.shape, x.strides, y.dtype, y.shape, y.strides)
-    run = _known.get(key)
-    if run is None:
-        if len(_known) >= MOST and not config.is_deterministic():
-            return _with_numpy(x, y)
-        run = _known[key] = _compiled(x, y) or _with_numpy
-    return run(x, y)
+    run = _known.get(key) or known_or_made(_known, key, MOST, lambda: _compiled(x, y) or _with_numpy)
+    return (run or _with_numpy)(x, y)
 
 
 _known: dict[Any, Run] = {}

@@ -14,7 +14,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import nn, optim
-from hybridml.nn.commit import commit
+from hybridml.nn.parameter import commit
 from hybridml.tracing.specialize.errors import TraceWarning
 from tests.support.torch_cases import EPOCHS, OPTIMIZERS, SCHEDULES, gradients, recorded, start
 
