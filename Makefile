@@ -36,7 +36,7 @@ $(VENV)/.%: pyproject.toml | $(RUN)
 install: $(VENV)/.dev  ## the development environment, in .venv
 
 test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x")
-	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
 	$(RUN) -m tests.machines $(ARGS)
