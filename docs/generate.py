@@ -29,8 +29,8 @@ The largest errors found are in units of the last place (ulp) of the exact resul
 and rows that are exact do not round. Those with a mark (Σ) are in ulp of the largest term, or of the sum of all terms
 without signs, where terms cancel; sums and products are of 1,000. float32 is compared with float64 at 20,000 points of
 each of up to four intervals, float64 with mpmath at 400 (with longer floats where there are many terms).
-`make accuracy` measures them, `tests/support/accuracy.py` says where, and a test measures some of the points again.
-float16 and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
+`make accuracy` measures them, `tests/support/accuracy.py` says where, and a test measures some points again. float16
+and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
 """
 
 INTERNAL = (

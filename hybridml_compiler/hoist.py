@@ -20,7 +20,7 @@ def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]
 def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
     """What the body of a loop computes: what varies from step to step, what may fail, and what is as cheap to compute
     as to read. All else is computed once, before the loop."""
-    from .schedule.turned import packings  # with a loop, and not with the package
+    from .schedule.lowering.pretranspose import packings  # with a loop, and not with the package
 
     varies = dependent(outputs, inputs)
     for node in ir.topological(outputs):

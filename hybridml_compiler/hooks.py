@@ -23,7 +23,7 @@ class Hooks:
     # __init__.py: eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of what it takes and makes, and what computes it. pipeline.py, for
-    # runtime/opaque.py.
+    # runtime/host_callback.py.
     read_graph: Callable[[str], Any]
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.

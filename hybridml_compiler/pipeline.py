@@ -32,7 +32,7 @@ from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
 from .hooks import hooks
 from .once import lazy
-from .runtime import opaque
+from .runtime import host_callback
 from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from .backends.llvm.modules import Module, Works
     from .loops.ir import Expr, Work
     from .runtime.executable import Executable
-    from .runtime.jit import Library
+    from .runtime.linking.loader import Library
+    from .runtime.program_cache import Stored
     from .runtime.spans import Recorder
-    from .runtime.stored import Stored
+    from .schedule.kernels.library import Call, Prepared, Target
     from .schedule.launch import Launch, Plan
-    from .schedule.library import Call, Prepared, Target
 
 
 @dataclass
@@ -86,7 +86,7 @@ def compile(
     symbolic sizes, `guards` is what its capture has relied on.
     """
     from .runtime.executable import Executable
-    from .runtime.stored import STEP
+    from .runtime.program_cache import STEP
 
     if any(node.aval.symbolic for node in graph.inputs):
         return _compile_symbolic(graph, dict(donate or {}), name or graph.name, guards or Guards())
@@ -120,9 +120,9 @@ def compile(
 def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
     """The same for sizes that come with the call. What a stage decides by a size is a guard of the executable (see
     sizes/dims.py); sizes that do not hold to it are compiled for themselves."""
-    from .runtime import jit
     from .runtime.executable import Executable, Shapes
-    from .runtime.stored import STEP, imports
+    from .runtime.linking import loader
+    from .runtime.program_cache import STEP, imports
 
     stats = Stats()
     stages = Stages(graph, donate, name, stats)
@@ -131,7 +131,7 @@ def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured:
         objects = stages.objects()
         plan = stages.plan
     with stats.stage("link"):
-        library = jit.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+        library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
     stats.update(stages.facts)
     stages.say(1, lambda: _summary(stats))
     inputs, outputs = [node.aval for node in graph.inputs], [graph.outputs[k].aval for k in plan.fresh]
@@ -147,13 +147,13 @@ def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured:
 
 
 def _read(text: str) -> Any:
-    """A graph that NumPy computes in the middle of a program, see runtime/opaque.py."""
+    """A graph that NumPy computes in the middle of a program, see runtime/host_callback.py."""
     graph = parse_graph(text)
     taken, made = ([(node.aval.shape, node.dtype) for node in nodes] for nodes in (graph.inputs, graph.outputs))
     return taken, made, _compute(graph)
 
 
-def _compute(graph: Graph) -> opaque.Compute:
+def _compute(graph: Graph) -> host_callback.Compute:
     """What `interpret` makes of a graph of one operation, without its checks, which the program has gone through (2 us
     a call, 10 with them)."""
     first = graph.outputs[0]
@@ -275,19 +275,20 @@ class Stages:
         """The same program with a step that reads the clock round every launch, and where it writes that to."""
         from .backends.llvm.modules import modules_of
         from .runtime import jit
+        from .runtime.linking import loader
+        from .runtime.program_cache import STEP, imports
         from .runtime.spans import Recorder
-        from .runtime.stored import STEP, imports
 
         recorder = Recorder()
         with collecting(None), structural():
             codes = [module.code for module in modules_of(self.plan, self.works, timed=True)]
             objects = jit.compile_sources(codes)
         symbols = imports(self.plan.constants) | recorder.imports
-        return jit.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
+        return loader.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
-        from .backends.llvm.works import callee_of
+        from .backends.llvm.registry import callee_of
         from .runtime import allocation, jit, threads
 
         with jit.Compilation() as compilation:
@@ -309,16 +310,16 @@ class Stages:
 
     def make(self, key: str) -> tuple[Stored, Library]:
         """The program, kept under the key, and its code."""
-        from .runtime import jit
-        from .runtime.stored import STEP, Stored, imports
+        from .runtime.linking import loader
+        from .runtime.program_cache import STEP, Stored, imports
         from .schedule.text import describe_launch
 
         stats, objects = self.stats, self.objects()
         plan, facts = self.plan, self.facts
         with stats.stage("link"):
-            program = Stored(jit.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
+            program = Stored(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
             if program.image is None:
-                library = jit.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
+                library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
             else:
                 library = program.load()
                 program.save(key)
@@ -340,10 +341,10 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
 
 def _find(key: str) -> tuple[Stored, Library] | None:
     """The program kept under the key, loaded; None where there is none, or it needs what this process does not have."""
-    from .runtime import stored
+    from .runtime import program_cache
 
     try:
-        program = stored.find(key)
+        program = program_cache.find(key)
         return None if program is None else (program, program.load())
     except (CompileError, TypeError, ValueError):
         return None
@@ -382,12 +383,12 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 def host() -> Target:
     """What this machine can do."""
-    from .backends.llvm.convolution import has_convolution, passing_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.product import computes_left, own_blocking, passing_product, same_sums
-    from .backends.llvm.works import kind_of
+    from .backends.llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
+    from .backends.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
+    from .backends.llvm.registry import kind_of
     from .runtime import blas, jit, threads
-    from .schedule.contract import Product
-    from .schedule.library import LIBRARY, Target
+    from .schedule.kernels.gemm import Product
+    from .schedule.kernels.library import LIBRARY, Target
 
     bits = jit.host().vector_bits
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import in_force, locks, once, weak
-from hybridml_compiler.runtime import entry
+from hybridml_compiler.runtime.python_entry import entry
 
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork")
 

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.dtypes import (
-    bool_ as bool,
-)
+from hybridml_compiler.dtypes import bool_ as bool
 from hybridml_compiler.dtypes import (
     complex64,
     complex128,

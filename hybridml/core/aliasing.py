@@ -32,14 +32,12 @@ from .tensor import Tensor
 
 _ndarray = np.ndarray
 _positive = OPS["positive"]
-# Rows whose NumPy result can share memory with their input; inside a trace these are the views.
-VIEWS = frozenset({"reshape", "permute_dims", "slice", "flip", "broadcast_to", "diagonal"})
 
 
 class _Detached:
     """Stands for a row in the `_view` of what a trace has detached: the same memory, another history."""
 
-    name = "detach"
+    name, is_view, element_map = "detach", True, ""
 
     @staticmethod
     def fn(parent: Tensor) -> Tensor:
@@ -67,9 +65,7 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
         source = parent._array
         if not (base is source or base is source.base or np.may_share_memory(array, source)):
             return
-    elif (op.name not in VIEWS and op is not DETACHED) or (
-        op.name == "reshape" and not _reshapes_in_place(parent, view.shape)
-    ):
+    elif not op.is_view or (op.element_map == "flat" and not _reshapes_in_place(parent, view.shape)):
         return
     cell = parent._version
     if type(cell) is not list:
@@ -240,11 +236,9 @@ def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
 
 def put_back(op: Any, params: dict[str, Any], parent: Tensor, view: Tensor, value: Tensor, name: str) -> Tensor:
     """The parent's values after its view took `value`: elements outside of the view stay."""
-    if op.name == "slice":
-        return OPS["slice_update"].fn(parent, value, **params)
-    if op.name in ("getitem", "detach"):
+    if op.put_back is not None:
         return op.put_back(parent, value, **params)
-    if op.name == "broadcast_to":  # several elements may be one in memory
+    if op.element_map == "broadcast":  # several elements may be one in memory
         raise _read_only(name)
     rule, needs = op.vjp[0], op.needs[0]
     # A view only moves elements, so its adjoint moves them back.

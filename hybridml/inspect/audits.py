@@ -41,10 +41,6 @@ from .side_by_side import arrays_in, both_styles, difference, distance, written
 from .snapshot import Snapshot
 from .stances import eager
 
-_LINEAR = frozenset(
-    "sum mean fold_windows unpool matmul convolution cumulative_sum scatter_add scatter_along_axis_add".split()
-)
-_ROUNDED = _LINEAR | {"prod", "var", "scatter_mul", "loop", "cond"}  # what adds or multiplies in an order of its own
 _EPS = 2.0**10  # of the largest element: rounding of whole programs
 _MOVES = 3  # float64 runs with sums moved
 
@@ -220,16 +216,16 @@ def _is_rounding(node: ir.Node, operands: Sequence[np.ndarray], row: np.ndarray,
 def _bound(node: ir.Node, operands: Sequence[np.ndarray], value: np.ndarray) -> Any:
     """How far apart two orders of the same sum may be; None where the contract is bits."""
     assert node.op is not None
-    name, terms = node.op.name, flops(node) / max(node.aval.size, 1)
-    if name not in _ROUNDED or not dtypes.is_float(node.dtype):
+    reorders, terms = node.op.reorders, flops(node) / max(node.aval.size, 1)
+    if not reorders or not dtypes.is_float(node.dtype):
         return None
     with np.errstate(all="ignore"):
         size: Any = np.abs(value)
-        if name in _LINEAR:
+        if reorders == "sum":
             size = _wide(node, [np.abs(x) if dtypes.is_float(x.dtype) else x for x in operands])
-        elif name != "prod":
-            size = max([_largest(value), *(_largest(x) ** (2 if name == "var" else 1) for x in operands)])
-            terms = terms if name == "var" else _EPS
+        elif reorders != "product":
+            size = max([_largest(value), *(_largest(x) ** (2 if reorders == "squares" else 1) for x in operands)])
+            terms = terms if reorders == "squares" else _EPS
         return None if size is None else 2.0 * (terms + 2.0) * _eps(node.dtype) * size
 
 
@@ -310,7 +306,7 @@ def _eps(dtype: np.dtype) -> float:
 
 def rounds(outcome: CompiledPath) -> bool:
     """Whether a program has sums."""
-    return any(node.op is not None and node.op.name in _ROUNDED for node in outcome.program.whole.nodes())
+    return any(node.op is not None and node.op.reorders != "" for node in outcome.program.whole.nodes())
 
 
 def is_close(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> list[str]:

@@ -121,9 +121,9 @@ def _cache() -> Iterable[Finding]:
 
 
 def _entry() -> Iterable[Finding]:
-    from hybridml_compiler.runtime import layout
+    from hybridml_compiler.runtime.python_entry import object_layout
 
-    fast = layout.measured() is not None
+    fast = object_layout.measured() is not None
     portable = "the portable one: a call takes about 10 us instead of 1 (another Python or NumPy than is known)"
     yield "native entry", fast, "calls of compiled programs enter native code directly" if fast else portable
 

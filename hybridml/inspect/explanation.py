@@ -182,7 +182,7 @@ def _effect(effect: Mutation) -> EffectLine:
 
 def _kernels(entry: Entry, outcome: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
-    from hybridml_compiler.backends.llvm.works import kind_of as code_of
+    from hybridml_compiler.backends.llvm.registry import kind_of as code_of
     from hybridml_compiler.schedule.cost import memory_cost
 
     segments = [ask.segment.executable for ask, _ in way(entry.root, outcome) if ask.segment is not None]

@@ -17,6 +17,7 @@ from ..aval import Aval
 from ..loops.ir import ANY_LENGTH
 from ..once import once
 from ..ops.conversion import convert
+from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
@@ -115,13 +116,13 @@ def _rounded(computed: np.dtype, operands: Sequence[np.dtype]) -> np.dtype:
 
 def _stores(op: Op) -> bool:
     """Does it move elements of any dtype as they are?"""
-    return op.kind == "gather" or op.name == "astype"
+    return op.kind == "gather" or op is _astype
 
 
 def _cast(x: Node, dtype: np.dtype) -> Node:
     from ..graph.ir import apply
 
-    return x if x.dtype is dtype else apply(OPS["astype"], [x], {"dtype": dtype})
+    return x if x.dtype is dtype else apply(_astype, [x], {"dtype": dtype})
 
 
 _compiled: dict[Op, dict[Any, Any]] = {}

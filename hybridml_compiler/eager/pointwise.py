@@ -27,7 +27,9 @@ def compile_pointwise(
     from ..backends.llvm.kernel import emit_kernel
     from ..loops.builder import LoopBuilder
     from ..loops.ir import Buffer, For, Kernel, Store
-    from ..runtime import jit, layout, threads
+    from ..runtime import jit, threads
+    from ..runtime.linking import loader
+    from ..runtime.python_entry import object_layout
 
     s = LoopBuilder()
     var = s.var("i", ANY_LENGTH)
@@ -37,14 +39,14 @@ def compile_pointwise(
     lanes = jit.host().vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
     module = ir.Module(f"eager_{name}")
     function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), var, lanes, lanes))
-    offsets = layout.measured()
+    offsets = object_layout.measured()
     if offsets is None:
-        library = jit.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
+        library = loader.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
         _KEPT.append(library)
         return _through_ctypes(library.address("kernel"))
     emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE)
-    imports = {n: jit.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
-    library = jit.load([jit.compile_cached(str(module), passes=False)], imports, ["builtin"])
+    imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
+    library = loader.load([jit.compile_cached(str(module), passes=False)], imports, ["builtin"])
     _KEPT.append(library)
     return _new_builtin(name, library.address("builtin"))
 
@@ -77,10 +79,10 @@ class _MethodDef(ctypes.Structure):
 
 
 def _new_builtin(name: str, address: int) -> Pointwise:
-    from ..runtime import jit
+    from ..runtime.linking import loader
 
     method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
     _KEPT.append(method)
-    new = jit.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     function: Pointwise = new(ctypes.addressof(method), None, None)
     return function

@@ -5,7 +5,7 @@ matrices element by element), and OpenBLAS's own threads stay out of it: they me
 on an idle machine and ruinous on a busy one (a 1024x64 by 64x256 product took up to 13 ms in place of 0.7).
 
 Products of integers NumPy computes element by element. Those of 8 bits, and of 32 bits whose values fit into 8 as those
-of a cast do, are products of bytes here (see the scheduler's narrow.py); integers wrap, so that every way is exact.
+of a cast do, are products of bytes here (see low_precision.py); integers wrap, so that every way is exact.
 """
 
 from __future__ import annotations
@@ -74,10 +74,11 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     if x.dtype is not y.dtype and (not narrow or y.itemsize > 1):
         return None
     try:
-        from ..backends.llvm import modules, works
-        from ..backends.llvm.product import own_blocking
+        from ..backends.llvm import modules, registry
+        from ..backends.llvm.gemm.product import own_blocking
         from ..runtime import blas, jit, scratch, threads
-        from ..schedule.contract import Product, fold_batch, matrix_of
+        from ..runtime.linking import loader
+        from ..schedule.kernels.gemm import Product, fold_batch, matrix_of
     except ImportError:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -91,8 +92,8 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         return None
     *_, module = needed = modules.modules_of_work(product)
     objects = jit.compile_sources([module.code for module in needed])
-    library = jit.load(objects, imports | scratch.symbols(), [module.symbol])
-    address, callee = library.address(module.symbol), works.callee_of(product)
+    library = loader.load(objects, imports | scratch.symbols(), [module.symbol])
+    address, callee = library.address(module.symbol), registry.callee_of(product)
     symbols = blas.hold_symbols()
     hold, release = (ctypes.CFUNCTYPE(None)(symbols[f"hml_blas_{name}"]) for name in ("hold", "release"))
     table = ctypes.c_void_p * 3
@@ -122,7 +123,7 @@ def _regular(*arrays: np.ndarray) -> list[tuple[Callable[[np.ndarray], np.ndarra
 
 def _is_regular(x: np.ndarray) -> bool:
     """A field of a structured array has strides that are no whole number of elements."""
-    from ..schedule.contract import matrix_of  # with a large product, and not with the package
+    from ..schedule.kernels.gemm import matrix_of  # with a large product, and not with the package
 
     whole = all(step % x.itemsize == 0 for step in x.strides)
     return whole and matrix_of(*_strided(x), x.shape[:-2]) is not None

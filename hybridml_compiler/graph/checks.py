@@ -15,17 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from .body import bodies_of, family
+from .facts import is_cast
 from .ir import Node, topological
 from .rewrite import make
 
 INDEXED = ("gather", "scatter")
-_WHOLE_VIEWS = frozenset(("reshape", "permute_dims", "broadcast_to", "flip", "concat", "one_hot"))
-_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
-_EXTREMA = frozenset(("minimum", "maximum", "clip"))
-_PLACES = frozenset(("argmax", "argmin"))  # 0 along an axis of one element
-_OF_FLOATS = frozenset(("isnan", "isinf", "isfinite"))  # known of integers
-_LOGICAL = frozenset(("logical_and", "logical_or", "logical_xor"))  # decided by one operand
-_FOLDED = frozenset(("remainder", "floor_divide", "pow"))  # n % 1 and 1**n are known when code is made
 
 
 def fails(node: Node) -> bool:
@@ -91,18 +85,16 @@ def whole(nodes: Sequence[Node], roots: Iterable[Node], loops: Collection[str] =
 def _read(node: Node, final: bool) -> Iterator[Node]:
     """Operands of which every element is read to compute a node."""
     assert node.op is not None
-    kind, name = node.kind, node.op.name
+    kind, op = node.kind, node.op
     if kind == "elementwise":
         yield from _operands(node, final)
     elif kind == "movement":
-        if name in _WHOLE_VIEWS or (name == "pad" and all(w >= 0 for pair in node.params["widths"] for w in pair)):
-            yield from node.inputs
-        elif name == "slice_update":
-            yield node.inputs[1]
+        covered = op.covers(**node.params) if callable(op.covers) else op.covers
+        yield from (node.inputs if op.variadic and covered else [node.inputs[op.inputs.index(x)] for x in covered])
     elif kind == "gather":
         yield operand(node)
     elif kind == "reduction":
-        if "axis" in node.params and not (name in _PLACES and _long_axes(node) == _long_axes(node.inputs[0])):
+        if "axis" in node.params and not (op.decided_by == "axis" and _long_axes(node) == _long_axes(node.inputs[0])):
             yield from node.inputs
     elif kind in ("convolution", "control"):  # some become slices; a body may not read what it is given
         yield from node.inputs if final else ()
@@ -118,19 +110,18 @@ def _long_axes(node: Node) -> int:
 def _operands(node: Node, final: bool) -> Iterator[Node]:
     """Operands of elementwise arithmetic that count: floats do, as a nan would show; a choice may be known before."""
     assert node.op is not None
-    name, stored = node.op.name, all(map(_is_stored, node.inputs))
+    decided_by, stored = node.op.decided_by, all(map(_is_stored, node.inputs))
     inexact = all(n.dtype.kind in "fVc" for n in node.inputs)
     if len(node.inputs) == 1:
-        blind = (name == "imag" and node.inputs[0].dtype.kind != "c") or (name in _OF_FLOATS and not inexact)
-        yield from () if blind else node.inputs
-    elif inexact and name not in _LOGICAL:
+        yield from () if node.inputs[0].dtype.kind in node.op.constant_of else node.inputs
+    elif inexact and decided_by != "logic":
         yield from node.inputs
     elif all(_is_data(n, final) for n in node.inputs if n.dtype.kind == "b"):
-        if name in _COMPARISONS or name in _EXTREMA:
+        if decided_by in ("comparison", "extremum"):
             yield from filter(_is_stored, node.inputs)
-        elif name == "where":
+        elif decided_by == "choice":
             yield from node.inputs if final else node.inputs[1:]  # where(c, x, x) is x
-        elif name not in _LOGICAL and (stored or (final and name not in _FOLDED)):  # x * 0 is 0 for integers
+        elif decided_by != "logic" and (stored or (final and decided_by != "number")):  # x * 0 is 0 for integers
             yield from node.inputs
 
 
@@ -138,7 +129,7 @@ def _is_data(condition: Node, final: bool) -> bool:
     """True for a truth value that neither the passes nor the ranges of its operands can decide."""
     if condition.op is None:
         return bool(condition.is_input or (final and condition.shape))
-    if condition.op.name in _COMPARISONS:
+    if condition.op.decided_by == "comparison":
         return any(_is_stored(n) or (final and n.dtype.kind in "fVc") for n in condition.inputs)
     if condition.kind in ("elementwise", "movement"):
         return bool(condition.inputs) and all(n.dtype.kind == "b" and _is_data(n, final) for n in condition.inputs)
@@ -147,7 +138,7 @@ def _is_data(condition: Node, final: bool) -> bool:
 
 def _is_stored(node: Node) -> bool:
     """True for what is read from memory as it is, with a range that nothing knows."""
-    while node.op is not None and (node.kind == "movement" or node.op.name == "astype") and len(node.inputs) == 1:
+    while node.op is not None and (node.kind == "movement" or is_cast(node)) and len(node.inputs) == 1:
         (node,) = node.inputs
     if node.dtype.kind == "b":
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import dtypes
+from ..ops.elementwise import astype
 from .body import bodies_of
 from .ir import Node
 
@@ -38,9 +39,14 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     return axes if math.prod(shape[k] for k in axes) > 1 else ()
 
 
+def is_cast(node: Node) -> bool:
+    """Whether a node gives its operand in another dtype."""
+    return node.op is astype
+
+
 def widens(node: Node) -> bool:
-    """A cast that a product of narrow operands computes itself (see narrow.py)."""
-    return node.op is not None and node.op.name == "astype" and dtypes.widens(node.inputs[0].dtype, node.dtype)
+    """A cast that a product of narrow operands computes itself (see low_precision.py)."""
+    return is_cast(node) and dtypes.widens(node.inputs[0].dtype, node.dtype)
 
 
 def moved(node: Node, *, casts: bool = False) -> Node | None:

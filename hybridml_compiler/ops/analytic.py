@@ -1,4 +1,4 @@
-"""Elementwise rows that are polynomials of `loops/transcendental.py`: exponentials, logarithms, angles, erf, sigmoid.
+"""Elementwise rows that are polynomials of `loops/transcendental`: exponentials, logarithms, angles, erf, sigmoid.
 
 Their eager meaning goes through `hooks.transcendental`, so eager and compiled results have the same bits.
 """

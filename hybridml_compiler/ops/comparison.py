@@ -22,6 +22,7 @@ def _comparison(name: str, ufunc: Any, instruction: str, symbol: str) -> Op:
         accepts="any" if instruction in ("eq", "ne") else "ordered",
         result=dtypes.bool_,
         operator=instruction,
+        decided_by="comparison",
         method=False,  # PyTorch's x.equal(y) answers one bool for the whole tensor: do not offer a look-alike
     )
 
@@ -43,6 +44,7 @@ def _logical(name: str, ufunc: Any, instruction: str, n: int, words: str) -> Op:
         lower=lambda s, *values: getattr(s, instruction)(*values),
         accepts="bool",
         result=dtypes.bool_,
+        decided_by="logic" if n == 2 else "",
     )
 
 

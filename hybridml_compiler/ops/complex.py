@@ -30,6 +30,7 @@ def _part(name: str, of_real: Callable[[np.ndarray], np.ndarray], vjp: Rule, doc
         lower=lambda s, x: x if name == "real" else s.const(0, s.dtype(x)),
         accepts="number",
         result=dtypes.real_of,
+        constant_of="" if name == "real" else "biufV",
         method=False,  # a property, see `hybridml.tensor`
     )
 

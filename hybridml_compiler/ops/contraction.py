@@ -91,6 +91,7 @@ matmul: Op = Op(
     eager=_eager,
     lower=_lower,
     vjp=(_dx, _dy),
+    reorders="sum",
     samples=cases(
         ([(3, 4), (4, 5)], {}),
         ([(17,), (17,)], {}),

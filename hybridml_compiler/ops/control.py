@@ -135,7 +135,7 @@ def _eager_cond(arrays: Sequence[np.ndarray], true: Any, false: Any, result: int
 def _row(name: str, infer: Any, eager: Any, params: dict[str, Any]) -> Op:
     return Op(
         name, "control", inputs=("operands",), infer=infer, eager=eager, samples=lambda _: (),
-        params=params, variadic=True,
+        params=params, variadic=True, reorders="any",
     )  # fmt: skip
 
 

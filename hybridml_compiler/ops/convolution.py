@@ -281,6 +281,7 @@ convolution: Op = Op(
         _image_gradient,
         _kernel_gradient,
     ),
+    reorders="sum",
     samples=cases(
         ([(2, 5, 6, 1, 3), (3, 2, 1, 3, 4)], {}),
         ([(1, 4, 5, 2, 2), (3, 3, 2, 2, 1)], {"padding": ((1, 1), (0, 2))}),

@@ -81,6 +81,7 @@ diagonal = Op(
     eager=_eager,
     lower=_lower,
     vjp=(on_diagonal,),
+    is_view=True,
     samples=cases(
         ([(4, 4)], {}),
         ([(3, 5)], {"offset": 1}),

@@ -19,7 +19,7 @@ from . import complex_functions, samples
 from .conversion import cast, convert
 from .creation import full
 from .indexing import Index, Load, Scalar, at
-from .op import DIVISION, REQUIRED, SIMPLE, TRANSCENDENTAL, Accepts, ErrorSample, Op, Rule, Sample
+from .op import DIVISION, REQUIRED, SIMPLE, TRANSCENDENTAL, Accepts, DecidedBy, ErrorSample, Op, Rule, Sample
 from .samples import Domain, fails
 from .shapes import broadcast
 
@@ -43,6 +43,8 @@ def elementwise(
     method: bool = True,
     more_samples: Callable[[], Iterable[Sample]] = tuple,
     cost: float = SIMPLE,
+    decided_by: DecidedBy = "",
+    constant_of: str = "",
 ) -> Op:
     """A row whose element i depends on element i of its broadcast operands.
 
@@ -88,6 +90,8 @@ def elementwise(
         method=name if method else None,
         operator=operator,
         cost=cost,
+        decided_by=decided_by,
+        constant_of=constant_of,
         doc=doc,
     )
 
@@ -172,6 +176,7 @@ floor_divide = elementwise(
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="floordiv",
     cost=DIVISION,
+    decided_by="number",
 )
 remainder = elementwise(
     "remainder",
@@ -182,6 +187,7 @@ remainder = elementwise(
     domain=((-2.0, 2.0), (0.5, 2.0)),
     operator="mod",
     cost=DIVISION,
+    decided_by="number",
 )
 negative = elementwise(
     "negative", np.negative, (lambda g: -g,), "-x. Integers wrap.", lower=lambda s, x: s.neg(x), accepts="number",
@@ -330,6 +336,7 @@ power = elementwise(
         Sample((np.array([-2.0, -1.5, 0.0, 3.0]), np.array([2.0, 3.0, 2.0, 0.0])), grad=False),
     ),
     cost=TRANSCENDENTAL,
+    decided_by="number",
 )
 
 # ---------------------------------------------------------------- rounding
@@ -367,6 +374,7 @@ def _extreme(name: str, ufunc: Any, wins: Callable[[Any, Any], Any], on_bool: st
         f"Elementwise {name}; nan if either is nan. At ties each operand gets half of the gradient: symmetric, as JAX.",
         lower=_or_bool(name, on_bool),
         accepts="ordered",
+        decided_by="extremum",
     )
 
 
@@ -385,6 +393,7 @@ clip = elementwise(
     lower=lambda s, x, low, high: s.minimum(s.maximum(x, low), high),
     inputs=("x", "low", "high"),
     domain=((-2.0, 2.0), (-1.0, -0.5), (0.5, 1.0)),
+    decided_by="extremum",
 )
 
 
@@ -415,6 +424,7 @@ where: Op = Op(
         fails(ShapeError, "where: shapes", np.zeros(3, bool), (2,), (2,)),
     ),
     unify=(1, 2),
+    decided_by="choice",
     doc="x where the bool `condition` holds, else y. Both sides are evaluated, so a nan in the side not taken has no "
     "effect on the value, but its gradient rule runs on a zero.",
 )
@@ -443,7 +453,7 @@ after: Op = Op(
     "computed from x, and is computed later. For checkpoints in traced programs.",
 )
 
-# ---------------------------------------------------------------- casts, sign bits, classes of floats
+# ---------------------------------------------------------------- casts
 
 
 def _astype_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -492,47 +502,8 @@ astype = Op(
     "for them. Complex numbers have real, imag and abs to become real ones: a cast is an error.",
 )
 
-copysign = elementwise(
-    "copysign",
-    np.copysign,
-    (
-        lambda g, out, x: where(x == 0, 0.0, g * (out / x)),
-        lambda g, y_shape, y_dtype: zero_gradient(g, y_shape, y_dtype),
-    ),
-    "|x| with the sign of y, also of a zero. Gradient at x = 0 is 0, as abs.",
-    accepts="float",
-)
-
-
-def _class_of_float(name: str, ufunc: Any, lower: Callable[..., Any], of_integers: bool, doc: str) -> Op:
-    def scalar(s: Any, x: Scalar) -> Scalar:
-        return lower(s, x) if s.dtype(x).kind == "f" else s.const(of_integers, dtypes.bool_)
-
-    return elementwise(name, ufunc, (None,), doc, lower=scalar, accepts="any", result=dtypes.bool_)
-
-
-def _size_against_inf(compare: str) -> Callable[..., Any]:
-    return lambda s, x: getattr(s, compare)(s.abs(x), s.const(float("inf"), s.dtype(x)))
-
-
-isnan = _class_of_float("isnan", np.isnan, lambda s, x: s.ne(x, x), False, "True where x is nan.")
-isinf = _class_of_float("isinf", np.isinf, _size_against_inf("eq"), False, "True where x is inf or -inf.")
-isfinite = _class_of_float(
-    "isfinite", np.isfinite, _size_against_inf("lt"), True, "True where x is neither inf nor nan."
-)
-
-signbit = elementwise(
-    "signbit",
-    np.signbit,
-    (None,),
-    "True where the sign bit of x is set, also of -0 and of a nan.",
-    lower=lambda s, x: s.lt(s.copysign(s.const(1, s.dtype(x)), x), s.const(0, s.dtype(x))),
-    accepts="float",
-    result=dtypes.bool_,
-)
-
 ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
-    *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype, copysign),
-    *(isnan, isinf, isfinite, signbit, after),
+    *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype),
+    after,
 )

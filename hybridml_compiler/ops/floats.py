@@ -1,13 +1,55 @@
-"""Rows about how floats are stored: the neighbour of a number."""
+"""Rows about how floats are stored: sign bits, classes (nan, inf), the neighbour of a number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .elementwise import elementwise, zero_gradient
+from .. import dtypes
+from .elementwise import elementwise, where, zero_gradient
 from .indexing import Scalar
+from .op import Op
+
+copysign = elementwise(
+    "copysign",
+    np.copysign,
+    (
+        lambda g, out, x: where(x == 0, 0.0, g * (out / x)),
+        lambda g, y_shape, y_dtype: zero_gradient(g, y_shape, y_dtype),
+    ),
+    "|x| with the sign of y, also of a zero. Gradient at x = 0 is 0, as abs.",
+    accepts="float",
+)
+
+
+def _class_of_float(name: str, ufunc: Any, lower: Callable[..., Any], of_integers: bool, doc: str) -> Op:
+    def scalar(s: Any, x: Scalar) -> Scalar:
+        return lower(s, x) if s.dtype(x).kind == "f" else s.const(of_integers, dtypes.bool_)
+
+    return elementwise(name, ufunc, (None,), doc, lower=scalar, accepts="any", result=dtypes.bool_, constant_of="biu")
+
+
+def _size_against_inf(compare: str) -> Callable[..., Any]:
+    return lambda s, x: getattr(s, compare)(s.abs(x), s.const(float("inf"), s.dtype(x)))
+
+
+isnan = _class_of_float("isnan", np.isnan, lambda s, x: s.ne(x, x), False, "True where x is nan.")
+isinf = _class_of_float("isinf", np.isinf, _size_against_inf("eq"), False, "True where x is inf or -inf.")
+isfinite = _class_of_float(
+    "isfinite", np.isfinite, _size_against_inf("lt"), True, "True where x is neither inf nor nan."
+)
+
+signbit = elementwise(
+    "signbit",
+    np.signbit,
+    (None,),
+    "True where the sign bit of x is set, also of -0 and of a nan.",
+    lower=lambda s, x: s.lt(s.copysign(s.const(1, s.dtype(x)), x), s.const(0, s.dtype(x))),
+    accepts="float",
+    result=dtypes.bool_,
+)
 
 
 def _nextafter_lower(s: Any, x: Scalar, y: Scalar) -> Scalar:
@@ -32,4 +74,4 @@ nextafter = elementwise(
     accepts="float",
 )
 
-ROWS = (nextafter,)
+ROWS = (copysign, isnan, isinf, isfinite, signbit, nextafter)

@@ -143,6 +143,7 @@ scatter_add: Op = Op(
     eager=_scatter_eager,
     lower=_scatter_lower,
     vjp=(lambda g: g, None, lambda g, indices, axis: take(g, indices, axis=axis)),
+    reorders="sum",
     samples=cases(
         ([(5,), np.array([0, 4, 4, -1, 0]), (5,)], {}),
         ([(5, 3), np.array([[0, 2], [2, -1]]), (2, 2, 3)], {"axis": 0}),
@@ -256,6 +257,7 @@ scatter_along_axis_add: Op = Op(
     eager=_scatter_along_eager,
     lower=_scatter_along_lower,
     vjp=(lambda g: g, None, lambda g, indices, axis: take_along_axis(g, indices, axis=axis)),
+    reorders="sum",
     samples=cases(
         ([(3, 4), np.array([[0, 0], [3, -4], [-1, 2]]), (3, 2)], {}),
         ([(3, 2), np.array([[2, 0], [2, -3]]), (2, 2)], {"axis": 0}),
@@ -305,6 +307,7 @@ one_hot = Op(
         s, s.eq(s.cast(indices(i[:-1]), dtypes.int64), i[-1]), dtypes.bool_, dtype
     ),
     vjp=(None,),
+    covers=("indices",),
     samples=cases(
         ([np.array([[0, 2], [1, -1]])], {"num_classes": 3}),
         ([np.array(1, "u1")], {"num_classes": 2, "dtype": "int64"}),

@@ -62,6 +62,9 @@ reshape = Op(
     eager=lambda x, shape: x.reshape(shape),
     lower=lambda s, i, x, shape: x(unflatten(s, flatten(s, i, shape), x.shape)),
     vjp=(lambda g, x_shape: g.reshape(shape=x_shape),),
+    is_view=True,
+    element_map="flat",
+    covers=("x",),
     samples=cases(
         ([(4, 6)], {"shape": (2, 12)}),
         ([(4,)], {"shape": (1, 4, 1)}),
@@ -108,6 +111,8 @@ permute_dims = Op(
     eager=lambda x, axes: x.transpose(axes),
     lower=lambda s, i, x, axes: x(tuple(i[k] for k in inverse(axes))),
     vjp=(lambda g, x_shape, axes: g.permute_dims(axes=inverse(_permutation(x_shape, axes))),),
+    is_view=True,
+    covers=("x",),
     samples=cases(
         ([(3, 4, 5)], {"axes": (2, 0, 1)}),
         ([(3, 17)], {}),
@@ -145,6 +150,9 @@ broadcast_to = Op(
     eager=lambda x, shape: np.broadcast_to(x, shape),
     lower=lambda s, i, x, shape: at(x, i),
     vjp=(lambda g: g,),  # the engine sums over what was stretched
+    is_view=True,
+    element_map="broadcast",
+    covers=("x",),
     samples=cases(
         ([(3, 1)], {"shape": (2, 3, 4)}),
         ([()], {"shape": (3,)}),
@@ -222,6 +230,9 @@ slice = Op(
             full(shape=x_shape, value=0.0, dtype=x_dtype), g, starts=starts, stops=stops, steps=steps
         ),
     ),
+    is_view=True,
+    put_back=lambda x, v, starts, stops, steps=None: slice_update(x, v, starts=starts, stops=stops, steps=steps),
+    axis_params={"starts": "each", "stops": "each", "steps": "each"},
     samples=cases(
         ([(5, 6)], {"starts": (1, 0), "stops": (4, 6)}),
         ([(5, 6)], {"starts": (4, 1), "stops": (-1, 6), "steps": (-1, 2)}),
@@ -291,6 +302,9 @@ slice_update: Op = Op(
     eager=_update_eager,
     lower=_update_lower,
     vjp=(_zero_slice, lambda g, starts, stops, steps: slice(g, starts=starts, stops=stops, steps=steps)),
+    memory_order="first",
+    covers=("v",),
+    axis_params={"starts": "each", "stops": "each", "steps": "each"},
     samples=cases(
         ([(5, 6), (3, 6)], {"starts": (1, 0), "stops": (4, 6)}),
         ([(5, 6), ()], {"starts": (4, 1), "stops": (-1, 6), "steps": (-2, 2)}),
@@ -384,6 +398,8 @@ pad = Op(
     eager=_pad_eager,
     lower=_pad_lower,
     vjp=(_pad_vjp,),
+    covers=lambda widths, value: ("x",) if all(w >= 0 for pair in widths for w in pair) else (),
+    axis_params={"widths": "each"},
     samples=cases(
         ([(3, 4)], {"widths": ((1, 2), (0, 3)), "value": 0.5}),
         ([(3,)], {"widths": 2}),
@@ -411,6 +427,9 @@ flip: Op = Op(
     eager=lambda x, axis: np.flip(x, axis),
     lower=lambda s, i, x, axis: x(tuple(s.sub(x.shape[k] - 1, v) if k in axis else v for k, v in enumerate(i))),
     vjp=(lambda g, axis: flip(g, axis=axis),),
+    is_view=True,
+    covers=("x",),
+    axis_params={"axis": "named"},
     samples=cases(
         ([(3, 4)], {"axis": 0}),
         ([(3, 4, 5)], {"axis": (0, -1)}),
@@ -474,6 +493,9 @@ concat = Op(
     eager=lambda xs, axis: np.concatenate(xs, axis),
     lower=_concat_lower,
     vjp=(_concat_vjp,),
+    memory_order="operands",
+    covers=("xs",),
+    axis_params={"axis": "named"},
     samples=cases(
         ([[(3, 4), (3, 2)]], {"axis": 1}),
         ([[(2, 3), (0, 3), (4, 3)]], {"axis": -2}),

@@ -8,6 +8,19 @@ A row carries everything that the framework knows of an operation:
   vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, over the rows
   fails                                  may it raise for values? Gathers and scatters may, for an index
   cost                                   nanoseconds an element; SIMPLE by default, nothing for a movement
+  is_view                                whether the result shares memory with the operand where NumPy can let it
+  put_back(parent, value, **params)      of a view: `parent` with its elements replaced; by the vjp rule without it
+  element_map                            where an element of the result is in the operands: "flat", at the same place in
+                                         row-major order; "broadcast", at the same index of the stretched operand
+  memory_order                           NumPy's layout of a result: as the "operands" together, as the "first" of them,
+                                         or "" in C order
+  covers                                 of a movement: the inputs all of whose elements it reads, or a function of the
+                                         parameters that says so
+  decided_by                             what may settle a result before all elements of its operands are read
+  constant_of                            kinds of dtype on which the result is a constant
+  reorders                               what compiled code adds or multiplies in an order of its own; "" for equal bits
+  axis_params                            parameters about the axes that operands and result share: "each" has one entry
+                                         per axis, "named" is an axis or several
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
                                          rules and the library's own compositions
   samples, error_samples                 the test inputs
@@ -62,12 +75,25 @@ Kind = Literal[
 Accepts = Literal["any", "ordered", "number", "numeric", "inexact", "float", "integer", "integral", "bool"]
 Rule = Callable[..., Any]
 
+ElementMap = Literal["", "flat", "broadcast"]
+MemoryOrder = Literal["", "operands", "first"]
+_MEMORY_ORDER: dict[str, MemoryOrder] = {
+    "elementwise": "operands", "reduction": "operands", "scan": "operands", "scatter": "first"
+}  # fmt: skip
+# By ranges of the operands ("comparison", "extremum"), by one of them ("logic"), by a number (x % 1, "number"), by a
+# condition ("choice"), by an axis of one element ("axis").
+DecidedBy = Literal["", "comparison", "extremum", "logic", "number", "choice", "axis"]
+# A sum of products of operands, a product, a sum of squared distances, or anything built of them.
+Reorders = Literal["", "sum", "product", "squares", "any"]
+
 # Nanoseconds to compute one element on one core, measured on AVX-512 machines; they decide what is worth keeping.
 # A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
 SIMPLE = 0.02
 DIVISION = 0.1
 # Polynomials of 12-25 instructions with a division or a table (measured through the loop emitter: 0.25-0.6 ns).
 TRANSCENDENTAL = 0.4
+# Several polynomials of which each element takes one, beside an exponential or a logarithm: 55-360 instructions.
+SPECIAL = 2.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +122,9 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "canon", "combine", "cost", "differentiable", "doc", "eager", "error_samples", "fails", "fn",
-        "infer", "inputs", "kind", "lower", "lower_tile", "method", "name", "needs", "operator", "params", "public",
+        "accepts", "axis_params", "canon", "combine", "constant_of", "cost", "covers", "decided_by", "differentiable",
+        "doc", "eager", "element_map", "error_samples", "fails", "fn", "infer", "inputs", "is_view", "kind", "lower",
+        "lower_tile", "memory_order", "method", "name", "needs", "operator", "params", "public", "put_back", "reorders",
         "results", "samples", "tile", "unify", "variadic", "vjp",
     )  # fmt: skip
 
@@ -126,6 +153,15 @@ class Op:
         results: tuple[str, ...] = (),
         fails: bool | None = None,
         cost: float | None = None,
+        is_view: bool = False,
+        put_back: Callable[..., Any] | None = None,
+        element_map: ElementMap | None = None,
+        memory_order: MemoryOrder | None = None,
+        covers: tuple[str, ...] | Callable[..., tuple[str, ...]] = (),
+        decided_by: DecidedBy = "",
+        constant_of: str = "",
+        reorders: Reorders = "",
+        axis_params: Mapping[str, Literal["each", "named"]] | None = None,
         public: bool = True,
         doc: str = "",
     ) -> None:
@@ -133,6 +169,12 @@ class Op:
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE
+        self.is_view, self.put_back = is_view, put_back
+        self.element_map: ElementMap = element_map or ("broadcast" if kind == "elementwise" else "")
+        self.memory_order: MemoryOrder = _MEMORY_ORDER.get(kind, "") if memory_order is None else memory_order
+        self.covers, self.decided_by, self.constant_of = covers, decided_by, constant_of
+        self.reorders: Reorders = reorders
+        self.axis_params = dict(axis_params or {})
         self.params: dict[str, Any] = dict(params or {})  # parameter name -> default; REQUIRED when there is none
         self.infer: Callable[..., Any] = infer
         self.eager: Callable[..., Any] = eager

@@ -146,6 +146,8 @@ def _pooling(name: str, infer_dtype: Callable[[Aval, Pool], np.dtype], **columns
             fails(ArgumentError, f"{name}: axes (0, 0) must be 2 different", (3, 3), size=(1, 1), axes=(0, 0)),
         ),
         accepts="numeric",
+        memory_order="",
+        axis_params={"axes": "named"},
         **columns,
     )
 
@@ -246,6 +248,9 @@ unpool: Op = Op(
     eager=_unpool_eager,
     lower=_unpool_lower,
     vjp=(_unpool_vjp, None),
+    reorders="sum",
+    memory_order="",
+    axis_params={"shape": "each", "axes": "named"},
     samples=cases(
         ([(2, 2, 2), np.array([[[0, 5], [3, 1]], [[2, 2], [4, 0]]], np.uint8)], {"shape": (2, 4, 6), "size": (2, 3)}),
         (

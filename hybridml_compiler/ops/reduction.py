@@ -119,6 +119,7 @@ def _accumulation(name: str, ufunc: Any, op: str, vjp: Any, doc: str) -> Op:
         ),
         error_samples=_bad_axes(name),
         combine=op,
+        reorders="sum" if op == "add" else "product",
         method=name,
         doc=doc,
     )
@@ -259,6 +260,7 @@ def _position(name: str, numpy_function: Any) -> Op:
         ),
         accepts="ordered",
         combine=name,
+        decided_by="axis",
         method=name,
         doc=f"int64 position of the {name[3:]}imum along `axis` (without one, in the flattened array): the first "
         "of equal ones, or of the nans if there are any.",
@@ -311,6 +313,7 @@ mean = Op(
             shape=x_shape
         ),
     ),
+    reorders="sum",
     samples=_samples(values=[_EMPTY], dtypes="f8 f4"),
     error_samples=_bad_axes("mean"),
     accepts="inexact",
@@ -355,6 +358,7 @@ var = Op(
     eager=_var_eager,
     lower=_var_lower,
     vjp=(_var_vjp,),
+    reorders="squares",
     samples=_samples(([(3, 5)], {"axis": 1, "correction": 1}), dtypes="f8 f4"),
     error_samples=_bad_axes("var"),
     accepts="float",

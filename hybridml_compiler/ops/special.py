@@ -10,13 +10,13 @@ import math
 from typing import Any
 
 from .elementwise import elementwise, transcendental, where
-from .op import Accepts, Op, Rule
+from .op import SPECIAL, Accepts, Op, Rule
 from .samples import Domain
 from .zeta import digamma_by_order
 
 
 def _row(name: str, vjp: Rule, doc: str, domain: Domain = (-2.0, 2.0)) -> Op:
-    return elementwise(name, transcendental(name), (vjp,), doc, accepts="float", domain=domain)
+    return elementwise(name, transcendental(name), (vjp,), doc, accepts="float", domain=domain, cost=SPECIAL)
 
 
 def _over(y: Any, x: Any, at_zero: float) -> Any:
@@ -121,6 +121,7 @@ def _sum_of_powers(name: str, base: float, doc: str, accepts: Accepts = "float")
         (lambda g, x, y: _share(g, x - y, base), lambda g, x, y: _share(g, y - x, base)),
         doc,
         accepts=accepts,
+        cost=SPECIAL,
     )
 
 

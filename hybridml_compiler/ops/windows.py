@@ -238,6 +238,8 @@ fold_windows: Op = Op(
     eager=_fold_eager,
     lower=_fold_lower,
     vjp=(_fold_vjp,),
+    reorders="sum",
+    memory_order="",
     samples=cases(
         ([(2, 3, 5, 3, 2)], {"shape": (5, 6)}),
         ([(2, 3, 2, 3)], {"shape": (7, 8), "stride": (3, 2), "dilation": (2, 1)}),

@@ -17,7 +17,7 @@ Elsewhere a permutation is somebody's choice of what lies in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph.ir import Graph, Node, with_inputs
@@ -53,7 +53,7 @@ def channels_last(graph: Graph) -> Graph:
         operands = [forms.get(n) or Form(n) for n in node.inputs]
         found = None
         if permutes or any([form.axes is not None for form in operands]):
-            rule = _RULES.get(node.op.name) or _BY_KIND.get(node.op.kind)
+            rule = _RULES.get(node.op.name) or (_over_axes if node.op.axis_params else _BY_KIND.get(node.op.kind))
             found = rule(node, operands, wants) if rule else None
         if found is None:
             inputs = tuple([_plain(form) for form in operands])
@@ -164,36 +164,22 @@ def _elementwise(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | 
     return None if agreed is None else Form(make(op_name(node), *agreed[1], **node.params), agreed[0])
 
 
-def _over_axes(change: Callable[[Mapping[str, Any], Axes], dict[str, Any]]) -> Rule:
-    """The same operation on the cores, with parameters changed to name their axes."""
-
-    def rule(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
-        agreed = _agreed(node, operands, wants)
-        if agreed is None:
-            return None
-        axes, cores = agreed
-        return Form(make(op_name(node), *cores, **{**node.params, **change(node.params, axes)}), axes)
-
-    return rule
+def _over_axes(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
+    """The same operation on the cores, with the parameters that speak of axes changed to speak of theirs."""
+    agreed = _agreed(node, operands, wants)
+    if agreed is None:
+        return None
+    axes, cores = agreed
+    assert node.op is not None
+    changed = {name: _of_core(node.params[name], axes, form) for name, form in node.op.axis_params.items()}
+    return Form(make(op_name(node), *cores, **{**node.params, **changed}), axes)
 
 
-def _each(*names: str) -> Rule:
-    """Parameters with one entry an axis."""
-    return _over_axes(lambda params, axes: {name: _reordered(params[name], axes) for name in names})
-
-
-def _named(name: str) -> Rule:
-    """A parameter that is an axis, or several in an order of their own."""
-
-    def change(params: Mapping[str, Any], axes: Axes) -> dict[str, Any]:
-        given = params[name]
-        return {name: axes[given] if isinstance(given, int) else tuple(axes[k] for k in given)}
-
-    return _over_axes(change)
-
-
-def _unpool(params: Mapping[str, Any], axes: Axes) -> dict[str, Any]:
-    return {"shape": _reordered(params["shape"], axes), "axes": tuple(axes[k] for k in params["axes"])}
+def _of_core(value: Any, axes: Axes, form: str) -> Any:
+    """A parameter with one entry per axis ("each"), or that is an axis or several in an order of their own."""
+    if form == "each":
+        return _reordered(value, axes)
+    return axes[value] if isinstance(value, int) else tuple(axes[k] for k in value)
 
 
 def _reduction(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
@@ -324,21 +310,12 @@ _RULES: dict[str, Rule] = {
     "convolution": _convolution,
     "broadcast_to": _broadcast,
     "reshape": _reshape,
-    "pad": _each("widths"),
-    "slice": _each("starts", "stops", "steps"),
-    "slice_update": _each("starts", "stops", "steps"),
-    "flip": _over_axes(lambda params, axes: {"axis": tuple(sorted(axes[k] for k in params["axis"]))}),
-    "concat": _named("axis"),
-    "max_pool": _named("axes"),
-    "argmax_pool": _named("axes"),
-    "unpool": _over_axes(_unpool),
     "windows": _windows,
     "fold_windows": _fold_windows,
 }
 
 # ---------------------------------------------------------------- what is wanted
 
-_SAME_AXES = frozenset(("pad", "slice", "slice_update", "flip", "concat", "max_pool", "argmax_pool", "unpool"))
 _Orders = frozenset[Axes | None]  # the axes that readers of a value would like it to have; None: in plain order
 _NOTHING: _Orders = frozenset()
 _PLAIN: _Orders = frozenset((None,))
@@ -378,7 +355,7 @@ class _Wants:
 def _passed_on(node: Node, operand: Node, own: _Orders) -> _Orders:
     assert node.op is not None
     name, kind = node.op.name, node.op.kind
-    if kind == "elementwise" or name in _SAME_AXES:
+    if kind == "elementwise" or node.op.axis_params:
         return own if len(operand.shape) == len(node.shape) else _NOTHING
     if name == "permute_dims":
         order = inverse(node.params["axes"])

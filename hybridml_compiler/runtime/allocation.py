@@ -1,4 +1,4 @@
-"""Memory of large results, on a cache line: what stores past the caches need (`backends/llvm/stream.py`).
+"""Memory of large results, on a cache line: what stores past the caches need (`backends/llvm/vectors/nontemporal.py`).
 
 NumPy asks the C library, whose large blocks begin 16 bytes after one. A NumPy memory handler (NEP 49) of our own is set
 while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
@@ -17,6 +17,7 @@ import numpy as np
 
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 
 # Results from here on; also where NumPy asks the kernel for huge pages, as is done here.
 LARGE = 4 << 20
@@ -171,19 +172,19 @@ def handler() -> Handling:
     if sys.platform != "linux":
         return Handling(swap, address, None)
     library = ctypes.CDLL(None)
-    imports = {name: jit.address_of(getattr(library, name)) for name in _LIBRARY}
+    imports = {name: loader.address_of(getattr(library, name)) for name in _LIBRARY}
     names = [f"hml_{name}" for name in _FUNCTIONS]
-    code = jit.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
+    code = loader.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
     struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
-    new = jit.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    new = loader.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     own = new(ctypes.addressof(struct), _NAME, None)
     # An array may be freed after everything of Python's is gone.
-    jit.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
+    loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
     return Handling(swap, address, own)
 
 
 def numpy_function(slot: int) -> int:
     """The address in a slot of NumPy's C-API table."""
     capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
-    table = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
+    table = loader.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
     return int((ctypes.c_void_p * (slot + 1)).from_address(table)[slot] or 0)

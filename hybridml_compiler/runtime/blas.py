@@ -25,6 +25,7 @@ import numpy as np
 
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
@@ -93,11 +94,11 @@ def hold_symbols() -> dict[str, int]:
 
 
 @once  # and so never unloaded
-def _holding(threads: tuple[int, int] | None) -> jit.Library:
+def _holding(threads: tuple[int, int] | None) -> loader.Library:
     if threads is None:
-        return jit.load([jit.compile_cached(_NO_HOLD)], exports=_HOLDS)
+        return loader.load([jit.compile_cached(_NO_HOLD)], exports=_HOLDS)
     imports = dict(zip(("get_threads", "set_threads"), threads, strict=True))
-    return jit.load([jit.compile_cached(_HOLD)], imports, _HOLDS)
+    return loader.load([jit.compile_cached(_HOLD)], imports, _HOLDS)
 
 
 _HOLDS = ("hml_blas_hold", "hml_blas_release")
@@ -175,7 +176,7 @@ def _in_library(library: ctypes.CDLL, path: str) -> Blas | None:
     for names in NAMES:
         pair = [names.gemm.format(letter) for letter in "sd"]
         if all(hasattr(library, name) for name in pair):
-            addresses = [jit.address_of(getattr(library, name)) for name in pair]
+            addresses = [loader.address_of(getattr(library, name)) for name in pair]
             keep: tuple[object, ...] = (library,)
             if names.bits == 32:
                 shim = _shim(addresses, _CBLAS_32)
@@ -187,7 +188,7 @@ def _in_library(library: ctypes.CDLL, path: str) -> Blas | None:
 def _threads(library: ctypes.CDLL) -> tuple[int, int] | None:
     for get, put in THREADS:
         if hasattr(library, get) and hasattr(library, put):
-            return jit.address_of(getattr(library, get)), jit.address_of(getattr(library, put))
+            return loader.address_of(getattr(library, get)), loader.address_of(getattr(library, put))
     return None
 
 
@@ -203,8 +204,8 @@ def _from_scipy() -> Blas | None:
 
 
 def _capsule(capsule: Any) -> int:
-    name = jit.python_api(ctypes.c_char_p, "PyCapsule_GetName", ctypes.py_object)
-    pointer = jit.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)
+    name = loader.python_api(ctypes.c_char_p, "PyCapsule_GetName", ctypes.py_object)
+    pointer = loader.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)
     return int(pointer(capsule, name(capsule)))
 
 
@@ -269,11 +270,11 @@ declare void @{s}gemm(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr
 )
 
 
-def _shim(addresses: list[int], template: str) -> jit.Library:
+def _shim(addresses: list[int], template: str) -> loader.Library:
     """The uniform signature round functions that have another one."""
     text = "".join(template.format(s=letter, T=type_) for letter, type_ in (("s", "float"), ("d", "double")))
     imports = dict(zip(("sgemm", "dgemm"), addresses, strict=True))
-    return jit.load([jit.compile_cached(text)], imports, ("hml_sgemm", "hml_dgemm"))
+    return loader.load([jit.compile_cached(text)], imports, ("hml_sgemm", "hml_dgemm"))
 
 
 def function(address: int, scalar: type[ctypes.c_float] | type[ctypes.c_double]) -> Any:

@@ -15,8 +15,9 @@ from ..locks import lock
 from ..sizes.dims import LEAST, Size, is_dim
 from ..sizes.guards import Guard
 from ..sizes.values import check_of, function_of, number_of
-from . import allocation, entry_spec
-from .entry_spec import Arena
+from . import allocation
+from .python_entry import spec as entry_spec
+from .python_entry.spec import Arena
 from .status import reraise
 
 

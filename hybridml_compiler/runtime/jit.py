@@ -1,21 +1,17 @@
-"""LLVM IR text to object code, and object code to addresses.
+"""LLVM IR text to object code.
 
-Compiling and linking are two steps with bytes between them, so that the bytes can be cached on disk and compiled in
-several threads. `image` links; where it cannot, LLJIT with JITLink does: a missing symbol or a damaged object is an
-error there, where MCJIT accepts the first and crashes on the second.
+Compiling and linking (see `linking`) are two steps with bytes between them, so that the bytes can be cached on disk and
+compiled in several threads.
 """
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,10 +21,11 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import cache, elf, image, memory
+from hybridml_compiler.runtime import cache, memory
 from hybridml_compiler.runtime.host import Host as Host
 from hybridml_compiler.runtime.host import features as features
 from hybridml_compiler.runtime.host import host as host
+from hybridml_compiler.runtime.linking import elf, image
 from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
 from hybridml_compiler.weak import WeakMembers
 
@@ -42,9 +39,6 @@ MAX_COMPILE_THREADS = 8
 # half of the characters 779, with 16 modules 716), 62 of a GPT step 374 and 314.
 MOST_TOGETHER, LARGEST_TOGETHER = 8 if image.SUPPORTED else 1, 64 << 10
 
-# What LLVM itself calls: loop idioms and large copies become memory functions, frem becomes fmod.
-LIBC = ("memcpy", "memmove", "memset", "memcmp", "fmod", "fmodf")
-
 # The calls of a compilation that take long and touch only their own context and target machine.
 LONG_CALLS = (
     "LLVMPY_ParseAssembly",
@@ -55,7 +49,8 @@ LONG_CALLS = (
 
 
 @once
-def _llvm() -> Any:
+def initialized() -> Any:
+    """llvmlite's binding, with this machine's target."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -84,7 +79,7 @@ def _machine(opt: int) -> llvm.TargetMachine:
     this = host()
     machine = _thread.machines.get((this, opt))
     if machine is None:
-        target = _llvm().Target.from_triple(this.triple)
+        target = initialized().Target.from_triple(this.triple)
         machine = target.create_target_machine(
             cpu=this.cpu, features=this.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
         )
@@ -128,8 +123,8 @@ def _lean() -> Callable[[], object]:
 
 
 def _set_option(option: str) -> None:
-    if _llvm().llvm_version_info[0] == _TRIED:
-        _llvm().set_option("hybridml", option)
+    if initialized().llvm_version_info[0] == _TRIED:
+        initialized().set_option("hybridml", option)
 
 
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
@@ -157,7 +152,7 @@ def _object(texts: Sequence[str], passes: bool, opt: int) -> bytes:
 def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     if stepping():
         _thread.machines = _machines
-    llvm = _llvm()
+    llvm = initialized()
     machine = _machine(opt)
     try:
         # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
@@ -406,114 +401,3 @@ def _let_threads_skip_the_lock() -> bool:
     except (AttributeError, ImportError, TypeError):
         return False
     return True
-
-
-@dataclass(frozen=True)
-class Library:
-    """Linked code: addresses are good for as long as this object lives."""
-
-    addresses: Mapping[str, int]
-    keep: tuple[object, ...]
-
-    def address(self, name: str) -> int:
-        """The address of an exported symbol."""
-        try:
-            return self.addresses[name]
-        except KeyError:
-            exported = ", ".join(self.addresses) or "nothing"
-            raise CompileError(f"no symbol {name!r} in this library; it exports {exported}") from None
-
-
-_numbers = itertools.count()
-
-
-@once
-def _linker() -> llvm.LLJIT:
-    llvm = _llvm()
-    machine = llvm.Target.from_triple(host().triple).create_target_machine(
-        cpu=host().cpu, features=host().features, opt=OPT, reloc="pic", jit=True
-    )
-    linker = llvm.create_lljit_compiler(machine, use_jit_link=True)
-    linker._owned = True  # by the process: threads may still be inside its code while the interpreter goes down
-    return linker
-
-
-@once
-def _libc() -> dict[str, int]:
-    found: dict[str, int] = {}
-    libraries = [ctypes.CDLL(None if os.name == "posix" else "msvcrt")]
-    with suppress(OSError):  # glibc keeps fmod in a library of its own; CPython may be linked without it
-        libraries.append(ctypes.CDLL("libm.so.6"))
-    for name in LIBC:
-        for library in libraries:
-            if hasattr(library, name):
-                found[name] = address_of(getattr(library, name))
-                break
-    return found
-
-
-def address_of(function: Any) -> int:
-    """The address of a ctypes function."""
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
-def python_api(result: Any, name: str, *arguments: Any) -> Any:
-    """A function of CPython's C-API with its own prototype: those of `ctypes.pythonapi` are shared by everybody."""
-    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
-def load(
-    objects: Sequence[bytes],
-    imports: Mapping[str, int] | None = None,
-    exports: Sequence[str] = (),
-    *,
-    keep: Sequence[object] = (),
-) -> Library:
-    """Link objects to each other, to `imports` (name -> address) and to libc's memory functions.
-
-    `keep` are owners of imported addresses; the result holds on to them. Raises CompileError where a symbol is missing
-    or defined twice, or where an object is not one.
-    """
-    linked = link(objects, exports)
-    return load_image(linked, imports, keep=keep) if linked else _load(objects, imports or {}, exports, keep)
-
-
-def link(objects: Sequence[bytes], exports: Sequence[str]) -> image.Image | None:
-    """Objects linked to each other, to be loaded here or in another process; None where only LLVM can do it."""
-    return image.link(objects, exports) if image.SUPPORTED else None
-
-
-def load_image(
-    linked: image.Image, imports: Mapping[str, int] | None = None, *, keep: Sequence[object] = ()
-) -> Library:
-    """What `load` does with objects that have been linked."""
-    addresses, memory = image.load(linked, {**_libc(), **(imports or {})})
-    return Library(addresses, (memory, *keep))
-
-
-def _load(
-    objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
-) -> Library:
-    """`load` by LLVM."""
-    return uninterrupted(lambda: _load_by_llvm(objects, imports, exports, keep))
-
-
-def _load_by_llvm(
-    objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
-) -> Library:
-    builder = _llvm().JITLibraryBuilder()
-    for data in objects:
-        if not data:
-            raise CompileError("cannot link an empty object")
-        builder.add_object_img(data)
-    for name, address in {**_libc(), **imports}.items():
-        builder.import_symbol(name, address)
-    for name in exports:
-        builder.export_symbol(name)
-    try:
-        tracker = builder.link(_linker(), f"hybridml.{next(_numbers)}")
-    except RuntimeError as error:
-        raise CompileError(f"LLVM could not link generated code: {error}") from error
-    return Library({name: int(tracker[name]) for name in exports}, (tracker, *keep))

@@ -12,6 +12,7 @@ from typing import NoReturn
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 
 INSIDE, WITHIN, MASKED, LANES = "hml_inside", "hml_within", "hml_within_masked", "hml_within_lanes"
 NARROW, VIOLATED = "hml_narrow", "hml_violated"
@@ -164,10 +165,10 @@ def _memory() -> ctypes.Array[ctypes.c_int64]:
 
 
 @once
-def _library() -> jit.Library:
+def _library() -> loader.Library:
     start = ctypes.addressof(_memory())
     imports = {_RECORD: start, _NOWHERE: start + 64}
-    return jit.load([jit.compile_cached(TEXT)], imports, SYMBOLS, keep=[_memory()])
+    return loader.load([jit.compile_cached(TEXT)], imports, SYMBOLS, keep=[_memory()])
 
 
 def symbols() -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 
 SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
 # Twice what a module may have: bodies of loops and chains have tables of pointers below the kernels that they call.
@@ -93,7 +94,7 @@ def _ready() -> Any:
 
 
 @once
-def _library() -> jit.Library:
+def _library() -> loader.Library:
     """The code, and the memory of the key, which both live as long as the process: threads may end after all else."""
     libc: Any = ctypes.CDLL(None if sys.platform != "win32" else "msvcrt")
     threads: Any = libc if sys.platform != "win32" else ctypes.CDLL("kernel32")
@@ -105,7 +106,7 @@ def _library() -> jit.Library:
         failed = key.value in (-1, 0xFFFFFFFF)
     if failed:
         raise MemoryError("hybridml: this process has no key for memory of threads left (PTHREAD_KEYS_MAX)")
-    imports = {name: jit.address_of(getattr(libc, name)) for name in ("malloc", "free")}
-    imports |= {name: jit.address_of(getattr(threads, name)) for name in (_GET, _SET)}
+    imports = {name: loader.address_of(getattr(libc, name)) for name in ("malloc", "free")}
+    imports |= {name: loader.address_of(getattr(threads, name)) for name in (_GET, _SET)}
     imports[_KEY] = ctypes.addressof(key)
-    return jit.load([jit.compile_cached(TEXT)], imports, (SCRATCH, READY), keep=[key])
+    return loader.load([jit.compile_cached(TEXT)], imports, (SCRATCH, READY), keep=[key])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 
 MEMORY, NOW, THREAD = "hml_spans", "clock_gettime", "pthread_self"  # symbols that a timed step imports
 COUNT, HEADER, FIELDS = 0, 8, 4
@@ -40,7 +40,7 @@ def clock() -> dict[str, int] | None:
     library = ctypes.CDLL(None) if sys.platform != "win32" else None
     if library is None or not all(hasattr(library, name) for name in (NOW, THREAD)):
         return None
-    return {name: jit.address_of(getattr(library, name)) for name in (NOW, THREAD)}
+    return {name: loader.address_of(getattr(library, name)) for name in (NOW, THREAD)}
 
 
 class Recorder:

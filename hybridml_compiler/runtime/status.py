@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridml_compiler.runtime import opaque, sanitize, scratch
+from hybridml_compiler.runtime import host_callback, sanitize, scratch
 
 NO_MEMORY, OUT_OF_BOUNDS = -1, -2
 
@@ -14,4 +14,4 @@ def reraise(status: int) -> None:
         scratch.require()
     if status == OUT_OF_BOUNDS:
         sanitize.complain()
-    opaque.reraise()
+    host_callback.reraise()

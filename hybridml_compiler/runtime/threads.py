@@ -24,6 +24,7 @@ from .. import config
 from ..config import MAX_THREADS
 from ..once import once
 from . import jit, pool_ir, scratch, stacks
+from .linking import loader
 
 PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
 
@@ -134,8 +135,8 @@ class Pool:
     def __init__(self, threads: int) -> None:
         scratch.symbols()  # which workers have no errors to raise for
         libc = ctypes.CDLL(None) if pool_ir.PARALLEL else None
-        imports = {name: jit.address_of(getattr(libc, name)) for name in pool_ir.LIBC} if libc else {}
-        self.library = jit.load([jit.compile_cached(pool_ir.text())], imports, pool_ir.EXPORTS)
+        imports = {name: loader.address_of(getattr(libc, name)) for name in pool_ir.LIBC} if libc else {}
+        self.library = loader.load([jit.compile_cached(pool_ir.text())], imports, pool_ir.EXPORTS)
         address = self.library.address
         self.parallel = ctypes.CFUNCTYPE(None, _POOL, _FN, _FN, _INT, _INT)(address("hml_parallel"))
         self._worker = ctypes.CFUNCTYPE(None, _POOL, _INT)(address("hml_worker"))
@@ -147,7 +148,7 @@ class Pool:
         self.block = -(-ctypes.addressof(self._memory) // pool_ir.LINE) * pool_ir.LINE
         self._started_by_native = ctypes.CFUNCTYPE(None)(self._start)
         self._workers: list[threading.Thread] = []
-        self._set(pool_ir.START, jit.address_of(self._started_by_native))
+        self._set(pool_ir.START, loader.address_of(self._started_by_native))
         self._set(pool_ir.THREADS, threads)
 
     @property

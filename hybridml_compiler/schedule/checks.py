@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..graph.checks import INDEXED, limit, operand, same_size, whole
 from ..graph.ir import Graph, Node
-from .group import OWN_LOOP
+from .fusion.group import OWN_LOOP
 
 
 def settled(graph: Graph) -> Graph:

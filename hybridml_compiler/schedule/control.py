@@ -73,7 +73,7 @@ class Loop(Control):
     length: Size | None
     counted: bool
     reverse: bool
-    slots: int = 1  # that threads share: each takes all steps, in its part of every array (see apart.py)
+    slots: int = 1  # that threads share: each takes all steps, in its part of every array (see batch_split.py)
 
     @property
     def symbols(self) -> list[str]:

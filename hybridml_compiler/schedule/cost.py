@@ -12,7 +12,7 @@ _BYTE = 0.03
 # one core's share of the last cache.
 _FAR_BYTE = 0.1
 CACHE_BYTES = 16 << 20
-# A result of so many bytes is stored past the caches (backends/llvm/stream.py). x + y and a reading of the result right
+# A result of so many bytes is stored past the caches (`nontemporal` stores). x + y and a reading of the result right
 # after it, two cores and 32 MB of last cache, ordinary and past: 4 MB 0.16 and 0.34 ms, 8 MB 0.31 and 0.38, 12 MB 1.14
 # and 1.07, 16 MB 2.66 and 1.97.
 STREAM_BYTES = 16 << 20
@@ -34,7 +34,7 @@ REGION_BYTES = 1 << 20
 # elements in all, one thread is enough anyway.
 MIN_ROWS = 16
 SMALL_SPACE = 1 << 14
-# Long reductions are cut into blocks of rows (schedule/split.py) from so many elements on: another kernel costs 1-3 us.
+# Long reductions are cut into blocks of rows (lowering/split.py) from so many elements on: another kernel costs 1-3 us.
 SPLIT_SPACE = 1 << 17
 # A block is 256 KB of float32, a part of L2: sum of squares over 4096 rows of 1024 takes 0.83 ms in one loop, 0.46 in
 # blocks of 64 rows. Blocks of fewer rows would write too many partial results, of more would be too few for threads;
@@ -93,7 +93,8 @@ def memory_cost(nbytes: float, far: bool = False) -> float:
     return nbytes * (_FAR_BYTE if far else _BYTE)
 
 
-# An array of so many bytes a core is out of L2 by the time that the next launch reads it: worth a chain (see chain.py).
+# An array of so many bytes per core is out of L2 by the time that the next launch reads it: worth a chain
+# (batch_fusion.py).
 CHAIN_BYTES = 1 << 20
 # Bytes of scratch: elements as large as fit half of the L2 of AVX-512 machines (1 MB); where they cannot be cut so
 # small, as leave something of a last level of cache (attention of 8 heads of 2048: 0.5 to 2 MB are within 3 %).

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..loops.index import coefficient
 from ..loops.ir import Expr, For, Reduce, Scan, Stmt, Store, extent, operands
 from ..loops.transcendental import TABLE
+from ..ops.op import TRANSCENDENTAL
+from ..ops.table import OPS
 from ..sizes.dims import hint
 from .cost import memory_cost
 
 # One instruction on one 64-byte vector: Zen 4 retires about one a cycle (0.27 ns), Cascade Lake up to two.
 _INSTRUCTION = 0.3
-_WEIGHT = {"div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6, **dict.fromkeys(TABLE, 22)}
+_LANES = 16  # float32 in one vector
+_WEIGHT = {"div": 5, "sqrt": 6, "floordiv": 12, "mod": 12, "index": 6} | {
+    name: math.ceil(max(OPS[name].cost, TRANSCENDENTAL) * _LANES / _INSTRUCTION) for name in TABLE
+}
 
 
 def kernel_cost(body: Sequence[Stmt], lanes: int, trips: float = 1.0, vector: Expr | None = None) -> float:

@@ -91,7 +91,7 @@ class Plan:
     fresh: list[int]  # their positions among the graph's outputs
     arena_bytes: int
     buffers: list[Buffer] = field(default_factory=list)  # in the arena
-    slots: int = 1  # that each launch is cut into, with an arena for each (see apart.py)
+    slots: int = 1  # that each launch is cut into, with an arena for each (see batch_split.py)
 
     @lazy
     def symbols(self) -> list[str]:

@@ -13,22 +13,22 @@ from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
 from ..loops.ir import Kernel, Work
 from ..sizes.dims import hint
-from .alike import Alike
-from .apart import in_parts
-from .chain import Step, Task, chain_of, fills_cache, form_chains
-from .contract import Product
 from .control import control_of
-from .epilogue import Fused, is_idle, lower_epilogue
-from .fuse import Fusion, fuse
-from .group import Group
+from .fusion.batch_fusion import Step, Task, chain_of, fills_cache, form_chains
+from .fusion.batch_split import in_parts
+from .fusion.epilogue import Fused, is_idle, lower_epilogue
+from .fusion.fuse import Fusion, fuse
+from .fusion.group import Group
+from .fusion.horizontal_fusion import form_regions, region_of
+from .fusion.prologue import lower_prologue
+from .host_call import opaque_of
+from .kernels.gemm import Product
+from .kernels.library import Call, Target
 from .launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
-from .library import Call, Target
+from .lowering.memo import Alike
+from .lowering.offset_hoisting import rebase
+from .lowering.split import lower_group
 from .memory import Interval, plan_arena
-from .opaque import opaque_of
-from .prologue import lower_prologue
-from .rebase import rebase
-from .region import form_regions, region_of
-from .split import lower_group
 
 Begin = Callable[[Work], object]
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from .. import aval as avals
 from ..loops.ir import Kernel, Work
 from ..loops.text import print_kernel
-from .chain import Chain
 from .control import Control
-from .epilogue import Fused
+from .fusion.batch_fusion import Chain
+from .fusion.epilogue import Fused
+from .fusion.horizontal_fusion import Region
+from .host_call import Opaque
 from .launch import Copy, Launch, Place, Plan
-from .opaque import Opaque
-from .region import Region
 
 
 def describe_plan(plan: Plan) -> str:

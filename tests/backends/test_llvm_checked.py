@@ -21,6 +21,7 @@ from hybridml_compiler.backends.llvm.types import I1, I8, I32, I64, PTR, VOID, i
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, sanitize, scratch
+from hybridml_compiler.runtime.linking import loader
 
 F32 = ir.FloatType()
 LANES = 8
@@ -135,7 +136,7 @@ def test_a_planted_access_is_found(name: str) -> None:
     access(b, b.bounded(b.given(kernel.args[0], 0), i64(4 * SIZE), "the buffer"), kernel.args[1])
     b.ret_void()
     code = [jit.compile_ir(str(module), passes=False)]
-    library = jit.load(code, scratch.symbols() | sanitize.symbols(), ["kernel"])
+    library = loader.load(code, scratch.symbols() | sanitize.symbols(), ["kernel"])
     scratch.require()
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("kernel"))
     memory = np.zeros(3 * SIZE, np.float32)
@@ -164,7 +165,7 @@ def test_a_planted_access_is_found(name: str) -> None:
 PLANTED = """
 import contextlib, numpy as np, hybridml as hm
 from hybridml import functional as F
-from hybridml_compiler.backends.llvm.gemm_tile import Vectors
+from hybridml_compiler.backends.llvm.gemm.tile import Vectors
 from hybridml_compiler.backends.llvm.kernel import KernelEmitter
 def of(*shape): return hm.tensor(np.random.default_rng(0).standard_normal(shape).astype("f"))
 Vectors.mask = lambda self, live, vector: None

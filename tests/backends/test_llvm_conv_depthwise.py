@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import dtypes, pipeline
-from hybridml_compiler.backends.llvm.conv_depthwise import emit_depthwise
-from hybridml_compiler.backends.llvm.conv_planes import emit_planes
+from hybridml_compiler.backends.llvm.convolution.depthwise import emit_depthwise
+from hybridml_compiler.backends.llvm.convolution.depthwise_nchw import emit_planes
 from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit
-from hybridml_compiler.schedule.depthwise import depthwise_tiling_of, depthwise_units
-from hybridml_compiler.schedule.planes import plane_units, planes_of
-from hybridml_compiler.schedule.tiling import Machine
-from hybridml_compiler.schedule.weight_blocking import weight_blocking_of
+from hybridml_compiler.schedule.kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
+from hybridml_compiler.schedule.kernels.conv_depthwise_nchw import plane_units, planes_of
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
+from hybridml_compiler.schedule.kernels.conv_weights_blocking import weight_blocking_of
 from tests.support.convolution_cases import Case, exchanged, machines, run_gradient
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm.convolution import own_algorithm
+from hybridml_compiler.backends.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.runtime import jit
-from hybridml_compiler.schedule import weight_blocking as limits
-from hybridml_compiler.schedule.tiling import Machine
-from hybridml_compiler.schedule.weight_blocking import weight_blocking_of, weight_units
+from hybridml_compiler.schedule.kernels import conv_weights_blocking as limits
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
+from hybridml_compiler.schedule.kernels.conv_weights_blocking import weight_blocking_of, weight_units
 from tests.support.convolution_cases import FIRST, Case, exchanged, machines, run_gradient
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")

@@ -10,16 +10,16 @@ import pytest
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.backends.llvm.convolution import own_algorithm
+from hybridml_compiler.backends.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.runtime import jit, threads
-from hybridml_compiler.schedule.convolve import Convolution, Pixels, Weights
-from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.narrow import BYTES, PAIRS, SHORTS
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Pixels, Weights
+from hybridml_compiler.schedule.kernels.low_precision import BYTES, PAIRS, SHORTS
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from tests.support import hosts
 

@@ -13,9 +13,9 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, threads
-from hybridml_compiler.schedule import winograd
-from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.tiling import Machine
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels import conv_winograd
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
 from tests.support.convolution_cases import Case, machines
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
@@ -135,7 +135,7 @@ WINOGRAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str) -> None:
     case = Case(**WINOGRAD[name])
-    whole, parts, *others = (winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
+    whole, parts, *others = (conv_winograd.cut(case.convolution, machine) for machine in (*one_and_many(), *machines()))
     first = case.winograd(whole)
     for plan in (parts, replace(whole, lines=1, rows=5), *others):
         np.testing.assert_array_equal(case.winograd(plan, apart=True), first)
@@ -144,7 +144,7 @@ def test_winograd(name: str) -> None:
 @pytest.mark.parametrize("name", ["even", "odd", "wide padding", "5x5"])
 def test_winograd_with_channels_first(name: str) -> None:
     first, last = Case(**WINOGRAD[name], channels_first=True), Case(**WINOGRAD[name])
-    plan = winograd.cut(first.convolution, machines()[0])
+    plan = conv_winograd.cut(first.convolution, machines()[0])
     np.testing.assert_array_equal(first.winograd(plan, apart=True), last.winograd(plan))
 
 

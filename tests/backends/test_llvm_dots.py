@@ -10,13 +10,14 @@ import pytest
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.gemm_dots import emit_dots
-from hybridml_compiler.backends.llvm.product import own_blocking
+from hybridml_compiler.backends.llvm.gemm.gemv import emit_dots
+from hybridml_compiler.backends.llvm.gemm.product import own_blocking
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
-from hybridml_compiler.schedule import dots as limits
-from hybridml_compiler.schedule.dots import SUMS, Dots, dot_units, dots_of
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.kernels import gemv as limits
+from hybridml_compiler.schedule.kernels.gemv import SUMS, Dots, dot_units, dots_of
 from tests.support.product_cases import RUN, WIDTHS, Case, usable_widths
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
@@ -40,7 +41,7 @@ def run(case: Case, dots: Dots, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product")
     emit_dots(module, "product", p, dots)
-    library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
     guard = 64
     memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)

@@ -18,7 +18,7 @@ from hybridml_compiler.graph.ir import Graph, Node, apply, constant, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import threads
-from hybridml_compiler.schedule.contract import Product
+from hybridml_compiler.schedule.kernels.gemm import Product
 from tests.support.random_graphs import same_bits
 
 

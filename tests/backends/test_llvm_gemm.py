@@ -12,8 +12,8 @@ import pytest
 
 from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.product import (
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.gemm.product import (
     emit_product,
     own_blocking,
     parts_of_product,
@@ -23,9 +23,10 @@ from hybridml_compiler.backends.llvm.product import (
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
-from hybridml_compiler.schedule import blocking as limits
-from hybridml_compiler.schedule.blocking import Blocking, blocking_of, tile_shape, units
-from hybridml_compiler.schedule.contract import Product, use_own_product
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.kernels import gemm_blocking as limits
+from hybridml_compiler.schedule.kernels.gemm import Product, use_own_product
+from hybridml_compiler.schedule.kernels.gemm_blocking import Blocking, blocking_of, tile_shape, units
 from tests.support.product_cases import WIDTHS, Case, usable_widths
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -166,7 +167,7 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     assert ("slabs" in product_source(p)) == (own_blocking(p) is None)
     if own_blocking(p) is None:
         return
-    library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+    library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)

@@ -14,8 +14,9 @@ from hybridml_compiler import pipeline
 from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime import image, jit
+from hybridml_compiler.runtime import jit
 from hybridml_compiler.runtime.host import VECTORS, vectors_of
+from hybridml_compiler.runtime.linking import image
 from tests.support import hosts
 
 Build = Callable[..., Node]

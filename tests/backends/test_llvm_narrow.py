@@ -11,14 +11,23 @@ import pytest
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.gemm_narrow import emit_narrow_product
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.gemm.low_precision import emit_narrow_product
 from hybridml_compiler.runtime import jit, scratch
-from hybridml_compiler.schedule import blocking as limits
-from hybridml_compiler.schedule.blocking import units
-from hybridml_compiler.schedule.contract import Matrix, Product
-from hybridml_compiler.schedule.convolve import Turn
-from hybridml_compiler.schedule.narrow import BYTES, FLOATS, PAIRS, SHORTS, Format, format_of, narrow_blocking
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.kernels import gemm_blocking as limits
+from hybridml_compiler.schedule.kernels.convolution import Turn
+from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
+from hybridml_compiler.schedule.kernels.gemm_blocking import units
+from hybridml_compiler.schedule.kernels.low_precision import (
+    BYTES,
+    FLOATS,
+    PAIRS,
+    SHORTS,
+    Format,
+    format_of,
+    narrow_blocking,
+)
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 WIDTHS = {64: 32, 32: 16, 16: 16}  # bytes of a register: how many there are
@@ -91,7 +100,7 @@ class Case:
         module = ir.Module("product")
         emit_turn(module, "turn", Turn(dtypes.float32, blocking.lanes))
         emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
-        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, 77, p.dtype)

@@ -218,9 +218,9 @@ def test_gradients_over_long_rows() -> None:
 
 def test_rows_too_long_for_a_row_of_zeros() -> None:
     from hybridml_compiler import dtypes
-    from hybridml_compiler.schedule.convolve import Convolution, Strided
-    from hybridml_compiler.schedule.planes import planes_of
-    from hybridml_compiler.schedule.tiling import Machine, tiling_of
+    from hybridml_compiler.schedule.kernels.conv_depthwise_nchw import planes_of
+    from hybridml_compiler.schedule.kernels.conv_tiling import Machine, tiling_of
+    from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided
 
     def convolution(width: int) -> Convolution:
         strides = (4 * 3 * width, width, 1, 3 * width, 1)

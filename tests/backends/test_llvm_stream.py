@@ -12,8 +12,8 @@ from hybridml_compiler import pipeline
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.graph.ir import Graph, apply, input_node
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime.entry_spec import call_step
 from hybridml_compiler.runtime.host import host
+from hybridml_compiler.runtime.python_entry.spec import call_step
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.sizes.dims import symbol
 

@@ -30,7 +30,7 @@ import numpy as np
 
 import hybridml as hm
 from hybridml import nn
-from hybridml_compiler.runtime import cache, opaque, uninterrupted
+from hybridml_compiler.runtime import cache, host_callback, uninterrupted
 from hybridml_compiler.runtime.cache import ObjectCache
 
 from .case import cases
@@ -237,11 +237,11 @@ def attacked(r: random.Random, at: Path, subject: Callable[[random.Random, Path]
     work, check = subject(r, at)
     before = surroundings()
     unraised: list[str] = []
-    opaque.symbols()  # has a hook of its own, which raises again what comes to a callback before its first line
+    host_callback.symbols()  # has a hook of its own, which raises again what comes to a callback before its first line
     hook = sys.unraisablehook
 
     def watch(args: Any) -> None:
-        if args.object is opaque._call:
+        if args.object is host_callback._call:
             hook(args)
         else:
             unraised.append(f"{args.exc_value!r} in {args.object!r}")

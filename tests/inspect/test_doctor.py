@@ -7,7 +7,8 @@ import sysconfig
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.runtime import blas, layout
+from hybridml_compiler.runtime import blas
+from hybridml_compiler.runtime.python_entry import object_layout
 
 
 def test_it_says_what_there_is() -> None:
@@ -19,7 +20,7 @@ def test_it_says_what_there_is() -> None:
 
 def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas, "find", lambda: None)
-    monkeypatch.setattr(layout, "measured", lambda: None)
+    monkeypatch.setattr(object_layout, "measured", lambda: None)
     monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
     found = hm.doctor()
     assert not found.ok

@@ -21,11 +21,12 @@ from hybridml_compiler.runtime.cache import ObjectCache
 PROGRAM = """
 import sys, warnings
 from hybridml_compiler.runtime import cache, jit
+from hybridml_compiler.runtime.linking import loader
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     data = jit.compile_cached("define i64 @f() { ret i64 42 }")
 import ctypes
-library = jit.load([data], exports=["f"])
+library = loader.load([data], exports=["f"])
 answer = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("f"))()
 print(answer, cache.info().hits, cache.info().misses, len(caught), *(str(w.message) for w in caught))
 """

@@ -16,11 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hybridml_compiler.runtime import entry, layout
-from hybridml_compiler.runtime.entry import build_entry
-from hybridml_compiler.runtime.entry_places import ABSENT, CellHolds, DictSize, EntryHolds, FunctionHolds, ListHolds
-from hybridml_compiler.runtime.entry_portable import portable_entry
-from hybridml_compiler.runtime.entry_spec import (
+from hybridml_compiler.runtime.python_entry import entry, object_layout
+from hybridml_compiler.runtime.python_entry.entry import build_entry
+from hybridml_compiler.runtime.python_entry.places import (
+    ABSENT,
+    CellHolds,
+    DictSize,
+    EntryHolds,
+    FunctionHolds,
+    ListHolds,
+)
+from hybridml_compiler.runtime.python_entry.portable import portable_entry
+from hybridml_compiler.runtime.python_entry.spec import (
     ARENA_ALIGNMENT,
     ArraySpec,
     Constant,
@@ -86,17 +93,17 @@ def missed(result: object) -> bool:
 
 
 def test_structs_are_measured() -> None:
-    measured = layout.measured()
+    measured = object_layout.measured()
     assert measured is not None
     array = np.zeros((2, 3))
     assert ctypes.c_void_p.from_address(id(array) + measured.array_data).value == array.ctypes.data
-    slots = layout.slot_offsets(Tensor)
+    slots = object_layout.slot_offsets(Tensor)
     assert slots is not None and set(slots) == {"_array", "_node", "_version"}
 
 
 def test_structs_of_a_free_threaded_python_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sysconfig.get_config_vars(), "Py_GIL_DISABLED", 1)
-    assert layout.measured.__wrapped__() is None
+    assert object_layout.measured.__wrapped__() is None
 
 
 def test_classes_that_native_code_cannot_make() -> None:
@@ -111,8 +118,8 @@ def test_classes_that_native_code_cannot_make() -> None:
     class Derived(Tensor):
         __slots__ = ()
 
-    assert [layout.slot_offsets(cls) for cls in (WithInit, Derived)] == [None, None]
-    assert not layout.slot_offsets(WithDict)
+    assert [object_layout.slot_offsets(cls) for cls in (WithInit, Derived)] == [None, None]
+    assert not object_layout.slot_offsets(WithDict)
 
 
 def test_one_output(build: Build) -> None:
@@ -265,7 +272,7 @@ def test_guard_on_functions(build: Build) -> None:
 
     def g(a: int) -> None: ...
 
-    parts = [(fn, part) for fn in (f, g) for part in layout.FUNCTION_PARTS]
+    parts = [(fn, part) for fn in (f, g) for part in object_layout.FUNCTION_PARTS]
     places = tuple(FunctionHolds(fn, part, getattr(fn, part)) for fn, part in parts)
     call = build(spec(lambda table: 0, (), (), places=places))
     for (fn, part), place in zip(parts, places, strict=True):
@@ -464,7 +471,7 @@ def test_call_step_through_ctypes() -> None:
 
 
 def test_without_measured_structs_the_portable_entry_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "measured", lambda: None)
+    monkeypatch.setattr(object_layout, "measured", lambda: None)
     call = build_entry(spec(plus_one(), (VEC,), (VEC,)))
     assert not isinstance(call, type(len))
     assert call(tensor([1, 2, 3, 4]))._array.tolist() == [2, 3, 4, 5]

@@ -9,8 +9,9 @@ from functools import partial
 import pytest
 
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.runtime import elf, image, jit
-from hybridml_compiler.runtime.image import Image
+from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import elf, image, loader
+from hybridml_compiler.runtime.linking.image import Image
 
 pytestmark = pytest.mark.skipif(not image.SUPPORTED, reason="LLVM links on this machine")
 
@@ -59,20 +60,20 @@ def test_tables_variables_and_constants_after_a_round_trip() -> None:
     far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 7)
     loaded = Image.unpack(linked().pack())
     assert loaded == linked()
-    library = jit.load_image(loaded, {"far": jit.address_of(far)}, keep=[far])
+    library = loader.load_image(loaded, {"far": loader.address_of(far)}, keep=[far])
     assert call(library.address("pick"), 0) == 15 + 15 * 1000 + 3
     assert call(library.address("pick"), 1) == 70 + 15 * 1000 + 5
     assert call(library.address("next"), 1) == 16
 
 
 def test_every_load_has_variables_of_its_own() -> None:
-    one, other = (jit.load_image(linked(["next"]), {"far": 1}) for _ in range(2))
+    one, other = (loader.load_image(linked(["next"]), {"far": 1}) for _ in range(2))
     assert [call(one.address("next"), 1), call(one.address("next"), 1), call(other.address("next"), 1)] == [6, 7, 6]
 
 
 def test_a_missing_import_is_named() -> None:
     with pytest.raises(CompileError, match="nothing defines far"):
-        jit.load_image(linked())
+        loader.load_image(linked())
 
 
 def test_a_missing_export_is_named() -> None:
@@ -94,7 +95,7 @@ def test_what_is_not_understood_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch)
     objects = [jit.compile_ir(COUNTER, passes=False), jit.compile_ir(TABLE, passes=False)]
     assert image.link(objects, ["pick"]) is None
     far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * 7)
-    library = jit.load(objects, {"far": jit.address_of(far)}, ["pick"], keep=[far])
+    library = loader.load(objects, {"far": loader.address_of(far)}, ["pick"], keep=[far])
     assert call(library.address("pick"), 1) == 70 + 5 * 1000 + 5
 
 
@@ -140,13 +141,13 @@ def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.
     objects = jit.compile_sources(sources)
     assert len(calls) == 1 and len(objects) == 2
     far = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x + 1000)
-    imports = {"far": jit.address_of(far)}
-    for ping in (jit.load(objects, imports, ["ping"]), jit._load(objects, imports, ["ping"], ())):
+    imports = {"far": loader.address_of(far)}
+    for ping in (loader.load(objects, imports, ["ping"]), loader._load(objects, imports, ["ping"], ())):
         assert call(ping.address("ping"), 4) == 1000 + 2 * 100 + 2 * 1
     alone = jit._compiled([texts[1]], False, 1)  # as another process may have made it
-    assert call(jit.load([objects[0], alone], imports, ["ping"]).address("ping"), 3) == 1000 + 2 * 100 + 1
+    assert call(loader.load([objects[0], alone], imports, ["ping"]).address("ping"), 3) == 1000 + 2 * 100 + 1
     with pytest.raises(CompileError, match="nothing defines pong"):
-        jit.load(objects[:1], imports, ["ping"])
+        loader.load(objects[:1], imports, ["ping"])
     monkeypatch.setattr(elf, "THROUGH_GOT", ())
     monkeypatch.setattr(elf, "CALL", -1)
     assert len(jit.compile_sources(sources)) == 2  # each alone, where it has what only LLVM links
@@ -168,7 +169,7 @@ define i64 @{0}(i64 %x) {{
         for name, text in zip(("one", "two"), texts, strict=True)
     ]
     both = jit._compile_together(jobs)
-    assert call(jit.load(both, {}, ["one", "two"]).address("two"), 7) == 7
+    assert call(loader.load(both, {}, ["one", "two"]).address("two"), 7) == 7
 
 
 def test_an_error_in_one_of_several_modules_is_told() -> None:

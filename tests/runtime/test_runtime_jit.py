@@ -17,8 +17,9 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler.errors import CompileError
-from hybridml_compiler.runtime import image, jit
+from hybridml_compiler.runtime import jit
 from hybridml_compiler.runtime import uninterrupted as uninterrupted_module
+from hybridml_compiler.runtime.linking import image, loader
 from hybridml_compiler.runtime.uninterrupted import stepping, uninterrupted
 
 
@@ -48,14 +49,14 @@ def test_host_is_known() -> None:
 @pytest.mark.parametrize("opt", [0, 1, 3])
 def test_compile_and_call(passes: bool, opt: int) -> None:
     data = jit.compile_ir(adder(5), passes=passes, opt=opt)
-    library = jit.load([data], exports=["add5"])
+    library = loader.load([data], exports=["add5"])
     assert as_function(library.address("add5"))(37) == 42
 
 
 def test_others_get_their_llvm_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that we leave out is left out once for all threads, and is there again, also after an error."""
     usual = sys.getswitchinterval()  # of the interpreter: the turns of threads are shorter meanwhile
-    llvm, said = jit._llvm(), []
+    llvm, said = jit.initialized(), []
     monkeypatch.setattr(jit, "_TRIED", llvm.llvm_version_info[0])
     monkeypatch.setattr(llvm, "set_option", lambda _, option: said.append(option))
     with jit._leaner():
@@ -84,8 +85,8 @@ def test_objects_link_to_each_other_and_to_imports(linker: str) -> None:
      %c = add i64 %b, %p
      ret i64 %c }"""
     objects = [jit.compile_cached(adder(1)), jit.compile_cached(text)]
-    imports = {"far": jit.address_of(callback), "where": 0x123456789A0}
-    library = jit.load(objects, imports, ["both"], keep=[callback])
+    imports = {"far": loader.address_of(callback), "where": 0x123456789A0}
+    library = loader.load(objects, imports, ["both"], keep=[callback])
     assert as_function(library.address("both"))(4) == 50 + 0x123456789A0
 
 
@@ -94,7 +95,7 @@ def test_memory_functions_are_there_without_asking(linker: str) -> None:
     declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
     define i64 @zero(ptr %p, i64 %n) { call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 %n, i1 false)
      ret i64 0 }"""
-    library = jit.load([jit.compile_cached(text)], exports=["zero"])
+    library = loader.load([jit.compile_cached(text)], exports=["zero"])
     memory = ctypes.create_string_buffer(b"x" * 100)
     ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(library.address("zero"))(
         ctypes.addressof(memory), 100
@@ -110,7 +111,7 @@ def test_bad_text_is_an_error_with_llvms_words() -> None:
 def test_missing_symbol_is_an_error(capfd: pytest.CaptureFixture[str], linker: str) -> None:
     data = jit.compile_cached("declare void @nowhere()\ndefine void @f() { call void @nowhere()\n ret void }")
     with pytest.raises(CompileError, match="could not link") as caught:
-        jit.load([data], exports=["f"])
+        loader.load([data], exports=["f"])
     assert "nowhere" in str(caught.value) + capfd.readouterr().err  # LLVM itself writes the name to stderr
 
 
@@ -118,24 +119,24 @@ def test_missing_symbol_is_an_error(capfd: pytest.CaptureFixture[str], linker: s
 def test_damaged_object_is_an_error(damage: object, linker: str) -> None:
     assert callable(damage)
     with pytest.raises(CompileError, match=r"object|section"):
-        jit.load([damage(jit.compile_cached(adder(1)))], exports=["add1"])
+        loader.load([damage(jit.compile_cached(adder(1)))], exports=["add1"])
 
 
 def test_a_symbol_defined_twice_is_an_error(linker: str) -> None:
     data = jit.compile_cached(adder(1))
     with pytest.raises(CompileError, match=r"could not link"):
-        jit.load([data, jit.compile_cached(adder(1).replace(", 1\n", ", 2\n"))], exports=["add1"])
+        loader.load([data, jit.compile_cached(adder(1).replace(", 1\n", ", 2\n"))], exports=["add1"])
 
 
 def test_unknown_export_is_an_error() -> None:
-    library = jit.load([jit.compile_cached(adder(1))], exports=["add1"])
+    library = loader.load([jit.compile_cached(adder(1))], exports=["add1"])
     with pytest.raises(CompileError, match="no symbol 'add2' in this library; it exports add1"):
         library.address("add2")
 
 
 def test_same_names_in_different_libraries(linker: str) -> None:
-    one = jit.load([jit.compile_cached(adder(1))], exports=["add1"])
-    other = jit.load([jit.compile_cached(adder(1).replace(", 1\n", ", 100\n"))], exports=["add1"])
+    one = loader.load([jit.compile_cached(adder(1))], exports=["add1"])
+    other = loader.load([jit.compile_cached(adder(1).replace(", 1\n", ", 100\n"))], exports=["add1"])
     assert as_function(one.address("add1"))(1) == 2
     assert as_function(other.address("add1"))(1) == 101
 
@@ -168,7 +169,7 @@ def test_threads_may_compile_at_once() -> None:
     results: dict[int, int] = {}
 
     def work(k: int) -> None:
-        library = jit.load([jit.compile_ir(adder(k))], exports=[f"add{k}"])
+        library = loader.load([jit.compile_ir(adder(k))], exports=[f"add{k}"])
         results[k] = as_function(library.address(f"add{k}"))(1)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
@@ -185,6 +186,7 @@ def test_errors_in_cycles_are_collected_in_any_order() -> None:
 import gc
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime.linking import loader
 gc.disable()
 for k in range(20):
     try:

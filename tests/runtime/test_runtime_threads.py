@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hybridml_compiler.runtime import jit, pool_ir, threads
+from hybridml_compiler.runtime.linking import loader
 
 RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -55,7 +56,8 @@ PROGRAM = f"""
 import ctypes, os, sys, threading
 import numpy as np
 from hybridml_compiler.runtime import jit, threads
-library = jit.load([jit.compile_cached('''{NATIVE}''')], threads.symbols(), ["mark"])
+from hybridml_compiler.runtime.linking import loader
+library = loader.load([jit.compile_cached('''{NATIVE}''')], threads.symbols(), ["mark"])
 data = np.zeros(1000, np.int64)
 def job():
     threads.run(library.address("mark"), data.ctypes.data, data.size, 16)
@@ -66,9 +68,9 @@ assert (data == 1).all() and threading.active_count() == 3
 
 
 @pytest.fixture(scope="module")
-def native() -> jit.Library:
+def native() -> loader.Library:
     exports = ["mark", "nested", "linked", "chunked"]
-    return jit.load([jit.compile_cached(NATIVE)], threads.symbols(), exports)
+    return loader.load([jit.compile_cached(NATIVE)], threads.symbols(), exports)
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +80,12 @@ def _restore() -> Iterator[None]:
     threads.set_num_threads(before)
 
 
-def linked(native: jit.Library, name: str = "linked") -> ctypes._CFunctionType:
+def linked(native: loader.Library, name: str = "linked") -> ctypes._CFunctionType:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(native.address(name))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_every_index_once(native: jit.Library, count: int) -> None:
+def test_every_index_once(native: loader.Library, count: int) -> None:
     threads.set_num_threads(count)
     assert threads.get_num_threads() == count
     for total, granule in itertools.product((0, 1, 15, 16, 17, 1000, 99_991), (1, 16, 1000, 10**6)):
@@ -98,7 +100,7 @@ def test_borders_are_multiples_of_the_granule(count: int, total: int, granule: i
     threads.set_num_threads(count)
     seen: list[tuple[int, int]] = []
     body = RANGE(lambda _, lo, hi: seen.append((lo, hi)))
-    threads.run(jit.address_of(body), 0, total, granule)
+    threads.run(loader.address_of(body), 0, total, granule)
     seen.sort()
     units = -(-total // max(granule, 1))
     assert len(seen) == (min(count, units) if total > granule else 1)
@@ -109,7 +111,7 @@ def test_borders_are_multiples_of_the_granule(count: int, total: int, granule: i
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_chunks_a_thread(native: jit.Library) -> None:
+def test_chunks_a_thread(native: loader.Library) -> None:
     threads.set_num_threads(3)
     for per in (1, 4, 1000):
         data = np.zeros(100_000, np.int64)
@@ -121,11 +123,11 @@ def test_small_jobs_are_one_direct_call() -> None:
     threads.set_num_threads(4)
     seen: list[tuple[int, int, int]] = []
     body = RANGE(lambda _, lo, hi: seen.append((lo, hi, threading.get_ident())))
-    threads.run(jit.address_of(body), 0, 64, 64)
+    threads.run(loader.address_of(body), 0, 64, 64)
     assert seen == [(0, 64, threading.get_ident())]
 
 
-def test_nested_loops_run_in_their_caller(native: jit.Library) -> None:
+def test_nested_loops_run_in_their_caller(native: loader.Library) -> None:
     threads.set_num_threads(3)
     data = np.zeros(10_000, np.int64)
     for _ in range(50):
@@ -133,7 +135,7 @@ def test_nested_loops_run_in_their_caller(native: jit.Library) -> None:
     assert (data == 50).all()
 
 
-def test_callers_and_changes_of_the_count_at_once(native: jit.Library) -> None:
+def test_callers_and_changes_of_the_count_at_once(native: loader.Library) -> None:
     run = linked(native)
     arrays = [np.zeros(5000, np.int64) for _ in range(4)]
 
@@ -151,7 +153,7 @@ def test_callers_and_changes_of_the_count_at_once(native: jit.Library) -> None:
     assert all((data == 600).all() for data in arrays)
 
 
-def test_linked_code_follows_the_count(native: jit.Library) -> None:
+def test_linked_code_follows_the_count(native: loader.Library) -> None:
     run, data = linked(native), np.zeros(5000, np.int64)
     address = threads.control()
     for turn, count in enumerate((1, 3, 2, 5, 1, 2), 1):
@@ -188,12 +190,14 @@ def test_change_inside_a_loop_is_an_error_and_not_a_deadlock(monkeypatch: pytest
             caught.append(error)
 
     body = RANGE(change)
-    threads.run(jit.address_of(body), 0, 100, 1)
+    threads.run(loader.address_of(body), 0, 100, 1)
     assert caught and "running parallel loop" in str(caught[0])
     assert threads.get_num_threads() == 2
 
 
-def test_threads_that_cannot_start_leave_a_working_pool(native: jit.Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_cannot_start_leave_a_working_pool(
+    native: loader.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads.set_num_threads(1)
     threads.set_num_threads(4)
 
@@ -273,11 +277,11 @@ def test_the_environment_sets_the_default() -> None:
 
 def test_the_serial_variant_links_and_runs() -> None:
     text = pool_ir.NO_SYSTEM + pool_ir.RANGES + pool_ir.WORKER + pool_ir.CALLER + pool_ir.CONTROL
-    library = jit.load([jit.compile_cached(text)], exports=pool_ir.EXPORTS)
+    library = loader.load([jit.compile_cached(text)], exports=pool_ir.EXPORTS)
     block = np.zeros(pool_ir.BLOCK_BYTES // 8, np.int64)
     block[pool_ir.THREADS // 8] = 1
     seen: list[tuple[int, int]] = []
     body = RANGE(lambda _, lo, hi: seen.append((lo, hi)))
     parallel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)
-    parallel(library.address("hml_parallel"))(block.ctypes.data, jit.address_of(body), 0, 1000, 1)
+    parallel(library.address("hml_parallel"))(block.ctypes.data, loader.address_of(body), 0, 1000, 1)
     assert seen == [(0, 1000)]

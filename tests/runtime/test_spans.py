@@ -13,8 +13,8 @@ import hybridml  # noqa: F401  (gives the rows their functions)
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.pipeline import compile
+from hybridml_compiler.runtime.program_cache import STEP
 from hybridml_compiler.runtime.spans import CAPACITY, COUNT, Recorder, clock
-from hybridml_compiler.runtime.stored import STEP
 
 pytestmark = pytest.mark.skipif(clock() is None, reason="a system without clock_gettime")
 

@@ -9,7 +9,7 @@ import pytest
 
 import hybridml as hm
 import hybridml.functional as F
-from hybridml_compiler.schedule.lower import TURN
+from hybridml_compiler.schedule.lowering.lower import TURN
 
 Fn = Callable[[hm.Tensor], object]
 SHAPES = [(1,), (TURN - 1,), (TURN,), (TURN + 1,), (3, 5, 100), (2, TURN), (4, 1, 3 * TURN + 7)]

@@ -16,10 +16,10 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.chain import Chain
-from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule.fusion.batch_fusion import Chain
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.lowering.footprint import may_overwrite, splits_evenly
 from hybridml_compiler.schedule.plan import Plan
-from hybridml_compiler.schedule.reach import may_overwrite, splits_evenly
 from hybridml_compiler.schedule.text import describe_plan
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations

@@ -9,8 +9,8 @@ import networkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hybridml_compiler.schedule.cut import minimum_cut
-from hybridml_compiler.schedule.recompute import Value, kept
+from hybridml_compiler.schedule.fusion.min_cut import minimum_cut
+from hybridml_compiler.schedule.fusion.recompute import Value, kept
 
 VERTICES = 7
 

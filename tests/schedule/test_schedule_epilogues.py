@@ -9,14 +9,14 @@ import pytest
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.backends.llvm import callee
-from hybridml_compiler.backends.llvm.works import callee_of
+from hybridml_compiler.backends.llvm.registry import callee_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused, matrices_of, splits
+from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
+from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan

@@ -11,8 +11,8 @@ from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.passes import run_passes
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from tests.support.run_plan import run_plan
 from tests.support.typical_graphs import Value, array, graph, op

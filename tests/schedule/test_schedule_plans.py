@@ -14,9 +14,9 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.library import Target
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.gemm import Product
+from hybridml_compiler.schedule.kernels.library import Target
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from tests.support.closeness import assert_close

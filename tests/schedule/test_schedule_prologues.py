@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.product import _own_blocking
+from hybridml_compiler.backends.llvm.gemm.product import _own_blocking
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.passes import run_passes
-from hybridml_compiler.schedule import cost, prologue
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule import cost
+from hybridml_compiler.schedule.fusion import prologue
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from tests.support.closeness import assert_close

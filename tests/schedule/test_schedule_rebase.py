@@ -12,7 +12,7 @@ from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import print_kernel
-from hybridml_compiler.schedule.rebase import rebase
+from hybridml_compiler.schedule.lowering.offset_hoisting import rebase
 from tests.support.run_plan import plan_of, run_plan
 
 

@@ -45,6 +45,15 @@ def test_an_exponential_is_kept() -> None:
     agrees(program)
 
 
+def test_a_special_function_is_kept() -> None:
+    """A product and sums along both axes read it: it is computed once, not in each of their loops."""
+    x = array(64, 32)
+    y = op("lgamma", x)
+    program = graph("three_readers", [x], [2.0 * y, op("sum", y, axis=0), op("sum", y, axis=1)])
+    kernels = [k for launch in plan_of(program).launches for k in launch.kernels]
+    assert sum("lgamma" in str(k) for k in kernels) == 1
+
+
 def test_a_value_is_kept_where_what_it_comes_from_is_not_at_hand() -> None:
     """Nobody else needs x or y later: two arrays would be read in place of one."""
     x, y, w, g = array(64, 32), array(64, 32), array(32, 48), array(48, 32)

@@ -16,8 +16,8 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.parse import parse_kernel
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.schedule.fusion.horizontal_fusion import Region, region_of
 from hybridml_compiler.schedule.plan import Plan, make_plan
-from hybridml_compiler.schedule.region import Region, region_of
 from hybridml_compiler.schedule.text import describe_plan
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations, run_compiled

@@ -9,7 +9,7 @@ import hybridml as hm
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.graph.ir import Node, apply, constant, input_node
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.schedule.reshaped import in_shape_of_source
+from hybridml_compiler.schedule.lowering.iteration_shape import in_shape_of_source
 
 F4 = np.dtype("f4")
 

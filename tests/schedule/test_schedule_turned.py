@@ -8,8 +8,8 @@ import pytest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.contract import Product
-from hybridml_compiler.schedule.epilogue import Fused
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.kernels.gemm import Product
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import array, graph, op
 

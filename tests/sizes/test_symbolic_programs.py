@@ -18,7 +18,7 @@ from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.pipeline import compile
-from hybridml_compiler.schedule.library import Target
+from hybridml_compiler.schedule.kernels.library import Target
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.sizes.dims import structural, symbol

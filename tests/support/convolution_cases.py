@@ -10,10 +10,10 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_direct import emit_direct, emit_packed
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.conv_weights import emit_weight_gradient
-from hybridml_compiler.backends.llvm.conv_winograd import (
+from hybridml_compiler.backends.llvm.convolution.direct import emit_direct, emit_packed
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.convolution.weights import emit_weight_gradient
+from hybridml_compiler.backends.llvm.convolution.winograd import (
     emit_backward,
     emit_forward,
     emit_winograd,
@@ -21,10 +21,11 @@ from hybridml_compiler.backends.llvm.conv_winograd import (
 )
 from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.runtime import jit, scratch
-from hybridml_compiler.schedule import tiling, winograd
-from hybridml_compiler.schedule.convolve import Convolution, Strided, Turn
-from hybridml_compiler.schedule.tiling import Machine
-from hybridml_compiler.schedule.weight_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.kernels import conv_tiling, conv_winograd
+from hybridml_compiler.schedule.kernels.conv_tiling import Machine
+from hybridml_compiler.schedule.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided, Turn
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
@@ -62,9 +63,9 @@ class Case:
         self.convolution = Convolution(
             dtype,
             x[0],
-            x[1:3],
+            (x[1], x[2]),
             self.expected.shape[1:3],
-            w[:2],
+            (w[0], w[1]),
             x[3],
             x[4],
             w[4],
@@ -111,12 +112,12 @@ class Case:
             emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
             more = {"turn": "turn"}
         if emit is emit_winograd:
-            parts = winograd.parts(self.convolution, plan)
-            for name, part, emit_part in zip(PARTS, parts, (emit_forward, emit_backward), strict=True):
-                emit_part(module, name, part)
+            parts = conv_winograd.parts(self.convolution, plan)
+            emit_forward(module, PARTS[0], parts[0])
+            emit_backward(module, PARTS[1], parts[1])
             more["parts"] = PARTS
         emit(module, "convolution", self.convolution, plan, **more)
-        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
+        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
         scratch.require()
         table = (ctypes.c_void_p * len(buffers))(*buffers)
         run = RUN(library.address("convolution"))
@@ -136,19 +137,23 @@ class Case:
         assert np.all(np.abs(out - self.expected) <= tolerance * self.scale + 1e-300), str(c)
 
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
-        plan, c = tiling.tiling_of(self.convolution, machine), self.convolution
+        plan, c = conv_tiling.tiling_of(self.convolution, machine), self.convolution
         assert plan is not None
-        memory = self._prepared(emit_packed, plan, tiling.packed_bytes(c, plan), tiling.pack_units(c, plan), apart)
-        out = self.channels_last(self.run(emit_direct, plan, _ranges(tiling.units(c, plan), apart), memory.ctypes.data))
+        memory = self._prepared(
+            emit_packed, plan, conv_tiling.packed_bytes(c, plan), conv_tiling.pack_units(c, plan), apart
+        )
+        out = self.channels_last(
+            self.run(emit_direct, plan, _ranges(conv_tiling.units(c, plan), apart), memory.ctypes.data)
+        )
         self.check(out)
         return out
 
-    def winograd(self, plan: winograd.Winograd, apart: bool = False) -> np.ndarray:
+    def winograd(self, plan: conv_winograd.Winograd, apart: bool = False) -> np.ndarray:
         c = self.convolution
-        nbytes, count = winograd.transformed_bytes(c, plan), winograd.weight_units(c, plan)
+        nbytes, count = conv_winograd.transformed_bytes(c, plan), conv_winograd.weight_units(c, plan)
         memory = self._prepared(emit_winograd_weights, plan, nbytes, count, apart)
         out = self.channels_last(
-            self.run(emit_winograd, plan, _ranges(winograd.units(c, plan), apart), memory.ctypes.data)
+            self.run(emit_winograd, plan, _ranges(conv_winograd.units(c, plan), apart), memory.ctypes.data)
         )
         self.check(out)
         return out

@@ -9,12 +9,13 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.conv_pack import emit_turn
-from hybridml_compiler.backends.llvm.gemm_blocked import emit_blocked_product
+from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
+from hybridml_compiler.backends.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.runtime import jit, scratch
-from hybridml_compiler.schedule.blocking import Blocking, units
-from hybridml_compiler.schedule.contract import Matrix, Product
-from hybridml_compiler.schedule.convolve import Turn
+from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.schedule.kernels.convolution import Turn
+from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
+from hybridml_compiler.schedule.kernels.gemm_blocking import Blocking, units
 
 WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -63,7 +64,7 @@ class Case:
         module = ir.Module("product")
         emit_turn(module, "turn", Turn(p.dtype, blocking.lanes))
         emit_blocked_product(module, "product", p, blocking, turn="turn")
-        library = jit.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
+        library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
         memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)

@@ -18,12 +18,13 @@ from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.ir import Work
 from hybridml_compiler.pipeline import host
-from hybridml_compiler.schedule.chain import Chain
-from hybridml_compiler.schedule.contract import Matrix, Product
-from hybridml_compiler.schedule.epilogue import Fused
-from hybridml_compiler.schedule.opaque import Opaque
-from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
-from hybridml_compiler.schedule.region import Region
+from hybridml_compiler.schedule.fusion.batch_fusion import Chain
+from hybridml_compiler.schedule.fusion.epilogue import Fused
+from hybridml_compiler.schedule.fusion.horizontal_fusion import Region
+from hybridml_compiler.schedule.host_call import Opaque
+from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
+from hybridml_compiler.schedule.launch import Copy, Plan
+from hybridml_compiler.schedule.plan import make_plan
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.runtime import layout
+from hybridml_compiler.runtime.python_entry import object_layout
 
 ROWS, WIDTH = 512, 64  # 128 KB: large enough to be used again
 
-pytestmark = pytest.mark.skipif(layout.measured() is None, reason="the portable entry makes fresh arrays")
+pytestmark = pytest.mark.skipif(object_layout.measured() is None, reason="the portable entry makes fresh arrays")
 
 
 def table() -> hm.Tensor:

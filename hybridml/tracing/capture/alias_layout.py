@@ -18,11 +18,10 @@ import numpy as np
 from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.values import at_hand
 
-from ...core.aliasing import VIEWS, layout
+from ...core.aliasing import layout
 from ...core.tensor import Tensor
 from .subgraph import between
 
-_LAID_AS_OPERANDS = frozenset({"elementwise", "reduction", "scan"})
 _strided = np.lib.stride_tricks.as_strided
 
 
@@ -102,7 +101,7 @@ class Layouts:
         node = t._array
         if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
             return
-        if node.op is None or node.op.name in VIEWS or not node.inputs:
+        if node.op is None or node.op.is_view or not node.inputs:
             return
         laid = self._laid(node, [layout(x) for x in operands])
         own = self.of_node(node)
@@ -118,10 +117,9 @@ class Layouts:
         if node.op is None:
             return None
         known = [self._of[n] for n in node.inputs]
-        if node.op.name in VIEWS:
-            return (
-                None if node.op.name == "reshape" and known[0] is None else self._view(node, self._at(node.inputs[0]))
-            )
+        if node.op.is_view:
+            dense = node.op.element_map == "flat" and known[0] is None
+            return None if dense else self._view(node, self._at(node.inputs[0]))
         return self._laid(node, known)
 
     def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -131,9 +129,9 @@ class Layouts:
         if all(a is None or _is_plain(a) for a in known):
             return None
         operands = [_dense(n) if a is None else a for a, n in zip(known, node.inputs, strict=True)]
-        if op.name == "slice_update" or op.kind == "scatter":  # NumPy's copy of the first operand
+        if op.memory_order == "first":
             return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(operands[0]))
-        if (op.kind not in _LAID_AS_OPERANDS and op.name != "concat") or "stride" in op.params:  # windows: C order
+        if not op.memory_order:
             return None
         params = {name: at_hand(value) for name, value in node.params.items()}
         small = [_small(a) for a in operands]
@@ -145,7 +143,7 @@ class Layouts:
     def _view(self, node: ir.Node, operand: np.ndarray) -> np.ndarray | None:
         assert node.op is not None
         params = {name: at_hand(value) for name, value in node.params.items()}
-        if node.op.name == "reshape":
+        if node.op.element_map == "flat":
             try:
                 return np.reshape(operand, params["shape"], copy=False)
             except ValueError:

@@ -82,7 +82,7 @@ class NativeCall:
     """An entry that is called with its tensors and floats as plain arguments."""
 
     def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
-        from hybridml_compiler.runtime.entry_spec import ArraySpec, Constant, FloatCell
+        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
         self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
@@ -267,7 +267,7 @@ class NativeCall:
         return Step(ask, native, ask.segment.gives, extra, None)
 
     def _end(self, outcome: CompiledPath) -> End | None:
-        from hybridml_compiler.runtime.entry import RING_MIN
+        from hybridml_compiler.runtime.python_entry.entry import RING_MIN
 
         executable = outcome.program.executable
         captured = [i for i in outcome.inputs if i.kind != "argument"]
@@ -286,8 +286,8 @@ class NativeCall:
         self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
-        from hybridml_compiler.runtime.entry import build_entry
-        from hybridml_compiler.runtime.entry_spec import ArraySpec, EntrySpec
+        from hybridml_compiler.runtime.python_entry.entry import build_entry
+        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, EntrySpec
 
         loans = GradDonation([], len(executable.fresh)) if loans is None else loans
         return build_entry(

@@ -12,7 +12,7 @@ from ..python_state.guards import Entry
 from ..python_state.reads import FUNCTION_PARTS, cell_contents, form
 
 if TYPE_CHECKING:
-    from hybridml_compiler.runtime.entry_places import Place
+    from hybridml_compiler.runtime.python_entry.places import Place
 
 
 def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
@@ -20,7 +20,7 @@ def split(entries: Iterable[Entry]) -> tuple[list[Place], list[Entry]]:
 
     An entry that holds by now only as an equal object is left as well: its identity is known to move.
     """
-    from hybridml_compiler.runtime.entry_places import (
+    from hybridml_compiler.runtime.python_entry.places import (
         ABSENT,
         CellHolds,
         ClassHolds,
@@ -88,7 +88,7 @@ def _behind(owner: Any) -> Any:
 
 def _whole(entries: list[Entry]) -> Place | None:
     """The one place of a list whose length and items are all watched."""
-    from hybridml_compiler.runtime.entry_places import ListHolds
+    from hybridml_compiler.runtime.python_entry.places import ListHolds
 
     items = {key: value for read, key, value in entries if read is not len}
     size = next((value for read, _, value in entries if read is len), None)

@@ -14,11 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import (
-    CompileError,
-    TraceError,
-    user_location,
-)
+from hybridml_compiler.errors import CompileError, TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.sizes.dims import is_dim

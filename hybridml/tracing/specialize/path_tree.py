@@ -29,7 +29,6 @@ from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.sizes.guards import Guards
 
-from ...core.aliasing import VIEWS
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
@@ -271,7 +270,7 @@ def worth_keeping(nodes: Iterable[ir.Node], known: Mapping[ir.Node, Any]) -> lis
 
 
 def _is_view(node: ir.Node) -> bool:
-    return node.op is not None and node.op.name in VIEWS
+    return node.op is not None and node.op.is_view
 
 
 def build_segment(backend: str, cache: dict[str, Any], guards: Guards | None = None) -> Build:

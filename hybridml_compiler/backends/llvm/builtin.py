@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
-from ...runtime.layout import Layout
+from ...runtime.python_entry.object_layout import Layout
 from . import ir
 from .types import I8, I32, I64, PTR, VOID, constant
 

@@ -20,11 +20,11 @@ from ...loops.index import coefficient
 from ...loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
 from ...sizes.dims import Size, at_most, is_dim, same
 from . import ir
-from .interleave import interleave
 from .scalars import LaneBuilder, Lanes
 from .sizes import Sizes
-from .stream import LINE, beside, stream, streamed
 from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
+from .vectors.interleave import interleave
+from .vectors.nontemporal import LINE, beside, stream, streamed
 
 _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 

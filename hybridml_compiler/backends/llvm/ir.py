@@ -15,42 +15,18 @@ from typing import Any, ClassVar
 
 from ...errors import CompileError
 from ...runtime.scratch import SCRATCH
-from .values import (
-    ArrayType as ArrayType,
-)
-from .values import (
-    Constant as Constant,
-)
-from .values import (
-    DoubleType as DoubleType,
-)
-from .values import (
-    FloatType as FloatType,
-)
-from .values import (
-    FunctionType as FunctionType,
-)
-from .values import (
-    IntType as IntType,
-)
-from .values import (
-    Literal as Literal,
-)
-from .values import (
-    PointerType as PointerType,
-)
-from .values import (
-    Type as Type,
-)
-from .values import (
-    Value as Value,
-)
-from .values import (
-    VectorType as VectorType,
-)
-from .values import (
-    VoidType as VoidType,
-)
+from .values import ArrayType as ArrayType
+from .values import Constant as Constant
+from .values import DoubleType as DoubleType
+from .values import FloatType as FloatType
+from .values import FunctionType as FunctionType
+from .values import IntType as IntType
+from .values import Literal as Literal
+from .values import PointerType as PointerType
+from .values import Type as Type
+from .values import Value as Value
+from .values import VectorType as VectorType
+from .values import VoidType as VoidType
 
 LINE = 64  # bytes of a cache line, and of the widest vector
 # On the stack of a thread: callers may have small ones (64 KB), of which Python and NumPy need most. Kernels of which

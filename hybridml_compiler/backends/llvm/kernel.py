@@ -14,12 +14,12 @@ from ...loops.ir import For, Kernel, Reduce, Scan, Stmt, Store, extent, steps
 from ...sizes.dims import Size
 from . import ir
 from .emitter import LoopEmitter
-from .interleave import interleaved
 from .reductions import reduce
 from .scalars import Lanes
-from .stream import fence
-from .transpose import emit_transposing, transposing
 from .types import I64, PTR, VOID, constant
+from .vectors.interleave import interleaved
+from .vectors.nontemporal import fence
+from .vectors.transpose import emit_transposing, transposing
 
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, I64, I64])
 

@@ -15,14 +15,14 @@ from ... import config
 from ...loops.ir import Work
 from ...runtime.fingerprint import fingerprint
 from ...runtime.jit import OPT, Source
-from ...runtime.stored import STEP
+from ...runtime.program_cache import STEP
 from ...schedule.launch import Copy, Plan
 from ...sizes.guards import collecting
 from . import ir
 from .callee import Callee
 from .checked import CheckedBuilder
+from .registry import callee_of, kind_of
 from .step import emit_step, launch_sources
-from .works import callee_of, kind_of
 
 # Whatever decides what is emitted for a source and how it is compiled, as patterns of modules. All of the schedule:
 # sources hold the fields of a blocking, emitters also call what it computes from them.

@@ -16,7 +16,7 @@ import numpy as np
 from ... import dtypes
 from ...loops.notation import Value
 from ...loops.transcendental import TABLE
-from ...loops.transcendental_exp import in_two_factors
+from ...loops.transcendental.exp import in_two_factors
 from ...runtime import jit
 from . import ir
 from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type

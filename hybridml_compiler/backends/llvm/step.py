@@ -13,11 +13,11 @@ from typing import Any
 
 from ... import dtypes
 from ...loops.ir import Kernel
+from ...runtime.program_cache import STEP, constant_symbol
 from ...runtime.scratch import READY
 from ...runtime.status import NO_MEMORY, OUT_OF_BOUNDS
-from ...runtime.stored import STEP, constant_symbol
+from ...schedule.host_call import Opaque
 from ...schedule.launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
-from ...schedule.opaque import Opaque
 from ...sizes.dims import Size, is_dim, is_symbolic, same
 from . import ir
 from .callee import Callee

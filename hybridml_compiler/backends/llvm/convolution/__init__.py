@@ -1,0 +1,1 @@
+"""Convolutions in LLVM IR: packed operands, tiles and Winograd's transforms."""

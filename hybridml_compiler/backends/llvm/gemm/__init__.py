@@ -1,0 +1,1 @@
+"""Matrix products in LLVM IR: packed panels, tiles of registers, matrix times vector, low precision."""

@@ -1,0 +1,1 @@
+"""Idioms of vectors: interleaving, transposing, packing narrow elements, storing past the caches."""

@@ -1,0 +1,54 @@
+"""Loops whose threads do not wait for each other: each takes all steps for rows of its own.
+
+    for each step, in parallel: h @ w            in parallel: for each step: rows 0-15 of h @ w, of the cell
+    for each step, in parallel: the cell    ->                for each step: rows 16-31 of h @ w, of the cell
+
+A recurrent layer keeps the rows of a batch apart. So it is cut as a chain is (batch_fusion.py): each launch of a step
+splits into as many equal parts as there are cores, and part i touches part i only of all that is written, in its step
+or by the one before. Else threads meet at every launch of every step, and read what others have just written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...graph.ir import Node
+from ...loops.ir import Kernel, Work
+from .. import cost
+from ..kernels.gemm import Product
+from ..kernels.library import Target
+from .batch_fusion import Task, is_aligned, touched_by
+from .epilogue import Fused
+
+
+def in_parts(
+    tasks: Sequence[Task], carried: Iterable[Node], given: Iterable[Node], target: Target
+) -> list[Task] | None:
+    """The works of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
+    parts = target.cores
+    written = {node for task in tasks for node, is_written in task.roles() if is_written}
+    apart = {*written, *carried, *given}
+    if parts < 2 or any(n.aval.symbolic or n.aval.size % parts for n in apart):
+        return None
+    if not all(_splits(task.work, parts, target) for task in tasks):
+        return None
+    for node, users in touched_by(tasks).items():
+        if node in apart and not all(is_aligned(tasks[t], node, parts) for t in users):
+            return None
+    return [replace(task, work=task.work.in_parts(parts)) for task in tasks]
+
+
+def _splits(work: Work, parts: int, target: Target) -> bool:
+    """Can it be cut, with the same bits and without reading much again?"""
+    if isinstance(work, Kernel):
+        return work.range is not None and not work.checked and not work.total % (work.granule * parts)
+    call = work.call if isinstance(work, Fused) else work
+    if not isinstance(call, Product) or call.symbolic or call.computed or work.checked:
+        return False
+    if call.matrices % parts:
+        if call.matrices > 1 or call.m % parts or call.m // parts < cost.APART_ROWS or call.b_bytes > cost.APART_BYTES:
+            return False
+        cut = call.in_parts(parts)
+        return target.same_sums(call, cut) and (call is work or target.takes_epilogue(cut))
+    return True

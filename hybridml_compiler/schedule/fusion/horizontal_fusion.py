@@ -1,0 +1,155 @@
+"""Regions: kernels that do not need each other, launched as one, so that threads fork and join once.
+
+    update of w1      512 x 784                                slot 0           slot 1
+    update of b1      512                ->      region:       w1, rows 0-255   w1, rows 256-511
+    update of w2      512 x 512                                w2, rows 0-255   w2, rows 256-511
+    sum over rows     1 x 512                                  b1               sum over rows
+
+Each thread takes a slot: its share of every kernel that is worth splitting, and whole ones of the others, dealt out by
+cost. What a kernel computes does not depend on where it is split. The updates of an optimizer, the sums for the
+gradients of biases, and the statistics of branches side by side are regions.
+
+A kernel waits for others until something needs it, or until what only waiting keeps alive is more than stays in a
+cache: the sums for a bias read a gradient that has just been written. Kernels that wait for those that wait make
+regions of their own, after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...graph.ir import Node
+from ...loops.ir import Kernel, Work
+from .. import cost
+from ..kernels.library import Target
+from .batch_fusion import Stage, Step, Task, dependencies, touched_by
+
+
+@dataclass(frozen=True)
+class Region(Work):
+    """Kernels, each with operands of its own, one after the other. In slots s to t, of which threads share all, kernel
+    k runs its range from `cuts[k][s]` to `cuts[k][t]`."""
+
+    kernels: tuple[Kernel, ...]
+    cuts: tuple[tuple[int, ...], ...]
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        return self.kernels
+
+    @property
+    def nests(self) -> tuple[Kernel, ...]:
+        return self.kernels
+
+    @property
+    def slots(self) -> int:
+        return len(self.cuts[0]) - 1
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The kernels, with the numbers of their operands."""
+        found, first = [], 0
+        for kernel in self.kernels:
+            found.append(Stage(kernel, tuple(range(first, first + len(kernel.operands)))))
+            first += len(kernel.operands)
+        return tuple(found)
+
+    def __str__(self) -> str:
+        return f"region of {len(self.kernels)} kernels in {self.slots} slots"
+
+
+def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
+    """Split what is worth it, and deal out the others, the largest first."""
+    loads, cuts = [0.0] * slots, dict[int, tuple[int, ...]]()
+    for number, kernel in enumerate(kernels):
+        if _splits(kernel, slots):
+            ends = [-(-kernel.total // kernel.granule) * slot // slots * kernel.granule for slot in range(slots)]
+            cuts[number] = *ends, kernel.total
+            for slot, (start, end) in enumerate(zip(ends, cuts[number][1:], strict=True)):
+                loads[slot] += kernel.cost * (end - start) / kernel.total
+    for number in sorted(set(range(len(kernels))) - cuts.keys(), key=lambda k: (-kernels[k].cost, k)):
+        slot = loads.index(min(loads))
+        loads[slot] += kernels[number].cost
+        cuts[number] = (0,) * (slot + 1) + (kernels[number].total,) * (slots - slot)
+    return Region(tuple(kernels), tuple(cuts[k] for k in range(len(kernels))))
+
+
+def _splits(kernel: Kernel, slots: int) -> bool:
+    return kernel.total >= slots * kernel.granule and kernel.cost > cost.REGION_WHOLE_NS
+
+
+def form_regions(tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> list[Step]:
+    """The steps in an order in which those that are launched as one are one. `kept` have memory whatever happens."""
+    if target.cores < 2 or any(node.aval.symbolic for task in tasks for node in task.operands):
+        return list(steps)
+    return _Regions(tasks, steps, kept, target).form()
+
+
+class _Regions:
+    def __init__(self, tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> None:
+        self.tasks, self.steps, self.cores = tasks, steps, target.cores
+        touched = touched_by(tasks)
+        self.home = home = {task: number for number, step in enumerate(steps) for task in step.tasks}
+        self.needs: list[set[int]] = [set() for _ in steps]
+        for task, others in enumerate(dependencies(tasks, touched)):
+            for other in others:
+                self.needs[home[other]].add(home[task])
+        self.touches: list[list[Node]] = [[] for _ in steps]  # what of the arena each step reads or writes
+        self.last: dict[Node, int] = {}  # step that does so
+        for node, users in touched.items():
+            numbers = {home[task] for task in users}
+            if node not in kept and not any(node in steps[number].scratch for number in numbers):
+                self.last[node] = max(numbers)
+                for number in numbers:
+                    self.touches[number].append(node)
+        self.waiting: dict[int, int] = {}  # step -> how many regions before its own
+
+    def form(self) -> list[Step]:
+        """Twice, so that only those wait that then find others, and what needs them."""
+        self.able = {number for number, step in enumerate(self.steps) if self._may_wait(step)}
+        found = [step for step in self._walk(self.able) if len(step.tasks) > 1 and not step.scratch]
+        return self._walk({self.home[task] for step in found for task in step.tasks})
+
+    def _walk(self, waits: set[int]) -> list[Step]:
+        result: list[Step] = []
+        for number, step in enumerate(self.steps):
+            if self._held(number) > cost.REGION_BYTES:
+                result += self._released(number)
+            before = max((self.waiting.get(n, -1) for n in self.needs[number]), default=-1)
+            if number in waits or (before >= 0 and number in self.able):
+                self.waiting[number] = before + 1
+            else:
+                result += self._released(before)
+                result.append(step)
+        return [*result, *self._released(len(self.steps))]
+
+    def _held(self, number: int) -> int:
+        """Bytes that no step from this one on needs, but steps that wait."""
+        nodes = {node for waiting in self.waiting for node in self.touches[waiting] if self.last[node] < number}
+        return sum(node.aval.nbytes for node in nodes)
+
+    def _may_wait(self, step: Step) -> bool:
+        work = self.tasks[step.tasks[0]].work
+        return len(step.tasks) == 1 and isinstance(work, Kernel) and not work.checked
+
+    def _released(self, last: int) -> Iterator[Step]:
+        """What waits, up to a region."""
+        for place in sorted({k for k in self.waiting.values() if k <= last}):
+            numbers = [n for n, k in self.waiting.items() if k == place]
+            for number in numbers:
+                del self.waiting[number]
+            members = [task for number in numbers for task in self.steps[number].tasks]
+            if self._is_worth(members):
+                yield Step(members)
+            else:
+                yield from (self.steps[number] for number in numbers)
+
+    def _is_worth(self, members: Sequence[int]) -> bool:
+        """Are forks saved, or is work shared that is too little to be shared alone?"""
+        kernels = [work for work in (self.tasks[t].work for t in members) if isinstance(work, Kernel)]
+        if len(kernels) < 2 or sum(kernel.cost for kernel in kernels) <= cost.PARALLEL_THRESHOLD_NS:
+            return False
+        alone = [k for k in kernels if k.total < 2 * k.granule or k.cost <= cost.PARALLEL_THRESHOLD_NS]
+        shared = sum(kernel.cost for kernel in alone) * (1 - 1 / self.cores)
+        return shared + cost.FORK_NS * (len(kernels) - len(alone) - 1) >= cost.FORK_NS

@@ -1,0 +1,183 @@
+"""Prologues: the left operand of a matrix product is computed while it is packed, and has no memory of its own.
+
+A product packs some rows of A, for a block of k, before it multiplies them by all of its panels of B. What is
+elementwise above memory (normalisation by statistics that are there, dropout, a gather of rows) is computed then:
+
+    kernel(b0: f32[m*k] out, b1: f32[m*k], b2: f32[m]) { for i0 < m { for i1 < k vector { b0[i0*k + i1] = ... } } }
+
+It is an ordinary kernel over the whole of A. A backend emits it with both ranges given at run time, as epilogues are,
+and with its rows as far apart as packed ones; where A is read transposed, the loops are over its columns and its rows.
+The bits are those of a kernel of its own.
+
+Is it cheaper? A product that is cut into blocks of columns computes A once for each of them, and waits for what A is
+made of; instead, A would be written once. Reading it then costs next to nothing: rows are fetched while others are
+multiplied. Bytes decide. What is only there for A would have to be written in its place, as the result of a product
+whose epilogue computes A, or random bits: then nothing is gained. One core of Zen 4, all launches, in microseconds:
+
+                                              blocks of columns    A kept    A computed
+    table[rows] @ w             8192x64x128                   1      1604          1484
+    layer_norm(x) @ w         16384x512x128                   1     23981         22959
+    (x * g) @ w               16384x512x256                   1     42183         40649
+    layer_norm(x) @ w         1024x256x1024                   3      5202          5188
+    (x * g) @ w              1024x1024x1024                  11     23000         27059
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...graph.facts import element_cost
+from ...graph.ir import Node
+from ...loops.builder import LoopBuilder
+from ...loops.ir import Expr, For, Kernel, Store, extent
+from .. import cost
+from ..kernels.gemm import Product
+from ..kernels.library import Target
+from ..lowering.lower import GroupLowering
+from .epilogue import over_matrix, splits
+from .group import Group, expression_of
+
+MIN_COLUMNS = 16  # of the loop in lanes
+SMALL = 16  # what is so many times smaller than A is loaded once for many elements of it
+
+
+@dataclass
+class Choice:
+    computed: dict[Node, str]  # left operand that its products compute, and why
+    kept: dict[Node, str]  # that they could, and why not
+
+
+# ---- lowering
+
+
+def lower_prologue(
+    group: Group,
+    in_memory: Callable[[Node], bool],
+    overwrites: Mapping[Node, Node],
+    lanes: Callable[[list[Expr]], int],
+) -> tuple[Kernel, tuple[Node, ...]]:
+    """The kernel that computes A, and the nodes whose memory it is given; the first is A itself."""
+    assert group.call is not None
+    product, left, _ = group.call
+    assert isinstance(product, Product)
+    lowering = GroupLowering(Group([left], group.reads, group.inlined), in_memory, overwrites)
+    lowering.buffer(left, "out")
+    kernel = over_matrix(lowering, [left], *_extents(product), lanes)
+    return kernel, tuple(lowering.operands)
+
+
+def with_pitch(kernel: Kernel, pitch: int) -> Kernel:
+    """Its rows lie so many elements apart."""
+    (rows,) = kernel.body
+    assert isinstance(rows, For)
+    (columns,) = rows.body
+    assert isinstance(columns, For)
+    (store,) = columns.body
+    assert isinstance(store, Store)
+    s = LoopBuilder()
+    target = replace(store.buffer, size=extent(rows.var) * pitch)
+    store = replace(store, buffer=target, index=s.add(s.mul(rows.var, pitch), columns.var))
+    buffers = tuple(target if buffer.name == target.name else buffer for buffer in kernel.buffers)
+    return replace(kernel, buffers=buffers, body=(replace(rows, body=(replace(columns, body=(store,)),)),))
+
+
+def _extents(product: Product) -> tuple[int, int]:
+    """Of the loops: as A lies in memory, which are its columns and its rows where it is transposed."""
+    return (product.k, product.m) if product.a.transposed else (product.m, product.k)
+
+
+def _is_whole(product: Product, node: Node) -> bool:
+    """Is A one matrix, and all of the node? The matrices of a batch stay in cache in another way (batch_fusion.py)."""
+    outer, inner = _extents(product)
+    whole = product.matrices == 1 and inner >= MIN_COLUMNS and splits(node.shape, outer, inner)
+    return whole and product.a.offset == 0 and product.a.leading == inner
+
+
+# ---- decision
+
+
+def choose_prologues(
+    order: Sequence[Node],
+    outputs: Collection[Node],
+    materialised: Mapping[Node, str],
+    groups: Sequence[Group],
+    owner: Mapping[Node, Group],
+    overwritten: Collection[Node],
+    target: Target,
+) -> Choice:
+    """`overwritten`: inputs; a product should not hold back what writes them."""
+    readers: dict[Node, list[Group]] = {}
+    for group in groups:
+        for node in group.reads:
+            if owner.get(node) is not group:
+                readers.setdefault(node, []).append(group)
+    far = sum(node.aval.hinted.nbytes for node in materialised) > cost.CACHE_BYTES
+    kept, choice = dict(materialised), Choice({}, {})
+    for node in order:
+        kind = node.kind if node.op is not None else ""
+        if node not in kept or node in outputs or kind not in ("elementwise", "gather") or node not in readers:
+            continue
+        products = [_computing(group, node, materialised) for group in readers[node]]
+        if None in products:
+            if any(products):
+                choice.kept[node] = "which is read elsewhere as well"
+            continue
+        times = [target.computes_left(product) for product in products if product is not None]
+        if not all(times):
+            continue
+        del kept[node]
+        leaves, inlined = expression_of(node, kept)
+        large = {leaf for leaf in leaves if leaf.aval.hinted.size * SMALL > node.aval.hinted.size}
+        if large & set(overwritten):
+            kept[node] = materialised[node]
+            continue
+        new = [n for n in leaves if n in owner and not _needed(n, node, outputs, readers, owner)]
+        alone = len(owner[node].roots) == 1
+        loaded = sum(min(leaf.aval.hinted.nbytes, node.aval.hinted.nbytes) for leaf in large)
+        weight = sum(_once(n, node) for n in (*inlined, node))
+        size = node.aval.hinted.size
+        again = sum(times) * (weight * size + cost.memory_cost(loaded, far))
+        again += cost.memory_cost(1.5 * sum(n.aval.hinted.nbytes for n in new), far)
+        keep = weight * size + cost.memory_cost(1.5 * node.aval.hinted.nbytes + alone * loaded, far)
+        prices = f"{again / size:.2f} ns an element to compute while packing, {keep / size:.2f} to keep"
+        if again < keep:
+            choice.computed[node] = prices
+        else:
+            kept[node] = materialised[node]
+            choice.kept[node] = prices
+    return choice
+
+
+def explain_kept(choice: Choice, owner: Mapping[Node, Group]) -> None:
+    """Adds to the reasons of each kernel which left operands it writes although products could compute them."""
+    for node, reason in choice.kept.items():
+        owner[node].reasons.append(f"{node.op.name if node.op else ''}: operand of a matrix product, {reason}")
+
+
+def _computing(group: Group, node: Node, materialised: Mapping[Node, str]) -> Product | None:
+    """The product of a group with this left operand computed; None if something else in the group reads it."""
+    if group.call is None:
+        return None
+    product, left, right = group.call
+    if not isinstance(product, Product) or left is not node or right is node:
+        return None
+    if product.symbolic or product.stored is not None or not _is_whole(product, node):
+        return None
+    if any(node in expression_of(root, materialised)[0] for root in group.roots[1:]):
+        return None
+    return replace(product, computed=True)
+
+
+def _needed(
+    leaf: Node, node: Node, outputs: Collection[Node], readers: Mapping[Node, list[Group]], owner: Mapping[Node, Group]
+) -> bool:
+    """Is it in memory whether or not the node is?"""
+    gone = owner[node] if len(owner[node].roots) == 1 else None
+    return leaf in outputs or any(group is not gone for group in readers.get(leaf, ()))
+
+
+def _once(n: Node, node: Node) -> float:
+    """Nanoseconds that computing it costs for each element of the node; gathered rows are loaded as any."""
+    rows = n.kind == "gather" and n.shape[-1:] == n.inputs[0].shape[-1:]
+    return 0.0 if rows else element_cost(n) * min(1.0, n.aval.hinted.size / max(node.aval.hinted.size, 1))

@@ -1,0 +1,1 @@
+"""How library kernels compute a product or a convolution: which kernel, and its blocking."""

@@ -1,0 +1,61 @@
+"""The kinds of node that a call of library code computes, rather than a loop nest: what it is called with, on what.
+
+A matcher gives the call and the nodes in memory that it reads, or None where a loop nest must do. `readable` says
+whether such a call takes an operand where it lies, so that it needs no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...graph.ir import Node
+from ...loops.ir import Expr
+from . import convolution, gemm
+from .convolution import Convolution, Pixels, Weights
+from .gemm import Product
+
+InMemory = Callable[[Node], bool]
+Call = Product | Convolution
+Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it reads
+Prepared = Weights | Pixels
+
+
+@dataclass(frozen=True)
+class Library:
+    match: Callable[[Node, InMemory, bool], Matched | None]  # the last: may it widen operands by itself?
+    readable: Callable[[Node, InMemory], bool]
+    reason: str
+    reads_narrow: Callable[[Node], bool]  # is there a call that widens operands of this node by itself?
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the machine can do."""
+
+    lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
+    has_library: Callable[[Call], bool]  # can it compute the call?
+    takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
+    cores: int  # that threads may use
+    # what it makes of the left and the right operand first
+    prepared: Callable[[Call], tuple[Prepared | None, Prepared | None]] = lambda _: (None, None)
+    reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?
+    # How often a product would compute an element of its left operand while packing it (see prologue.py); 0: it cannot.
+    computes_left: Callable[[Product], int] = lambda _: 0
+    # the call whose result its epilogue alone reads, without memory for it; None if it needs that
+    passing: Callable[[Call], Call | None] = lambda _: None
+    # Do two products, one of them with fewer rows, add up in the same order?
+    same_sums: Callable[[Product, Product], bool] = lambda _, __: False
+
+
+LIBRARY: dict[str, Library] = {
+    "contraction": Library(
+        lambda node, in_memory, _: gemm.product_of(node, in_memory),
+        gemm.readable,
+        "operand of a matrix product",
+        gemm.reads_narrow,
+    ),
+    "convolution": Library(
+        convolution.convolution_of, convolution.readable, "operand of a convolution", convolution.reads_narrow
+    ),
+}

@@ -1,0 +1,1 @@
+"""A fusion group as a loop nest."""
