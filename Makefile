@@ -18,7 +18,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
+.PHONY: help install test test-near test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -36,7 +36,10 @@ $(VENV)/.%: pyproject.toml | $(RUN)
 install: $(VENV)/.dev  ## the development environment, in .venv
 
 test: $(VENV)/.dev  ## the test suite (more arguments: make test ARGS="--slow -x")
-	$(RUN) -m pytest -n $(WORKERS) $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-near: $(VENV)/.dev  ## the tests of the rooms that differ from main (from elsewhere: make test-near BASE=HEAD~3)
+	BASE=$(BASE) $(RUN) -m tests.near -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (one of them: make test-machines ARGS=zen)
 	$(RUN) -m tests.machines $(ARGS)

@@ -50,9 +50,9 @@ def imported(path: Path, package: list[str]) -> Iterator[str]:
             yield from (str(name.value) for name in node.args[:1] if isinstance(name, ast.Constant))
 
 
-def modules(root: Path) -> nx.DiGraph:
-    """The modules of both packages; an edge from each to every module that it imports."""
-    files = sources(root, FRONT) | sources(root, COMPILER)
+def modules(root: Path, *packages: str) -> nx.DiGraph:
+    """The modules of packages (both, unless they are named); an edge from each to every module that it imports."""
+    files = {name: path for package in packages or (FRONT, COMPILER) for name, path in sources(root, package).items()}
     graph = nx.DiGraph()
     graph.add_nodes_from(files)
     for name, path in files.items():

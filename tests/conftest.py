@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is imported: nothing of the user's settings or cache reaches the tests, or is touched."""
-    cache = tempfile.TemporaryDirectory(prefix="hybridml-tests-", ignore_cleanup_errors=True)
-    config.add_cleanup(cache.cleanup)
-    os.environ["HYBRIDML_CACHE_DIR"] = cache.name
+    if not hasattr(config, "workerinput"):  # workers take that of their session
+        cache = tempfile.TemporaryDirectory(prefix="hybridml-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(cache.cleanup)
+        os.environ["HYBRIDML_CACHE_DIR"] = cache.name
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.pop("HYBRIDML_DEBUG", None)
     if bits := config.getoption("--vectors"):
@@ -100,3 +102,12 @@ def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     monkeypatch.setattr(native_call, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
     return hm.trace(backend=backend)
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """Collections of garbage and searches for referrers look at what the test makes, and not at a million objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

@@ -91,7 +91,18 @@ def read(output: str, status: int) -> Outcome:
 
 
 def run(configuration: Configuration, arguments: list[str]) -> Outcome:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", *configuration.arguments(), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "--dist",
+        "worksteal",
+        *configuration.arguments(),
+        *arguments,
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env=configuration.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,14 +99,17 @@ def modules(root: Path, package: str) -> Iterator[tuple[str, Path]]:
         yield ".".join(path.relative_to(root).with_suffix("").parts), path
 
 
-def arrows(root: Path, package: str) -> Iterator[Arrow]:
+@cache
+def arrows(root: Path, package: str) -> list[Arrow]:
     """Every import in a package: at module level, in a function, for type checking, or by `import_module("...")`."""
+    found = []
     for module, path in modules(root, package):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
             if not isinstance(node, ast.stmt | ast.expr):
                 continue
             for target in targets(node, module.split(".")[:-1]):
-                yield Arrow(module, target, f"{path.relative_to(root)}:{node.lineno}")
+                found.append(Arrow(module, target, f"{path.relative_to(root)}:{node.lineno}"))
+    return found
 
 
 def targets(node: ast.AST, package: list[str]) -> list[str]:

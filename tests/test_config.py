@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -41,12 +39,10 @@ def test_the_environment_is_read_in_one_place() -> None:
                 assert "XDG_CACHE_HOME" in line or "LOCALAPPDATA" in line, f"{path.name}: {line.strip()}"
 
 
-def test_the_page_is_generated() -> None:
+def test_the_page_names_every_variable() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     for flag in config.FLAGS:
         assert f"| `{flag.variable}` |" in page
-    run = subprocess.run([sys.executable, "-m", "docs.generate", "--check"], cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_values_are_read() -> None:

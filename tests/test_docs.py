@@ -72,6 +72,6 @@ def test_docstring_examples(module: str) -> None:
     assert not runner.failures, "".join(report)
 
 
-def test_the_page_of_operations_is_up_to_date() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     run = subprocess.run([sys.executable, "-m", "docs.generate", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

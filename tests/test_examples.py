@@ -18,30 +18,28 @@ def made(style: str, losses: list[float]) -> Run:
     return Run("made up", style, losses, [0.5] + [0.001] * (len(losses) - 1), {"accuracy": "1"})
 
 
-@pytest.mark.parametrize("name", digits.MODELS)
-def test_digits_train_alike_in_both_styles(name: str) -> None:
-    eager, traced = (digits.run(name, style, epochs=1) for style in ("eager", "traced"))
-    assert compare(eager, traced).within
-    assert len(eager.losses) == digits.TRAINING // digits.BATCH and eager.losses[-1] < 0.85 * eager.losses[0]
-    assert eager.notes == traced.notes and float(eager.notes["test accuracy"]) > 0.7
-
-
-def test_the_character_model_trains_alike_in_both_styles() -> None:
-    eager, traced = char_lm.runs(steps=8)
-    assert compare(eager, traced).within and eager.losses[-1] < eager.losses[0] - 0.5
-    assert traced.notes["sample"].startswith("\nThe ") and len(traced.notes["sample"]) == 125
-
-
 def test_the_text_is_long_and_survives_encoding() -> None:
     assert len(char_lm.text()) > 200_000 and set(char_lm.text()) <= set(char_lm.ALPHABET)
     assert "".join(char_lm.ALPHABET[code] for code in char_lm.encode("for x in y:\n")) == "for x in y:\n"
 
 
-def test_the_demo_writes_one_page_and_succeeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_trains_alike_in_both_styles_and_writes_one_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Run] = []
+    monkeypatch.setattr(demo, "print_summary", made.extend)
     output = tmp_path / "build" / "demo.html"
-    assert demo.main(["--epochs", "1", "--steps", "3", "--output", str(output)]) == 0
+    assert demo.main(["--epochs", "1", "--steps", "6", "--output", str(output)]) == 0
     assert f"report: {output}" in capsys.readouterr().out
     check_page(output.read_text(encoding="utf-8"), charts=9)
+    *of_digits, characters, traced = made
+    assert all(compare(*pair).within for pair in zip(made[::2], made[1::2], strict=True))
+    for run in of_digits:
+        assert len(run.losses) == digits.TRAINING // digits.BATCH and run.losses[-1] < 0.85 * run.losses[0]
+        assert float(run.notes["test accuracy"]) > 0.7
+    assert all(a.notes == b.notes for a, b in zip(of_digits[::2], of_digits[1::2], strict=True))
+    assert characters.losses[-1] < characters.losses[0] - 0.5
+    assert traced.notes["sample"].startswith("\nThe ") and len(traced.notes["sample"]) == 125
 
 
 def check_page(text: str, charts: int) -> None:

@@ -247,6 +247,7 @@ def test_no_python_code_runs_when_what_is_weakly_held_dies() -> None:
     assert list(members) == [] and table.get(0) is None
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_no_python_code_runs_when_an_entry_dies(constant_entry: list[Any]) -> None:
     gc.collect()
     assert python_code_run_by(constant_entry.clear) == []

@@ -364,6 +364,7 @@ def test_custom_function_errors() -> None:
     assert x.grad is None
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_no_reference_cycles() -> None:
     def work() -> None:
         x = leaf(1, 2)

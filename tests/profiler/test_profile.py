@@ -169,6 +169,7 @@ def test_a_clock_that_stands_still_in_breaks() -> None:
     assert _without([])(7) == 7
 
 
+@pytest.mark.usefixtures("small_heap")
 @timed
 def test_a_profile_keeps_no_program() -> None:
     traced = hm.trace(network)

@@ -431,6 +431,7 @@ def test_an_output_with_a_weak_reference_is_not_used_again() -> None:
         assert all(reference() is not array for reference in known)
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_a_dropped_entry_lets_go_of_everything(build: Build) -> None:
     def use() -> tuple[weakref.ref[Tensor], weakref.ref[Any]]:
         def fallback(*args: object) -> object:  # a cycle: entry -> fallback -> entry

@@ -199,6 +199,7 @@ gc.collect()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_the_main_thread_never_takes_the_lock_of_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C arrives there, and llvmlite takes its lock in Python code: one at the wrong line would keep it."""
     from llvmlite.binding import ffi

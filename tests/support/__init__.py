@@ -3,6 +3,7 @@
 accuracy.py            errors of float rows in ulp, measured against mpmath
 array_api_standard.py  names and signatures of the array API standard
 as_eager.py            everything that a user sees of a program, in both styles
+cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
 hosts.py               machines with narrower vectors or of another architecture

@@ -53,7 +53,8 @@ _EDGES = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.5, 3.0, 1e-30, -1e-30, 1e30, -1e30)
 
 def _drawn(rng: np.random.Generator, interval: Interval, n: int, turn: int) -> np.ndarray:
     """Edges in the interval, from the `turn`-th on so that operands differ, and random points."""
-    low, high = {WIDE: (-1e31, 1e31), POSITIVE: (0.0, 1e31)}.get(interval, interval)
+    named = {WIDE: (-1e31, 1e31), POSITIVE: (0.0, 1e31)}
+    low, high = named[interval] if isinstance(interval, str) else interval
     edges = np.roll([x for x in (low, high, *_EDGES) if low <= x <= high and abs(x) < 1e31], turn)
     return np.concatenate([edges, _random(rng, interval, n)])[:n]
 

@@ -63,9 +63,9 @@ class Case:
         self.convolution = Convolution(
             dtype,
             x[0],
-            x[1:3],
+            (x[1], x[2]),
             self.expected.shape[1:3],
-            w[:2],
+            (w[0], w[1]),
             x[3],
             x[4],
             w[4],
@@ -113,8 +113,8 @@ class Case:
             more = {"turn": "turn"}
         if emit is emit_winograd:
             parts = conv_winograd.parts(self.convolution, plan)
-            for name, part, emit_part in zip(PARTS, parts, (emit_forward, emit_backward), strict=True):
-                emit_part(module, name, part)
+            emit_forward(module, PARTS[0], parts[0])
+            emit_backward(module, PARTS[1], parts[1])
             more["parts"] = PARTS
         emit(module, "convolution", self.convolution, plan, **more)
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])

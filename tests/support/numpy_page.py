@@ -107,8 +107,8 @@ def main() -> None:
                 slopes += 1
         except Exception as error:
             failed[sample.func] = textwrap.shorten(f"{type(error).__name__}: {error}", 100)
-    for func, error in failed.items():
-        print(f"{table.name_of(func)}: {error}")
+    for func, why in failed.items():
+        print(f"{table.name_of(func)}: {why}")
     all_of = [*OVERRIDABLE_FUNCTIONS, *OVERRIDABLE_UFUNCS]
     supported = len(all_of) - len(refused()) - sum(table.public(f) in failed for f in all_of)
     print(f"{supported} of {len(all_of)}: {len(CALLED)} calls as for arrays, eager and traced; {slopes} derivatives")

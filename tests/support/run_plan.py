@@ -23,7 +23,8 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.fusion.horizontal_fusion import Region
 from hybridml_compiler.schedule.host_call import Opaque
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
-from hybridml_compiler.schedule.plan import Copy, Plan, make_plan
+from hybridml_compiler.schedule.launch import Copy, Plan
+from hybridml_compiler.schedule.plan import make_plan
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:

@@ -388,13 +388,14 @@ def gradients(name: str) -> list[list[np.ndarray | None]]:
 
 def store(path: Path, values: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
     """One array a dtype and an index as JSON: hundreds of zip entries would be mostly overhead."""
-    index, joined = {}, {}
+    index: dict[str, Any] = {}
+    joined: dict[str, list[np.ndarray]] = {}
     for name, value in values.items():
         kind = value.dtype.name
         parts = joined.setdefault(kind, [])
         index[name] = [kind, sum(part.size for part in parts), list(value.shape)]
         parts.append(value.ravel())
-    arrays = {kind: np.concatenate(parts) for kind, parts in joined.items()}
+    arrays: dict[str, Any] = {kind: np.concatenate(parts) for kind, parts in joined.items()}
     np.savez_compressed(path, index=np.asarray(json.dumps({**notes, "values": index})), **arrays)
 
 

@@ -246,7 +246,7 @@ FUNCTIONS: dict[str, FunctionCase] = {
             inputs,
         )
         for mode in ("mean", "sum", "max")
-        for number, (inputs, options) in enumerate(
+        for number, (inputs, options) in enumerate[tuple[dict[str, Any], dict[str, Any]]](
             [
                 ({"i": [[0, 3], [1, 0], [2, 2]], "w": (4, 5)}, {}),
                 ({"i": [[0, 3, 0], [3, 3, 3]], "w": (4, 5)}, {"padding_idx": -1}),

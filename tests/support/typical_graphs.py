@@ -105,7 +105,7 @@ def mlp_step() -> Graph:
     w2, b2 = array(10, 16, name="w2"), array(10, name="b2")
     rate = array(name="rate")
     before = x @ w1.T + b1
-    hidden = op("maximum", before, Value(constant(np.float32(0))))
+    hidden = op("maximum", before, Value(constant(np.asarray(np.float32(0)))))
     logits = hidden @ w2.T + b2
     shifted = logits - op("max", logits, axis=-1, keepdims=True)
     total = op("exp", shifted).sum(-1, keepdims=True)
@@ -126,8 +126,8 @@ def adam_update() -> Graph:
     step, rate = array(name="step"), array(name="rate")
     m1 = m * 0.9 + g * 0.1
     v1 = v * 0.999 + (g * g) * 0.001
-    unbiased = m1 / (1.0 - op("pow", Value(constant(np.float32(0.9))), step))
-    scale = op("sqrt", v1 / (1.0 - op("pow", Value(constant(np.float32(0.999))), step))) + 1e-8
+    unbiased = m1 / (1.0 - op("pow", Value(constant(np.asarray(np.float32(0.9)))), step))
+    scale = op("sqrt", v1 / (1.0 - op("pow", Value(constant(np.asarray(np.float32(0.999)))), step))) + 1e-8
     return graph("adam_update", [p, g, m, v, step, rate], [p - rate * unbiased / scale, m1, v1])
 
 
@@ -153,7 +153,7 @@ def convolution() -> Graph:
     flat = op("reshape", columns, shape=(2 * 8 * 8, 27))
     out = flat @ op("reshape", w, shape=(4, 27)).T + b
     shaped = op("permute_dims", op("reshape", out, shape=(2, 8, 8, 4)), axes=(0, 3, 1, 2))
-    return graph("convolution", [x, w, b], [op("maximum", shaped, Value(constant(np.float32(0))))])
+    return graph("convolution", [x, w, b], [op("maximum", shaped, Value(constant(np.asarray(np.float32(0)))))])
 
 
 GRAPHS: dict[str, tuple[Callable[[], Graph], dict[int, int]]] = {

@@ -197,6 +197,7 @@ def test_strict_traces_do_not_look_at_values() -> None:
     assert hm.trace(lambda t: t * int(hm.tensor(3)), strict=True)(x).tolist() == (x * 3).tolist()
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_leaks_are_named() -> None:
     store: queue.SimpleQueue[hm.Tensor] = queue.SimpleQueue()  # what happens in it cannot be seen
 

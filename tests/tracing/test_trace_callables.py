@@ -219,6 +219,7 @@ def test_threads_with_traces_of_their_own(trace: Any) -> None:
     together(work)
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_what_holds_a_leak_is_named() -> None:
     store: queue.SimpleQueue[hm.Tensor] = queue.SimpleQueue()
 
