@@ -23,6 +23,7 @@ from ..core.context import no_grad
 from ..core.tape import Leaf
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
+from ..tracing.capture.tracer import is_tracing
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .commit import commit
 from .parameter import is_parameter

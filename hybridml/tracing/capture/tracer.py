@@ -43,7 +43,7 @@ from .returned import is_returned
 from .traced_tensor import Traced, Weak, is_number
 
 _ndarray = np.ndarray
-_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
+_astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
 
 @dataclass(eq=False)
@@ -204,7 +204,8 @@ class Tracer:
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
-        number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
+        arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
+        number = arithmetic and bool(tensors) and all(map(is_number, tensors))
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
@@ -237,19 +238,21 @@ class Tracer:
 
     def lift(self, value: Tensor | np.ndarray) -> Tensor:
         """The traced tensor that stands for a tensor or a NumPy array."""
-        kind = type(value)
+        given: Any = value  # its type says what it is: a mock's class may say anything
+        kind = type(given)
         if issubclass(kind, self.cls):
-            return value
+            traced: Tensor = given
+            return traced
         if issubclass(kind, Traced):
-            raise leaked(value)
-        found = self.shadows.get(id(value))
+            raise leaked(given)
+        found = self.shadows.get(id(given))
         if found is not None:
-            self.reached.add(id(value))
+            self.reached.add(id(given))
             return found
-        name = (None if self.names is None else self.names.of(value)) or f"captured{len(self.inputs)}"
+        name = (None if self.names is None else self.names.of(given)) or f"captured{len(self.inputs)}"
         if issubclass(kind, Tensor):
-            return self._add("held", -1, value, value, name)
-        return self._add("array", -1, value, adopt(value), name)
+            return self._add("held", -1, given, given, name)
+        return self._add("array", -1, given, adopt(given), name)
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
         """Those of `tensors` that the program has written to since, each with its value from before."""
