@@ -24,8 +24,8 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
 
-from .context import current_interpreter, grad_is_off, lift
-from .eager import EAGER
+from .context import grad_is_off, lift
+from .eager import active_interpreter
 from .pullbacks import pull_of
 from .references import VARIABLE
 from .source_location import write_stamp
@@ -106,7 +106,7 @@ def layout(t: Tensor) -> np.ndarray:
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
-    return (current_interpreter() or EAGER).layout(t)
+    return active_interpreter().layout(t)
 
 
 def stamp(*tensors: Tensor) -> None:
@@ -227,7 +227,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        (current_interpreter() or EAGER).write(t, value)
+        active_interpreter().write(t, value)
     if recorded:
         t._node = value._node
 

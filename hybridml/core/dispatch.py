@@ -23,7 +23,7 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
 from .context import current_interpreter, grad_is_off
-from .eager import EAGER
+from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
 from .proxies.integer import Integer, plain
 from .proxies.scalar import Number, known, tensor_of
@@ -130,7 +130,7 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     """
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
-    interp = current_interpreter() or EAGER
+    interp = active_interpreter()
     eager = interp is EAGER
     if eager and len(args) == 2:
         fast = _with_scalar(op, *args)

@@ -15,7 +15,7 @@ from hybridml_compiler.errors import HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
 from .context import FLOAT_FLAGS, nans_var
-from .interpreter import Interpreter, Reading
+from .interpreter import Interpreter, Reading, interpreter_stack
 from .tensor import Tensor, adopt, array_of, aval_of, leaked, wrap
 
 _CONVERSIONS: dict[Reading, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "nonzero": bool}
@@ -74,6 +74,12 @@ class Eager:
 
 
 EAGER: Interpreter[Tensor] = Eager()
+
+
+def active_interpreter() -> Interpreter[Tensor]:
+    """The interpreter that applies operations here: the one on top of the stack, or the one that computes."""
+    level = interpreter_stack()
+    return EAGER if level is None else level.interpreter
 
 
 def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:

@@ -50,6 +50,11 @@ def make_node(pull: Callable[..., Any], shape: tuple[int, ...] | None, parents: 
     return [clock(), pull, shape, len(parents), *parents, *kept]
 
 
+def make_step(pull: Callable[..., Any], shape: tuple[int, ...], parent: Any, first: Any, second: Any, third: Any) -> Node:
+    """As `make_node`, for one parent and three kept values: 0.1 us less, for indexing."""
+    return [clock(), pull, shape, 1, parent, first, second, third]
+
+
 def part(joint: Node, k: int, shape: tuple[int, ...]) -> Node:
     """The history of result `k` of a node of several results."""
     return [clock(), _pull_part, shape, 1, joint, k]

@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from ...core import aliasing
 from ...core.context import grad_is_off, lift
 from ...core.interpreter import interpreter_stack
-from ...core.tape import Node, kept_by, make_node, parents_of
+from ...core.tape import Node, kept_by, make_step, parents_of
 from ...core.tensor import Tensor, method, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
@@ -72,7 +72,7 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
         if self._node is None or grad_is_off():
             t._node = None
         else:
-            t._node = make_node(pull_getitem, array.shape, (self._node,), key, self._array.shape, array.dtype)
+            t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
         aliasing.link(self, t, _GETITEM, {"key": key})
         return t
     if eager and (self._node is None or grad_is_off()):
