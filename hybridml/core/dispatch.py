@@ -91,8 +91,10 @@ def _scalar_aval(value: bool | int | float | complex) -> Aval:
     return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
 
 
-def operands(op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithmetic: bool = False) -> list[Tensor]:
-    """Tensors of the dtypes that the row wants, from anything that stands for one.
+def operands(
+    op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithmetic: bool = False
+) -> tuple[list[Tensor], list[Aval]]:
+    """Tensors of the dtypes that the row wants, from anything that stands for one, and their types.
 
     `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay floats, as in eager code.
     """
@@ -101,11 +103,14 @@ def operands(op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithme
         given = [plain(v) for v in given]
     avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
-        return [given[0]]
+        return [given[0]], [avals[0]]
     weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
     wanted = (dtypes.float64,) * len(avals) if weak else input_dtypes(op, avals)
     result: list[Tensor] = []
-    for value, aval, dtype in zip(given, avals, wanted, strict=True):
+    for k, (value, aval, dtype) in enumerate(zip(given, avals, wanted, strict=True)):
+        if isinstance(value, Tensor) and value._array.dtype is dtype and (weak or not aval.weak):
+            result.append(value)
+            continue
         if is_dim(value):
             result += interp.apply(_full, (), {"shape": (), "value": value, "dtype": dtype})
         elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
@@ -113,11 +118,10 @@ def operands(op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithme
             result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
             result.append(interp.constant(constant(plain(value), dtype), weak))
-        elif value._array.dtype is dtype and (weak or not aval.weak):
-            result.append(value)
         else:
             result.append(_astype.fn(value, dtype))
-    return result
+        avals[k] = aval_of(result[k])
+    return result, avals
 
 
 # -- the slow path
@@ -137,9 +141,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         if fast is not None:
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
-    tensors = operands(op, values, interp, arithmetic)
+    tensors, avals = operands(op, values, interp, arithmetic)
     plain_params(op, params)
-    avals = [aval_of(t) for t in tensors]
     if eager:
         params = _canonical(op, avals, values, tensors, params)
     else:  # sizes may be symbols

@@ -26,11 +26,11 @@ class Eager:
     """The interpreter that computes; its tensors hold arrays."""
 
     def lift(self, value: Tensor | np.ndarray) -> Tensor:
+        if type(value) is Tensor:
+            return value
         if isinstance(value, _ndarray):
             return adopt(value)
-        if type(value) is not Tensor:
-            raise leaked(value)
-        return value
+        raise leaked(value)
 
     def constant(self, t: Tensor, weak: bool = False) -> Tensor:
         return t

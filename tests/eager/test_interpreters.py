@@ -12,7 +12,13 @@ import pytest
 import hybridml as hm
 from hybridml.core.eager import active_interpreter
 from hybridml.core.interpreter import (
-    Interpreter, Reading, below, eagerly, interpret, interpreter_stack, is_in_force,
+    Interpreter,
+    Reading,
+    below,
+    eagerly,
+    interpret,
+    interpreter_stack,
+    is_in_force,
 )  # fmt: skip
 from hybridml.core.tensor import Tensor
 from hybridml_compiler.aval import Aval
