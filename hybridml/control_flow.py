@@ -25,7 +25,7 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.pytree import LEAF, Structure
-from .core.tape import Node, is_node, kept_by, make_node, part
+from .core.tape import Node, boundary, is_node, kept_by, make_node, part
 from .core.tensor import Tensor, wrap
 from .tracing.capture.tracer import Tracer, top_tracer
 
@@ -382,7 +382,6 @@ def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
     """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
-    from .tracing.capture.subgraphs import boundary
 
     tracer = Tracer("scan")
 
@@ -395,7 +394,7 @@ def _empty_scan(
     traced = [*_flatten(after, "scan: carry")[0], *found]
     results = [*carry, *(zeros(y.shape, dtype=y.dtype) for y in found)]
     recorded = [k for k, t in enumerate(traced) if is_node(t._node)]
-    ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1, ())}
+    ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1)}
     sources = [i.real for i in tracer.inputs if id(i.leaf) in ends]
     joint = make_node(_pull_nothing, None, [t._node for t in sources], sources, carry)
     for k in recorded:

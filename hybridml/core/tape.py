@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeGuard
 
@@ -106,6 +106,22 @@ def parents_of(node: Node) -> list[Any]:
 def kept_by(node: Node) -> list[Any]:
     """The values that a node keeps for its pull, as they were given to `make_node`."""
     return node[_HEAD + node[_COUNT] :]
+
+
+def boundary(roots: Iterable[Any], since: int, own: Iterable[Any] = ()) -> list[Any]:
+    """Where histories end that were made after the stamp `since`: older nodes, and leaves that are none of `own`."""
+    seen = {id(leaf) for leaf in own}
+    found, stack = [], list(roots)
+    while stack:
+        history = stack.pop()
+        if id(history) in seen:
+            continue
+        seen.add(id(history))
+        if not is_node(history) or stamp_of(history) <= since:
+            found.append(history)
+        else:
+            stack += [p for p in parents_of(history) if not is_node(p) or not is_freed(p)]
+    return found
 
 
 def result_shape(history: Any) -> tuple[int, ...]:

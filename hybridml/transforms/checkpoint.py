@@ -17,12 +17,12 @@ from typing import Any
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
-from ..core.context import current_interpreter, enable_grad, grad_is_off, no_grad
+from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.pytree import tree_leaves, tree_map
 from ..core.replay import Recording, Replay, drawing_from
 from ..core.shared import generator_states
 from ..core.source_location import here
-from ..core.tape import Node, kept_by, make_node, part, stale
+from ..core.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.tensor import Tensor, like
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
@@ -46,7 +46,7 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """
     if grad_is_off():
         return function(*args, **kwargs)
-    interpreter = current_interpreter()
+    interpreter, start = current_interpreter(), clock()
     draws: Recording | list[tuple[Tensor, Tensor]]
     if interpreter is None:
         draws = Recording()
@@ -57,7 +57,8 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
         result = function(*args, **kwargs)
         draws = changed()
     outs = _results(function, result)
-    joint = make_node(_pull, None, [], function, args, kwargs, draws, here())
+    parents = boundary([out._node for out in outs if out._node is not None], start)
+    joint = make_node(_pull, None, parents, function, args, kwargs, draws, here())
     kept = [
         like(out, out._array, None if out._node is None else part(joint, k, out.shape), out._version)
         for k, out in enumerate(outs)

@@ -16,10 +16,10 @@ from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
 
 from ...core.context import enable_grad, grad_is_off
-from ...core.tape import Node, is_node, kept_by, make_node, part, run
+from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.tensor import Tensor
 from .loop import zeros
-from .subgraphs import boundary, close, enter, fresh, leaf_of, leave, snapshot
+from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 

@@ -8,7 +8,7 @@ recorded on the same tape: what is older than the region is its boundary (see `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from hybridml_compiler.graph import ir
 
 from ...core.aliasing import stamp
 from ...core.context import clock, grad_is_off
-from ...core.tape import Leaf, Node, is_freed, is_node, make_node, parents_of, stamp_of
+from ...core.tape import Leaf, Node, make_node, parents_of
 from ...core.tensor import Tensor
 from ..python_state.guards import Watch
 from ..python_state.mutations import find, name_in
@@ -75,22 +75,6 @@ def _pass_on(g: Tensor, node: Node) -> Any:
 def leaf_of(t: Tensor) -> Leaf | None:
     """Where the gradient of an input of a region arrives."""
     return None if t._node is None else parents_of(t._node)[0]
-
-
-def boundary(roots: Iterable[Any], since: int, own: Iterable[Any]) -> list[Any]:
-    """Where histories of a region end around it: in older nodes, and in leaves that are none of its `own`."""
-    seen = {id(leaf) for leaf in own}
-    found, stack = [], list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if not is_node(node) or stamp_of(node) <= since:
-            found.append(node)
-        else:
-            stack += [n for n in parents_of(node) if not is_node(n) or not is_freed(n)]
-    return found
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
