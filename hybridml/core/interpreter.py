@@ -9,7 +9,7 @@ An interpreter makes its own tensors: objects of a class of its own, with its ow
 that has a shape, a dtype and an `aval`), or those of the level below as they are. The tape lies above: dispatch
 records what `apply` returns, whatever the interpreter is.
 
-The names are those of JAX's `Trace` (Bradbury et al., "Autodidax", 2021) where the ideas are.
+The names are those of JAX's `Trace` where the ideas are ("Autodidax: JAX core from scratch", JAX's documentation).
 """
 
 from __future__ import annotations
