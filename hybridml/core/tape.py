@@ -32,7 +32,7 @@ from .context import _no_grad, clock, current_interpreter, grad_is_off, switches
 from .references import ARGUMENT, VARIABLE
 from .shared import accumulating
 from .source_location import line_of, overwritten_at
-from .tensor import Tensor
+from .tensor import Tensor, like
 
 Node = list[Any]
 _STAMP, _PULL, _SHAPE, _COUNT, _HEAD = range(5)
@@ -320,9 +320,7 @@ def own(g: Tensor) -> Tensor:
         shared = base is not None and not _is_all_of(array, base)
         if shared or sys.getrefcount(array) > VARIABLE + 1 or sys.getrefcount(g) > ARGUMENT:
             array = array.copy(order="K")  # as it lies: a gradient lies as its weight does
-    t = type(g)()
-    t._array, t._node, t._version = array, g._node, 0
-    return t
+    return like(g, array, g._node)
 
 
 def _is_all_of(view: np.ndarray, base: Any) -> bool:
