@@ -1,7 +1,8 @@
 """Dispatch: what happens between a call of a row and its kernel.
 
 `slow` is the general form: operands from anything that stands for a tensor, promotion, checks, the interpreter in force
-(NumPy's, a tracer), history. The functions that codegen.py generates do the same for the common case, and call it for all others.
+(NumPy's, a tracer), history. The functions that codegen.py generates do the same for the common case, and call it for
+all others.
 """
 
 from __future__ import annotations
