@@ -27,14 +27,32 @@ from .core.context import (
     enable_grad,
     grad_is_off,
     is_grad_enabled,
+    lift,
     no_grad,
     switches,
 )
 from .core.dispatch import constant
 from .core.shared import accumulating
 from .core.source_location import here
-from .core.tape import KEPT, Handle, Hooked, Leaf, Node, own, part, run, run_hooks, stale, turned
-from .core.tensor import Tensor, method
+from .core.tape import (
+    Handle,
+    Leaf,
+    Node,
+    give_hooks,
+    hooked,
+    is_node,
+    kept_by,
+    make_node,
+    own,
+    parents_of,
+    part,
+    result_shape,
+    run,
+    run_hooks,
+    stale,
+    turned,
+)  # fmt: skip
+from .core.tensor import Tensor, like, method
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
@@ -63,7 +81,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
         raise DTypeError(f"{what}: the gradient must be a tensor, got {type(gradient).__name__}")
     if gradient.shape != t.shape:
         raise ShapeError(f"{what}: the gradient has shape {gradient.shape}, the result has shape {t.shape}")
-    gradient = _lift(gradient)
+    gradient = lift(gradient)
     if gradient.dtype is not t.dtype:
         if gradient.dtype.kind == "c" and t.dtype.kind != "c":
             raise DTypeError(
@@ -71,11 +89,6 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
             )
         gradient = _astype.fn(gradient, t.dtype)
     return t._node, turned(gradient)
-
-
-def _lift(t: Tensor) -> Tensor:
-    interp = current_interpreter()
-    return t if interp is None else interp.lift(t)
 
 
 @method
@@ -95,7 +108,7 @@ def backward(
     >>> x.grad.tolist()
     [6.0]
     """
-    t = _lift(self)
+    t = lift(self)
     retain = create_graph if retain_graph is None else retain_graph
     found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
     outer = grad_is_off()
@@ -104,7 +117,7 @@ def backward(
         new: list[tuple[Leaf, Tensor]] = []
         while found:
             leaf, g = found.popitem()[1]
-            if type(leaf) is list:
+            if is_node(leaf):
                 continue
             g = turned(g)
             if leaf.hooks:  # of the user: they may wait for another thread's backward
@@ -144,7 +157,7 @@ def grad(
     (12.0, 12.0)
     """
     outs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    ins = [_lift(t) for t in ([inputs] if isinstance(inputs, Tensor) else inputs)]
+    ins = [lift(t) for t in ([inputs] if isinstance(inputs, Tensor) else inputs)]
     if grad_outputs is None or isinstance(grad_outputs, Tensor):
         cotangents: list[Tensor | None] = [grad_outputs] + [None] * (len(outs) - 1)
     else:
@@ -175,8 +188,8 @@ def pulled(
     since: int = 0,
 ) -> tuple[Tensor | None, ...]:
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
-    seeds = [_seed(_lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
-    nodes = [_lift(t)._node for t in ins]
+    seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
+    nodes = [lift(t)._node for t in ins]
     found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
     return tuple(turned(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
@@ -186,14 +199,17 @@ def pulled(
 
 def _get_grad(self: Tensor) -> Tensor | None:
     """Gradient that `backward` has accumulated here, or None."""
-    node = _lift(self)._node
-    if type(node) is list:
-        return node[1].grad if type(node[1]) is Hooked else None
+    node = lift(self)._node
+    if type(node) is Leaf:  # the most frequent one, asked for by optimizers
+        return node.grad
+    if is_node(node):
+        hooks = hooked(node)
+        return None if hooks is None else hooks.grad
     return None if node is None else node.grad
 
 
 def _set_grad(self: Tensor, value: Tensor | None) -> None:
-    t = _lift(self)
+    t = lift(self)
     if value is not None:
         if not isinstance(value, Tensor):
             raise DTypeError(f".grad must be a tensor or None, got {type(value).__name__}")
@@ -203,17 +219,17 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
                 f"got {value.shape} {value.dtype.name}"
             )
     node = t._node
-    if type(node) is list and type(node[1]) is Hooked:
-        node[1].grad = value
-    elif node is not None and type(node) is not list:
-        node.grad = value if value is None else _lift(value)
+    if is_node(node) and (hooks := hooked(node)) is not None:
+        hooks.grad = value
+    elif node is not None and not is_node(node):
+        node.grad = value if value is None else lift(value)
     elif value is not None:
         raise GradientError(".grad can only be set on a leaf that requires grad; call requires_grad_() first")
 
 
 def _get_requires_grad(self: Tensor) -> bool:
     """True when operations on this tensor are recorded. Setting it is allowed on leaves of a float dtype."""
-    return _lift(self)._node is not None
+    return lift(self)._node is not None
 
 
 def _set_requires_grad(self: Tensor, on: bool) -> None:
@@ -223,8 +239,8 @@ def _set_requires_grad(self: Tensor, on: bool) -> None:
 @method
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Start (or stop) recording operations on this leaf; returns the tensor itself."""
-    t = _lift(self)
-    if type(t._node) is list:
+    t = lift(self)
+    if is_node(t._node):
         if requires_grad:
             return self
         raise GradientError("requires_grad_(False): this tensor has history, only leaves can be switched; use detach()")
@@ -242,7 +258,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 def _is_leaf(self: Tensor) -> bool:
     """True for a tensor without recorded history."""
-    return type(_lift(self)._node) is not list
+    return not is_node(lift(self)._node)
 
 
 for _name, _property in {
@@ -253,22 +269,15 @@ for _name, _property in {
     setattr(Tensor, _name, _property)
 
 
-def _hooked(t: Tensor) -> Hooked:
-    node = t._node
-    if type(node[1]) is not Hooked:
-        node[1] = Hooked(node[1])
-    return node[1]
-
-
 @method
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Handle:
     """Call `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
-    t = _lift(self)
+    t = lift(self)
     node = t._node
     if node is None:
         raise GradientError("register_hook: this tensor does not require grad")
-    if type(node) is list:
-        hooks = _hooked(t).hooks
+    if is_node(node):
+        hooks = give_hooks(node).hooks
     else:
         hooks = node.hooks = {} if node.hooks is None else node.hooks
     key = clock()
@@ -280,19 +289,18 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
 @method
 def retain_grad(self: Tensor) -> None:
     """Make `backward` fill `.grad` of this inner (non-leaf) tensor too."""
-    t = _lift(self)
+    t = lift(self)
     if t._node is None:
         raise GradientError("retain_grad: this tensor does not require grad")
-    if type(t._node) is list:
-        _hooked(t).retain = True
+    if is_node(t._node):
+        give_hooks(t._node).retain = True
 
 
 @method
 def detach(self: Tensor) -> Tensor:
     """The same values (shared memory) without history."""
-    t = _lift(self)
-    out = type(t)()
-    out._array, out._node, out._version = t._array, None, 0
+    t = lift(self)
+    out = like(t, t._array)
     if type(t._array) is not ndarray:
         aliasing.link(t, out, aliasing.DETACHED, {})
         return out
@@ -363,7 +371,7 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Run `forward`, and record this function as one step of the history."""
         name = cls.__name__
-        args = tuple(_lift(a) if isinstance(a, Tensor) else a for a in args)
+        args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
         wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
         ctx = Context(wants)
         with no_grad():
@@ -381,12 +389,7 @@ def _record_function(
     cls: type[Function], ctx: Context, args: tuple[Any, ...], wants: tuple[bool, ...], outs: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
     """One node for the call, and a small node an output that hands it that output's cotangent."""
-    results = []
-    for o in outs:
-        t = type(o)()
-        t._array, t._node = o._array, None
-        t._version = o._version if type(o._version) is list else [o._version]
-        results.append(t)
+    results = [like(o, o._array, None, o._version if type(o._version) is list else [o._version]) for o in outs]
     # A kept output must not keep its own history alive (a reference cycle): it is rebuilt when backward asks for it.
     position = {id(o): k for k, o in enumerate(outs)}
     kept = [(position[id(t)], results[position[id(t)]]._version) if id(t) in position else t for t in ctx._saved]
@@ -394,7 +397,7 @@ def _record_function(
     positions = tuple((k, args[k].dtype) for k, want in enumerate(wants) if want)
     parents = [args[k]._node for k, _ in positions]
     arrays = [o._array for o in outs]
-    joint: Node = [clock(), _pull_function, None, *parents, here(), cls, ctx, positions, len(args), kept, arrays]
+    joint = make_node(_pull_function, None, parents, cls, ctx, positions, len(args), kept, arrays, here())
     for k, t in enumerate(results):
         if dtypes.is_inexact(t.dtype):
             t._node = part(joint, k, t.shape)
@@ -402,16 +405,14 @@ def _record_function(
 
 
 def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    place, cls, ctx, positions, n_args, kept, arrays = node[-7:]
-    name, saved = cls.__name__, []
-    like = type(next(iter(bundle.values())))
+    cls, ctx, positions, n_args, kept, arrays, place = kept_by(node)
+    name, saved, first = cls.__name__, [], next(iter(bundle.values()))
     for i, t in enumerate(kept):
         if type(t) is tuple:
             k, version = t
-            t = like()
-            t._array, t._version, t._node = arrays[k], version, part(node, k, arrays[k].shape)
+            t = like(first, arrays[k], part(node, k, arrays[k].shape), version)
         if isinstance(t, Tensor) and t._version:
-            stale(name, f"saved tensor {i}", t._version, node[0], place)
+            stale(name, f"saved tensor {i}", t._version, node, place)
         saved.append(t)
     ctx._saved = tuple(saved)
     gs = [
@@ -428,14 +429,14 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
     if len(result) != n_args:
         raise GradientError(f"{name}.backward returned {len(result)} gradients for {n_args} arguments of forward")
     pairs = []
-    for parent, (k, dtype) in zip(node[KEPT:-7], positions, strict=True):
+    for parent, (k, dtype) in zip(parents_of(node), positions, strict=True):
         g = result[k]
         if g is None:
             continue
-        shape = parent[2] if type(parent) is list else parent.shape
+        shape = result_shape(parent)
         if not isinstance(g, Tensor) or g.shape != shape:
             got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
             raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
         g = g.real if dtype.kind != "c" else turned(g)
-        pairs.append((parent, _lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
+        pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs

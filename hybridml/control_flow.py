@@ -24,10 +24,10 @@ from hybridml_compiler.ops.table import OPS
 from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
-from .core.context import clock, current_interpreter
 from .core.pytree import LEAF, Structure
-from .core.tape import part
+from .core.tape import Node, boundary, is_node, kept_by, make_node, part
 from .core.tensor import Tensor, wrap
+from .tracing.capture.tracer import Tracer, top_tracer
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
 
@@ -159,12 +159,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if not all(builtins.map(callable, (true_fn, false_fn))):
         raise ArgumentError("cond: takes a predicate and two functions: cond(pred, true_fn, false_fn, *operands)")
     predicate = _predicate(pred, "cond: pred")
-    interp = current_interpreter()
-    if interp is None or isinstance(predicate, bool):
+    tracer = top_tracer()
+    if tracer is None or isinstance(predicate, bool):
         name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
         tensors, structure = _flatten(fn(*operands), f"cond: what {name} returns")
         return _unflatten(structure, tensors)
-    return _traced_cond(interp, predicate, true_fn, false_fn, operands)
+    return _traced_cond(tracer, predicate, true_fn, false_fn, operands)
 
 
 def _predicate(value: Any, what: str) -> Any:
@@ -178,10 +178,10 @@ def _predicate(value: Any, what: str) -> Any:
         raise ShapeError(f"{what} must have one element, got shape {t.shape}; reduce it first (any, all)")
     t = t if t.shape == () else t.reshape(())
     t = t if t.dtype.kind == "b" else OPS["not_equal"].fn(t, 0)
-    return t if current_interpreter() is not None else bool(t)
+    return bool(t) if top_tracer() is None else t
 
 
-def _traced_cond(tracer: Any, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
+def _traced_cond(tracer: Tracer, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
     from .tracing.capture.cond import Branch, Choice
     from .tracing.capture.subgraphs import Region, capture_region, snapshot
 
@@ -238,9 +238,9 @@ def while_loop(
     if max_steps is not None and not _is_count(max_steps, 0):
         raise ArgumentError(f"while_loop: max_steps is a number of steps, got {max_steps!r}")
     carry, structure = _flatten(init, "while_loop: init")
-    interp = current_interpreter()
-    if interp is not None:
-        return _traced_while(interp, cond_fn, body_fn, carry, structure, max_steps)
+    tracer = top_tracer()
+    if tracer is not None:
+        return _traced_while(tracer, cond_fn, body_fn, carry, structure, max_steps)
     steps = 0
     while max_steps is None or steps < max_steps:
         go = _run("while_loop: cond_fn", cond_fn, (carry, structure))
@@ -258,7 +258,7 @@ def _next(carry: Sequence[Tensor], structure: Structure, result: Any, what: str)
 
 
 def _traced_while(
-    tracer: Any, cond_fn: Any, body_fn: Any, carry: list[Tensor], structure: Structure, length: int | None
+    tracer: Tracer, cond_fn: Any, body_fn: Any, carry: list[Tensor], structure: Structure, length: int | None
 ) -> Any:
     from .tracing.capture.loop import Loop
     from .tracing.capture.subgraphs import capture_region, snapshot
@@ -323,18 +323,18 @@ def scan(
         raise ArgumentError(f"scan: unroll is a number of steps, at least 1, or True, got {unroll!r}")
     if not _is_count(checkpoint, 0):
         raise ArgumentError(f"scan: checkpoint is True, False or a number of steps, got {checkpoint!r}")
-    interp = current_interpreter()
+    tracer = top_tracer()
     given = (f, carry, structure, slices, shape, steps, reverse)
-    if steps and (interp is None or unroll is True or unroll >= steps):
+    if steps and (tracer is None or unroll is True or unroll >= steps):
         return _python_scan(*given)
-    if interp is None:
+    if tracer is None:
         return _empty_scan(*given)
     given = (*given[:5], int(steps), reverse) if unroll > 1 or checkpoint > 1 else given
     if unroll > 1:
         return _in_chunks(*given, unroll, lambda g, c, x: scan(g, c, x, unroll, reverse, True), checkpoint)
     if checkpoint > 1 and checkpoint is not True:
         return _in_chunks(*given, checkpoint, lambda g, c, x: scan(g, c, x, checkpoint, reverse), True)
-    return _traced_scan(interp, *given, bool(checkpoint))
+    return _traced_scan(tracer, *given, bool(checkpoint))
 
 
 def _length(slices: Sequence[Tensor], structure: Structure, length: int | None) -> int:
@@ -382,8 +382,6 @@ def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
     """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
-    from .tracing.capture.subgraphs import boundary
-    from .tracing.capture.tracer import Tracer
 
     tracer = Tracer("scan")
 
@@ -395,10 +393,10 @@ def _empty_scan(
     found, whole = _flatten(ys, "scan: y")
     traced = [*_flatten(after, "scan: carry")[0], *found]
     results = [*carry, *(zeros(y.shape, dtype=y.dtype) for y in found)]
-    recorded = [k for k, t in enumerate(traced) if type(t._node) is list]
-    ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1, ())}
+    recorded = [k for k, t in enumerate(traced) if is_node(t._node)]
+    ends = {id(end) for end in boundary([traced[k]._node for k in recorded], -1)}
     sources = [i.real for i in tracer.inputs if id(i.leaf) in ends]
-    joint = [clock(), _pull_nothing, None, *(t._node for t in sources), (sources, carry)]
+    joint = make_node(_pull_nothing, None, [t._node for t in sources], sources, carry)
     for k in recorded:
         results[k] = wrap(results[k]._array.copy())
         results[k]._node = part(joint, k, results[k].shape)
@@ -406,9 +404,9 @@ def _empty_scan(
     return _unflatten(structure, results[:n]), _unflatten(whole, results[n:])
 
 
-def _pull_nothing(bundle: dict[int, Tensor], node: Any) -> list[tuple[Any, Tensor]]:
+def _pull_nothing(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     """Of a scan without steps: the gradient of the carry is that of what it starts from, all others are zero."""
-    sources, carry = node[-1]
+    sources, carry = kept_by(node)
     found = [(t._node, zeros(t.shape, dtype=t.dtype)) for t in sources]
     return found + [(t._node, bundle[k]) for k, t in enumerate(carry) if k in bundle and t._node is not None]
 
@@ -446,7 +444,7 @@ def _in_chunks(
 
 
 def _traced_scan(
-    tracer: Any,
+    tracer: Tracer,
     f: Any,
     carry: list[Tensor],
     structure: Structure,

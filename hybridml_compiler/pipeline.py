@@ -170,7 +170,7 @@ def _compute(graph: Graph) -> host_callback.Compute:
             if isinstance(op.eager, np.ufunc):
                 op.eager(*operands, out=targets[0])
                 return
-            found = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)
+            found = op.run(operands, params)
         for target, k in zip(targets, results, strict=True):
             target[...] = found[k] if op.results else found
 

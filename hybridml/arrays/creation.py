@@ -11,7 +11,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
-from ..core.context import current_interpreter
+from ..core.context import current_interpreter, lift, literal
 from ..core.dlpack import imported
 from ..core.proxies.scalar import Number, tensor_of
 from ..core.tensor import Device, Tensor, adopt
@@ -39,12 +39,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     interp = current_interpreter()
     obj = tensor_of(obj)
     if isinstance(obj, Tensor):
-        t = obj if interp is None else interp.lift(obj)
-        if interp is not None and is_python_float(t):
+        t = lift(obj)
+        if is_python_float(t):
             typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
-        t = adopt(obj.view()) if interp is None else interp.lift(adopt(obj), source=obj)
+        t = adopt(obj.view()) if interp is None else interp.lift(obj)
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
         t = from_dlpack(obj)
     else:
@@ -79,9 +79,7 @@ def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
             raise DTypeError(f"asarray: {dtype.name} cannot hold {obj!r:.60}; use a complex dtype, or the real parts")
         with np.errstate(all="ignore"):
             array = array.astype(dtype)
-    t = adopt(array)
-    interp = current_interpreter()
-    return t if interp is None else interp.constant(t)
+    return literal(adopt(array))
 
 
 def _is_typed(obj: Any) -> bool:

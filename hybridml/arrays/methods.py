@@ -13,7 +13,8 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ..core import aliasing, ops
-from ..core.context import FLOAT_FLAGS, current_interpreter, grad_is_off, interpreter
+from ..core.context import FLOAT_FLAGS, grad_is_off, lift
+from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
 from ..core.tensor import Device, Tensor, method
@@ -233,7 +234,7 @@ def _in_place(op: Op, name: str) -> Callable[[Tensor, Any], Tensor]:
     kernel: Any = op.eager if isinstance(op.eager, np.ufunc) else None
 
     def update(self: Tensor, other: Any) -> Tensor:
-        if kernel is not None and interpreter() is None and type(self) is Tensor and type(other) is Tensor:
+        if kernel is not None and interpreter_stack() is None and type(self) is Tensor and type(other) is Tensor:
             a, b = self._array, other._array
             if a.dtype is b.dtype and (grad_is_off() or (self._node is None and other._node is None)):
                 apart = (a.base is None and b.base is None) or not np.may_share_memory(a, b)
@@ -268,10 +269,8 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 @method
 def copy_(self: Tensor, source: Any) -> Tensor:
     """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
-    interp = current_interpreter()
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
-    value = source if isinstance(source, Tensor) else asarray(source, dtype=mine)
-    value = value if interp is None else interp.lift(value)
+    value = lift(source if isinstance(source, Tensor) else asarray(source, dtype=mine))
     if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
         value = _astype.fn(value, self.dtype)
     return aliasing.assign(self, value, "copy_")
@@ -283,8 +282,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     self_ = self.detach() if self._node is not None else self
     value = tensor_of(value)
     filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
-    interp = current_interpreter()
-    return aliasing.assign(self, filled if interp is None else interp.lift(filled), "fill_")
+    return aliasing.assign(self, lift(filled), "fill_")
 
 
 @method

@@ -4,9 +4,10 @@ tensor.py           Tensor: an array, or a node of a graph, with its place in th
 ops.py              the rows of the operation table as public functions and Tensor methods
 codegen.py          the Python text of the function of a row: the hot path
 dispatch.py         the general path of an operation: promotion, NumPy arrays, tracing, errors
-multi_output.py     the same for rows with several results
+eager.py            the interpreter at the bottom: NumPy, and kernels compiled for large arrays
 precision.py        composites on float16 and bfloat16 that compute in float32
-context.py          the current interpreter and the grad mode
+interpreter.py      what dispatch asks of an interpreter, and the stack of those in force
+context.py          the interpreter and the grad mode that hold here
 tape.py             the tape and the engine that walks it backward
 pullbacks.py        the reverse step of a row, generated when first needed
 aliasing.py         views and in-place updates: one memory, several tensors, one history

@@ -24,11 +24,13 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
 
-from .context import clock, current_interpreter, grad_is_off
+from .context import grad_is_off, lift
+from .eager import active_interpreter
 from .pullbacks import pull_of
 from .references import VARIABLE
 from .source_location import write_stamp
-from .tensor import Tensor
+from .tape import is_node, make_node
+from .tensor import Tensor, like
 
 _ndarray = np.ndarray
 _positive = OPS["positive"]
@@ -70,11 +72,14 @@ def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
     cell = parent._version
     if type(cell) is not list:
         cell = parent._version = [cell]
-    node = view._node
     if type(view._version) is list:  # a row that keeps its result, see `record`
         raise AssertionError(f"{op.name}: a view must not keep its own result")
     view._version = cell
-    if node is None and type(array) is _ndarray and (parent._node is not None or view._array.dtype.kind not in "fV"):
+    if (
+        view._node is None
+        and type(array) is _ndarray
+        and (parent._node is not None or view._array.dtype.kind not in "fV")
+    ):
         return  # made under no_grad: writes are seen by the stamp, there is no history to keep in step
     view._view = (parent, op, params)
     cell.append(ref(view))
@@ -97,8 +102,7 @@ def layout(t: Tensor) -> np.ndarray:
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
-    found: np.ndarray = current_interpreter().layouts.of(t)
-    return found
+    return active_interpreter().layout(t)
 
 
 def stamp(*tensors: Tensor) -> None:
@@ -118,14 +122,12 @@ def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: st
 
     A gradient of fn that needs the old value gets a copy of it, as in PyTorch.
     """
-    interp = current_interpreter()
-    target = x if interp is None else interp.lift(x)
+    target = lift(x)
     _check_leaf(target, name)
     if grad_is_off():
         write(target, fn(target, *args), name)
         return x
-    old = type(target)()
-    old._array, old._node, old._version = target._array, target._node, 0
+    old = like(target, target._array, target._node)
     value = fn(old, *[old if a is x else a for a in args])
     if type(old._array) is _ndarray and sys.getrefcount(old) > VARIABLE:  # a node keeps it as well
         old._array = old._array.copy(order="K")
@@ -137,20 +139,16 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     """`x` takes the values of `value` in place, and a step of history that leads to it: x is no leaf if that is one,
     and has hooks of its own.
     """
-    interp = current_interpreter()
-    target = x if interp is None else interp.lift(x)
+    target = lift(x)
     _check_leaf(target, name)
     if value._node is not None and not grad_is_off():
-        passed = type(value)()
-        passed._array, passed._version = value._array, 0
-        passed._node = [clock(), pull_of(_positive, (0,)), value.shape, value._node]
-        value = passed
+        value = like(value, value._array, make_node(pull_of(_positive, (0,)), value.shape, [value._node]))
     write(target, value, name)
     return x
 
 
 def _check_leaf(x: Tensor, name: str) -> None:
-    if x._node is not None and type(x._node) is not list and not x._node.inner and not grad_is_off():
+    if x._node is not None and not is_node(x._node) and not x._node.inner and not grad_is_off():
         raise GradientError(
             f"{name}: in-place update of a leaf tensor that requires grad (shape {x.shape}); "
             "do it under hm.no_grad(), or write the update out of place"
@@ -225,11 +223,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        interp = current_interpreter()
-        interp.writes(t)
-        if getattr(t, "_view", None) is None:
-            interp.layouts.pin(t)
-        t._array = value._array
+        active_interpreter().write(t, value)
     if recorded:
         t._node = value._node
 

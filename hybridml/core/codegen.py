@@ -26,11 +26,13 @@ from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
-from .context import clock, grad_is_off, interpreter
-from .dispatch import bare, checked, marked, of_list, record, recover, slow, slow_operator
-from .multi_output import several
+from .context import clock, grad_is_off
+from .dispatch import bare, checked, marked, of_list, record, slow, slow_operator
+from .eager import recover
+from .interpreter import interpreter_stack
 from .pullbacks import digits, kept_names, may_be_stale, pull_of
 from .source_location import outer, users
+from .tape import node_source
 from .tensor import Tensor
 from .tracebacks import shorten
 
@@ -43,9 +45,9 @@ def generate(op: Op) -> Callable[..., Any]:
     """The public function of a row; it becomes `op.fn` as well, so that vjp rules run through it."""
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
-        "_op": op, "_several": several, "_of_list": of_list,
+        "_op": op, "_of_list": of_list,
         "_marked": marked, "_marks": _MARKED,
-        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter,
+        "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter_stack,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
         "_frame": sys._getframe, "_users": users, "_outer": outer,
@@ -153,8 +155,7 @@ def _forward(op: Op) -> list[str]:
     inputs, params = list(op.inputs), _parameters(op)
     signature = [*inputs, "/"] if inputs else []
     signature += [p if _is_needed(op, p) else f"{p}={op.params[p]!r}" for p in params]
-    general = "_several" if op.results else "_slow"
-    again = _again(f"{general}(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
+    again = _again(f"_slow(_op, {_tuple(inputs)}, {{{', '.join(f'{p!r}: {p}' for p in params)}}})")
     lines = [f"def {op.name}({', '.join(signature)}):"]
     if op.variadic and not op.results:
         fast = f"_of_list(_op, {inputs[0]}, {_dict(params)}) if _mode() is None else None"
@@ -250,7 +251,7 @@ def _recording(op: Op) -> list[str]:
         return [
             "    _t._node = None",
             f"    if {some}:",
-            f"        _record(_op, _t, {_tuple(op.inputs)}, {_dict(list(op.params))})",
+            f"        _record(_op, (_t,), {_tuple(op.inputs)}, {_dict(list(op.params))})",
         ]
     if len(rules) == 1:
         (k,) = rules
@@ -312,8 +313,8 @@ def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
             f"{indent}    _f = _outer(_f)",
         ]
         kept += ["_f.f_code", "_f.f_lasti"]
-    parts = ["_clock()", _pull_name(wanting), "_o.shape", *(f"{op.inputs[k]}._node" for k in wanting), *kept]
-    return [*lines, f"{indent}_t._node = [{', '.join(parts)}]"]
+    made = node_source(_pull_name(wanting), "_o.shape", [f"{op.inputs[k]}._node" for k in wanting], kept)
+    return [*lines, f"{indent}_t._node = {made}"]
 
 
 def reflected(op: Op) -> Callable[..., Any]:

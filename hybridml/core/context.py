@@ -17,9 +17,8 @@ from weakref import ref
 
 from hybridml_compiler.errors import ArgumentError
 
-# The tracing interpreter, or None where operations run eagerly.
-interpreter_var: ContextVar[Any] = ContextVar("hybridml_interpreter", default=None)
-interpreter = current_interpreter = interpreter_var.get
+from .interpreter import Interpreter, interpreter_stack
+from .tensor import Tensor
 
 # 1/0 is inf and 0/0 is nan, as in compiled code, and nothing to warn about. NumPy ascribes a warning to the module that
 # called it, so a filter for our modules leaves the user's own NumPy code alone, where `np.seterr` would silence it too.
@@ -52,11 +51,29 @@ def is_grad_enabled() -> bool:
     return not grad_is_off()
 
 
-def trusted(found: Any) -> Any:
+def current_interpreter() -> Interpreter[Tensor] | None:
+    """The interpreter on top of the stack; None where operations run eagerly."""
+    level = interpreter_stack()
+    return None if level is None else level.interpreter
+
+
+def lift(t: Tensor) -> Tensor:
+    """The tensor that stands for `t` here: itself in eager code."""
+    level = interpreter_stack()
+    return t if level is None else level.interpreter.lift(t)
+
+
+def literal(t: Tensor, weak: bool = False) -> Tensor:
+    """A literal of the program; `weak` if a Python number."""
+    level = interpreter_stack()
+    return t if level is None else level.interpreter.constant(t, weak)
+
+
+def trusted(found: Tensor) -> Tensor:
     """The result of a look-up whose indices the library makes to exist: no program checks them for their own sake."""
-    interp = current_interpreter()
-    if interp is not None:
-        interp.trust(found._array)
+    level = interpreter_stack()
+    if level is not None:
+        level.interpreter.trust(found)
     return found
 
 

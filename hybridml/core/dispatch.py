@@ -1,7 +1,8 @@
 """Dispatch: what happens between a call of a row and its kernel.
 
-`slow` is the general form: operands from anything that stands for a tensor, promotion, checks, the tracing interpreter,
-history. The functions that codegen.py generates do the same for the common case, and call it for all others.
+`slow` is the general form: operands from anything that stands for a tensor, promotion, checks, the interpreter in force
+(NumPy's, a tracer), history. The functions that codegen.py generates do the same for the common case, and call it for
+all others.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import compute, deciding
-from hybridml_compiler.eager.policy import OPERATION as LARGE
-from hybridml_compiler.errors import ArgumentError, DTypeError, HybridmlError, OutOfBoundsError
+from hybridml_compiler.errors import ArgumentError, DTypeError
+from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
-from .context import FLOAT_FLAGS, clock, current_interpreter, grad_is_off, nans_var
+from .context import current_interpreter, grad_is_off
+from .eager import EAGER, active_interpreter
+from .interpreter import Interpreter
 from .proxies.integer import Integer, plain
 from .proxies.scalar import Number, known, tensor_of
-from .pullbacks import kept_names, may_be_stale, pull_of, pull_variadic
+from .pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .source_location import here
-from .tensor import Tensor, adopt, leaked, wrap
+from .tape import make_node, part
+from .tensor import Tensor, aval_of, wrap
 
 _ndarray = np.ndarray
-_astype, _pow = OPS["astype"], OPS["pow"]
+_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
 _SCALARS = (bool, int, float, complex, Dim, Integer, np.generic)
-_OPERANDS = (Tensor, np.ndarray, *_SCALARS)
+_ARRAYS = (Tensor, np.ndarray)
+_OPERANDS = (*_ARRAYS, *_SCALARS)
 _STANDING = (Tensor, Integer, Number)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
@@ -71,19 +75,13 @@ def constant(value: bool | int | float | complex, dtype: np.dtype) -> Tensor:
     return t
 
 
-def _operand(op: Op, position: int, value: Any, interp: Any) -> Any:
+def _operand(op: Op, position: int, value: Any, interp: Interpreter[Tensor]) -> Any:
     value = tensor_of(value)
-    if issubclass(type(value), Tensor):  # and not what says so, as a mock does
-        if interp is not None:
-            return interp.lift(value)
-        if type(value) is not Tensor:
-            raise leaked(value)
-        return value
+    if issubclass(type(value), _ARRAYS):  # and not what says so, as a mock does
+        return interp.lift(value)
     if isinstance(value, _SCALARS):
         # a NumPy scalar is weak as a Python one: `x * np.float64(2)` keeps float32
         return value.item() if isinstance(value, np.generic) else value
-    if issubclass(type(value), _ndarray):
-        return adopt(value) if interp is None else interp.lift(adopt(value), source=value)
     name = op.inputs[0] if op.variadic else op.inputs[position]
     raise DTypeError(
         f"{op.name}: {name} must be a tensor, an array or a number, got {type(value).__name__}; use hm.asarray"
@@ -94,8 +92,10 @@ def _scalar_aval(value: bool | int | float | complex) -> Aval:
     return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
 
 
-def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = False) -> list[Tensor]:
-    """Tensors of the dtypes that the row wants, from anything that stands for one.
+def operands(
+    op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithmetic: bool = False
+) -> tuple[list[Tensor], list[Aval]]:
+    """Tensors of the dtypes that the row wants, from anything that stands for one, and their types.
 
     `arithmetic` (operators of Python floats that a trace has lifted): floats alone stay floats, as in eager code.
     """
@@ -104,69 +104,55 @@ def operands(op: Op, values: Sequence[Any], interp: Any, arithmetic: bool = Fals
         given = [plain(v) for v in given]
     avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
-        return [given[0]]
+        return [given[0]], [avals[0]]
     weak = arithmetic and all(a.weak for a in avals) and any(dtypes.is_float(a.dtype) for a in avals)
-    wanted = interp.weak_dtypes(op, avals) if weak else input_dtypes(op, avals)
-    result = []
-    for value, aval, dtype in zip(given, avals, wanted, strict=True):
+    wanted = (dtypes.float64,) * len(avals) if weak else input_dtypes(op, avals)
+    result: list[Tensor] = []
+    for k, (value, aval, dtype) in enumerate(zip(given, avals, wanted, strict=True)):
+        if isinstance(value, Tensor) and value._array.dtype is dtype and (weak or not aval.weak):
+            result.append(value)
+            continue
         if is_dim(value):
-            result.append(interp.size(value, dtype))
+            result += interp.apply(_full, (), {"shape": (), "value": value, "dtype": dtype})
         elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
             real = value._number._tensor
             result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
-            t = constant(plain(value), dtype)
-            result.append(t if interp is None else interp.constant(t, weak))
-        elif value._array.dtype is dtype and (weak or not aval.weak):
-            result.append(value)
+            result.append(interp.constant(constant(plain(value), dtype), weak))
         else:
             result.append(_astype.fn(value, dtype))
-    return result
-
-
-def aval_of(t: Tensor) -> Aval:
-    array = t._array
-    if type(array) is _ndarray:
-        return Aval(array.shape, array.dtype)
-    return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
+        avals[k] = aval_of(result[k])
+    return result, avals
 
 
 # -- the slow path
 
 
-def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Tensor:
-    """Run a row on anything: the general form of what the generated functions do for the common case."""
+def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
+    """Run a row on anything: the general form of what the generated functions do for the common case.
+
+    A tensor, or a tuple of them where the row has several results.
+    """
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
-    interp = current_interpreter()
-    if interp is None and len(args) == 2:
+    interp = active_interpreter()
+    eager = interp is EAGER
+    if eager and len(args) == 2:
         fast = _with_scalar(op, *args)
         if fast is not None:
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
-    tensors = operands(op, values, interp, arithmetic and interp is not None)
+    tensors, avals = operands(op, values, interp, arithmetic)
     plain_params(op, params)
-    if interp is not None:
-        out = interp.apply(op, tensors, params)  # checks as `_canonical` does
-        params = out._array.params
-    else:
-        params = _canonical(op, [aval_of(t) for t in tensors], values, tensors, params)
-        arrays = [t._array for t in tensors]
-        try:
-            if arrays and arrays[deciding(op)].size >= LARGE:
-                result = compute(op, arrays, params)
-            else:
-                result = op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
-        except Exception as error:
-            result = recover(op, error, tensors, params)
-        out = wrap(result if type(result) is _ndarray else np.asarray(result))
-        watching = nans_var.get()
-        if watching is not None:
-            watching.check(op, arrays, out._array)
-    record(op, out, tensors, params)
+    if eager:
+        params = _canonical(op, avals, values, tensors, params)
+    else:  # sizes may be symbols
+        params = ir.canonical_params(op, avals, {**params, "result": 0} if op.results else params)
+    outs = interp.apply(op, tensors, params)
+    record(op, outs, tensors, params)
     if op.kind == "movement" and not op.variadic:
-        aliasing.link(tensors[0], out, op, params)
-    return out
+        aliasing.link(tensors[0], outs[0], op, params)
+    return outs if op.results else outs[0]
 
 
 _weak_fits: dict[tuple[Op, np.dtype, type], bool] = {}
@@ -282,8 +268,7 @@ def _canonical(
 ) -> dict[str, Any]:
     """Checked, canonical parameters; remembered for the hot path when the operands came as the row wants them."""
     canonical = op.canonical_params(avals, params)
-    given: tuple[Any, ...] = (avals,) if op.variadic else tuple(avals)
-    op.infer(*given, **canonical)
+    op.infer_from(avals, canonical)
     if op in checked and all(v is t for v, t in zip(values, tensors, strict=True)):
         cache = checked[op]
         if len(cache) >= _CACHE_LIMIT:
@@ -310,76 +295,55 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
     except (KeyError, TypeError):
         return None
     known_params = dict(zip(params, found, strict=True))
-    out = wrap(op.eager([x._array for x in xs], **known_params))
+    out = wrap(op.run([x._array for x in xs], known_params))
     if not grad_is_off() and any([x._node is not None for x in xs]):
-        record(op, out, list(xs), known_params)
+        record(op, (out,), list(xs), known_params)
     return out
-
-
-def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: dict[str, Any]) -> Any:
-    """NumPy refused. A division by zero is a value here; for the rest raise what the row's own shape rule says, which
-    is what a traced program would raise.
-    """
-    if isinstance(error, FLOAT_FLAGS):
-        arrays = [t._array for t in tensors]
-        with np.errstate(all="ignore"):
-            return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
-    avals = [aval_of(t) for t in tensors]
-    try:
-        canonical = op.canonical_params(avals, params)
-        if op.variadic:
-            op.infer(avals, **canonical)
-        else:
-            op.infer(*avals, **canonical)
-    except HybridmlError as clear:
-        raise clear from None  # NumPy's own words would stand above these
-    if isinstance(error, IndexError) and not isinstance(error, OutOfBoundsError):
-        raise OutOfBoundsError(f"{op.name}: {error}") from None
-    raise error
 
 
 # -- recording
 
 
-def record(op: Op, out: Tensor, tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
-    """Give `out` its history, if an input has one (the general form; generated functions inline it)."""
-    if not op.differentiable or grad_is_off() or not dtypes.is_inexact(out._array.dtype):
+def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
+    """Give results their history, if an input has one (the general form; generated functions inline it)."""
+    if not op.differentiable or grad_is_off() or not (op.results or dtypes.is_inexact(outs[0]._array.dtype)):
         return
-    if op.variadic:
-        wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None)
-    else:
-        wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None and op.vjp[k] is not None)
+    rules = op.vjp * len(tensors) if op.variadic else op.vjp
+    wanting = tuple(k for k, t in enumerate(tensors) if t._node is not None and rules[k] is not None)
     if not wanting:
         return
-    if op.variadic:
-        parents = [tensors[k]._node for k in wanting]
-        out._node = [
-            clock(),
-            pull_variadic,
-            out._array.shape,
-            *parents,
-            op,
-            wanting,
-            list(tensors),
-            params,
-            out._array,
-        ]
+    parents = [tensors[k]._node for k in wanting]
+    if op.results:
+        results = [_result(out) for out in outs]
+        joint = make_node(pull_results, None, parents, op, wanting, list(tensors), params, results, here())
+        for k, out in enumerate(outs):
+            if out._array.dtype.kind in dtypes.INEXACT:
+                out._node = part(joint, k, out._array.shape)
         return
-    node = [clock(), pull_of(op, wanting), out._array.shape, *(tensors[k]._node for k in wanting)]
+    (out,) = outs
+    if op.variadic:
+        out._node = make_node(pull_variadic, out._array.shape, parents, op, wanting, list(tensors), params)
+        return
     names = kept_names(op, wanting)
+    kept: list[Any] = []
     for name in names:
         if name == "out":
-            if type(out._version) is int:
-                out._version = [out._version]
-            node.append((out._array, out._version))
+            kept.append(_result(out))
         elif name in op.params:
-            node.append(params[name])
+            kept.append(params[name])
         elif name in op.inputs:
-            node.append(tensors[op.inputs.index(name)])
+            kept.append(tensors[op.inputs.index(name)])
         else:
             source, _, what = name.rpartition("_")
             array = tensors[op.inputs.index(source)]._array
-            node.append(array.shape if what == "shape" else array.dtype)
+            kept.append(array.shape if what == "shape" else array.dtype)
     if may_be_stale(op, names):
-        node += here()
-    out._node = node
+        kept += here()
+    out._node = make_node(pull_of(op, wanting), out._array.shape, parents, *kept)
+
+
+def _result(out: Tensor) -> tuple[Any, list[Any]]:
+    """What a node keeps of its own result: the tensor itself would be a cycle."""
+    if type(out._version) is int:
+        out._version = [out._version]
+    return out._array, out._version

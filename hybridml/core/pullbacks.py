@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 
-from .context import current_interpreter
-from .tape import KEPT, stale
-from .tensor import Tensor, wrap
-
-_ndarray = np.ndarray
+from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
+from .tensor import Tensor, like
 
 
 def compile_function(op: Op, name: str, lines: list[str], env: dict[str, Any]) -> Callable[..., Any]:
@@ -50,25 +46,26 @@ def pull_of(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
 def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
     name = f"pull_{op.name}_{digits(wanting)}"
     names = kept_names(op, wanting)
-    at = {kept: f"_node[{KEPT + len(wanting) + i}]" for i, kept in enumerate(names)}
+    at = {kept: kept_source(len(wanting), i) for i, kept in enumerate(names)}
+    place = f"({kept_source(len(wanting), len(names))}, {kept_source(len(wanting), len(names) + 1)})"
     lines = [f"def {name}(g, _node):"]
     for kept in names:
         if kept == "out":
             lines += [
-                f"    out = _rebuild({at[kept]}, _node)",
-                f"    _stale({op.name!r}, 'result', out._version, _node[0], _node[-2:])",
+                f"    out = _rebuild(g, {at[kept]}, _node)",
+                f"    _stale({op.name!r}, 'result', out._version, _node, {place})",
             ]
         elif kept in op.inputs:
             message = f"input {kept}"
             lines += [
                 f"    {kept} = {at[kept]}",
                 f"    if {kept}._version:",
-                f"        _stale({op.name!r}, {message!r}, {kept}._version, _node[0], _node[-2:])",
+                f"        _stale({op.name!r}, {message!r}, {kept}._version, _node, {place})",
             ]
         else:
             lines += [f"    {kept} = {at[kept]}"]
     calls = [
-        f"(_node[{KEPT + i}], _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
+        f"({parent_source(i)}, _rule{k}({', '.join(['g', *(f'{p}={p}' for p in op.needs[k] or ())])}))"
         for i, k in enumerate(wanting)
     ]
     lines += [f"    return ({', '.join(calls)},)"]
@@ -77,35 +74,50 @@ def _generate_pull(op: Op, wanting: tuple[int, ...]) -> Callable[..., Any]:
     )
 
 
-def _rebuild(kept: tuple[Any, Any], node: list[Any]) -> Tensor:
+def _rebuild(g: Tensor, kept: tuple[Any, Any], node: Node) -> Tensor:
     """The result of a node that keeps its own result (a reference to the tensor would be a cycle)."""
     array, version = kept
-    if type(array) is _ndarray:
-        t = wrap(array)
-    else:
-        t = current_interpreter().wrap(array)
-    t._version, t._node = version, node
-    return t
+    return like(g, array, node, version)
 
 
-def pull_variadic(g: Tensor, node: list[Any]) -> Any:
-    op, wanting, tensors, params, _ = node[-5:]
-    rule, needs = op.vjp[0], op.needs[0] or ()
+def pull_variadic(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
+    """The pull of a row over a list of tensors."""
+    op, wanting, tensors, params = kept_by(node)
     xs = op.inputs[0]
+    known = {
+        **params, xs: tensors,
+        f"{xs}_shapes": tuple(t.shape for t in tensors), f"{xs}_dtypes": tuple(t.dtype for t in tensors),
+    }  # fmt: skip
+    return [
+        (parent, op.vjp[0](g, **{need: k if need == "k" else known[need] for need in op.needs[0] or ()}))
+        for parent, k in zip(parents_of(node), wanting, strict=True)
+    ]
+
+
+def pull_results(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    """The pull of a row with several results, for the cotangents of those that have one."""
+    op, wanting, tensors, params, kept, place = kept_by(node)
+    first = next(iter(bundle.values()))
+    known: dict[str, Any] = {**params, **dict(zip(op.inputs, tensors, strict=True))}
+    for name, t in zip(op.inputs, tensors, strict=True):
+        known |= {f"{name}_shape": t._array.shape, f"{name}_dtype": t._array.dtype}
+    g = tuple(bundle.get(k) for k in range(len(kept)))
     pairs = []
-    for parent, k in zip(node[KEPT:-5], wanting, strict=True):
-        kept: dict[str, Any] = {}
-        for name in needs:
-            if name == "k":
-                kept[name] = k
-            elif name == f"{xs}_shapes":
-                kept[name] = tuple(t.shape for t in tensors)
-            elif name == f"{xs}_dtypes":
-                kept[name] = tuple(t.dtype for t in tensors)
-            else:
-                kept[name] = tensors if name == xs else params[name]
-        pairs.append((parent, rule(g, **kept)))
+    for parent, k in zip(parents_of(node), wanting, strict=True):
+        needs = op.needs[k]
+        if "out" in needs and "out" not in known:
+            known["out"] = tuple(_rebuilt_part(first, op, j, node, kept[j], place) for j in range(len(kept)))
+        for t in [known[name] for name in needs if name in op.inputs]:
+            if t._version:
+                stale(op.name, "input", t._version, node, place)
+        pairs.append((parent, op.vjp[k](g, **{need: known[need] for need in needs})))
     return pairs
+
+
+def _rebuilt_part(g: Tensor, op: Op, k: int, node: Node, kept: tuple[Any, Any], place: Any) -> Tensor:
+    array, version = kept
+    stale(op.name, "result", version, node, place)
+    return like(g, array, part(node, k, array.shape) if array.dtype.kind in dtypes.INEXACT else None, version)
 
 
 def digits(wanting: tuple[int, ...]) -> str:

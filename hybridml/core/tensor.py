@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 
-from .context import current_interpreter
+from .interpreter import Reading, interpreter_stack
 
 if TYPE_CHECKING:  # what the rows of the operation table and other modules install
     from .tensor_methods import TensorMethods
@@ -151,8 +152,8 @@ class Tensor(TensorMethods):
             return (self.reshape(-1)[place[0]] if len(place) == 1 else self[place]).item()
         if self.size != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
-        interp = current_interpreter()
-        return values(self, "item()").item() if interp is None else interp.item(self)
+        level = interpreter_stack()
+        return array_of(self).item() if level is None else level.interpreter.read(self, "item", "item()")
 
     def tolist(self) -> Any:
         """The values as (nested) Python lists of scalars."""
@@ -164,21 +165,21 @@ class Tensor(TensorMethods):
         return found.view() if found is array else found
 
     def __bool__(self) -> bool:
-        return bool(_single(self, "bool()"))
+        return bool(_single(self, "bool", "bool()"))
 
     def __float__(self) -> float:
-        return float(_real(self, "float()"))
+        return float(_real(self, "float", "float()"))
 
     def __int__(self) -> int:
-        return int(_real(self, "int()"))
+        return int(_real(self, "int", "int()"))
 
     def __complex__(self) -> complex:
-        return complex(_single(self, "complex()"))
+        return complex(_single(self, "number", "complex()"))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise DTypeError(f"a tensor used as a Python index must be an integer, got {self.dtype.name}")
-        return int(_single(self, "index"))
+        return int(_single(self, "number", "index"))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -261,13 +262,37 @@ def adopt(array: np.ndarray) -> Tensor:
 
 def values(t: Tensor, what: str) -> np.ndarray:
     """The NumPy array behind a tensor; `TraceError` where there is none: inside a trace, or leaked from one."""
-    interp = current_interpreter()
-    if interp is not None:
-        return interp.values(t, what)
+    level = interpreter_stack()
+    if level is not None:
+        found: np.ndarray = level.interpreter.read(t, "array", what)
+        return found
     array = t._array
     if type(array) is not _ndarray:
         raise leaked(t)
     return array
+
+
+def array_of(t: Tensor) -> np.ndarray:
+    """The array of an eager tensor; `TraceError` for one that has leaked from a trace."""
+    array = t._array
+    if type(array) is not _ndarray:
+        raise leaked(t)
+    return array
+
+
+def aval_of(t: Tensor) -> Aval:
+    """Shape and dtype, and whether `t` stands for a Python number."""
+    array = t._array
+    if type(array) is _ndarray:
+        return Aval(array.shape, array.dtype)
+    return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
+
+
+def like(t: Tensor, array: Any, node: Any = None, version: Any = 0) -> Tensor:
+    """A tensor of the class of `t` over another value."""
+    out = type(t)()
+    out._array, out._node, out._version = array, node, version
+    return out
 
 
 def leaked(t: Tensor) -> TraceError:
@@ -282,20 +307,20 @@ def leaked(t: Tensor) -> TraceError:
     )
 
 
-def _single(t: Tensor, what: str) -> Any:
+def _single(t: Tensor, how: Reading, what: str) -> Any:
     if t.size != 1:
         raise ShapeError(
             f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
             "reduce it first (any, all, sum)"
         )
-    interp = current_interpreter()
-    return values(t, what).item() if interp is None else interp.scalar(t, what)
+    level = interpreter_stack()
+    return array_of(t).item() if level is None else level.interpreter.read(t, how, what)
 
 
-def _real(t: Tensor, what: str) -> Any:
+def _real(t: Tensor, how: Reading, what: str) -> Any:
     if t.dtype.kind == "c":
         raise DTypeError(f"{what}: a {t.dtype.name} tensor is no real number; take .real, .imag or abs of it first")
-    return _single(t, what)
+    return _single(t, how, what)
 
 
 def _unpickle(array: np.ndarray, requires_grad: bool) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hybridml_compiler import dtypes
 
 from ..core.context import current_interpreter
+from ..core.tape import Node, is_node, pull_name
 from ..core.tensor import Tensor
 from .reports import render
 
@@ -21,13 +22,12 @@ def _history(t: Tensor) -> str:
     node = t._node
     if node is None:
         return ""
-    return "" if type(node) is not list else f", grad_fn={_name(node)}"
+    return f", grad_fn={_name(node)}" if is_node(node) else ""
 
 
-def _name(node: list[Any]) -> str:
+def _name(node: Node) -> str:
     """`<multiply>` from the name of the node's pull function."""
-    pull = getattr(node[1], "pull", node[1])
-    parts = getattr(pull, "__name__", "").split("_")
+    parts = pull_name(node).split("_")
     name = "_".join(p for p in parts[1:] if not p.isdigit()) if parts[0] == "pull" else ""
     return f"<{name}>" if name else "<function>"
 
@@ -35,8 +35,9 @@ def _name(node: list[Any]) -> str:
 def text(t: Tensor) -> str:
     """`Tensor([1., 2.], requires_grad=True)`; the dtype is left out where a literal would have it."""
     array, interp = t._array, current_interpreter()
-    if interp is not None and isinstance(t, interp.cls) and interp.ask is not None and not interp.frames:
-        array = interp.values(t, "repr()")
+    if interp is not None:
+        known = interp.read(t, "text", "repr()")
+        array = array if known is None else known
     if type(array) is not np.ndarray:
         return f"Tensor(traced, shape={t.shape}, dtype={t.dtype.name})"
     body = np.array2string(
@@ -45,7 +46,7 @@ def text(t: Tensor) -> str:
     shown = (dtypes.default_float(), dtypes.int64, dtypes.bool_)
     dtype = "" if t.dtype in shown and t.size else f", dtype={t.dtype.name}"
     shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
-    leaf = ", requires_grad=True" if t._node is not None and type(t._node) is not list else ""
+    leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""
     return f"Tensor({body}{shape}{dtype}{_history(t)}{leaf})"
 
 

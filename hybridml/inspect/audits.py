@@ -253,7 +253,7 @@ def _wide(node: ir.Node, operands: Sequence[np.ndarray]) -> np.ndarray | None:
         if node.kind == "control":
             return _in_float64(_alone(node, [a.astype(n.dtype) for a, n in zip(operands, node.inputs, strict=True)]))
         with np.errstate(all="ignore"):
-            found = node.op.eager(wide, **params) if node.op.variadic else node.op.eager(*wide, **params)
+            found = node.op.run(wide, params)
         return _in_float64(np.asarray(found))
     except (HybridmlError, TypeError, ValueError):
         return None

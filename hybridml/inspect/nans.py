@@ -20,7 +20,8 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.op import Op
 
 from ..core import codegen
-from ..core.context import interpreter, nans_var
+from ..core.context import nans_var
+from ..core.interpreter import interpreter_stack
 
 if TYPE_CHECKING:
     from ..tracing.run.program import Program
@@ -120,12 +121,12 @@ def _switch(to: Watching | None) -> None:
     with _lock:
         _watching += (to is not None) - (before is not None)
         for space in codegen.spaces:
-            space["_mode"] = _mode if _watching else interpreter
+            space["_mode"] = _mode if _watching else interpreter_stack
 
 
 def _mode() -> Any:
     """Not None where a generated function is to take the general path, which checks."""
-    return interpreter() or nans_var.get()
+    return interpreter_stack() or nans_var.get()
 
 
 def _is_float(array: np.ndarray) -> bool:

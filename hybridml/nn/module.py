@@ -19,10 +19,11 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, Trac
 
 from .. import arrays as xp
 from ..core.aliasing import stamp
-from ..core.context import current_interpreter, no_grad
+from ..core.context import no_grad
 from ..core.tape import Leaf
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
+from ..tracing.capture.tracer import is_tracing
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .parameter import commit, is_parameter
 
@@ -416,7 +417,7 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
 
 def _convert(tensor: Tensor, dtype: np.dtype) -> None:
     """Other memory for the same tensor, and for its gradient. What was recorded with the old values is stale."""
-    if current_interpreter() is not None and isinstance(tensor._array, np.ndarray):
+    if is_tracing() and isinstance(tensor._array, np.ndarray):
         raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
     converted = xp.astype(tensor.detach(), dtype)
     tensor._array, tensor._version = converted._array, converted._version

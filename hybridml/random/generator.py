@@ -22,10 +22,10 @@ from hybridml_compiler.sizes.dims import is_dim
 
 from ..arrays.creation import asarray, tensor
 from ..core import aliasing
-from ..core.context import current_interpreter, no_grad
+from ..core.context import lift, literal, no_grad
 from ..core.replay import source
 from ..core.shared import generator_states
-from ..core.tensor import Tensor, adopt, wrap
+from ..core.tensor import Tensor, adopt, like, wrap
 from ..tracing.python_state.names import roots
 
 _bits, _add, _astype, _shift = (OPS[n] for n in ("random_bits", "add", "astype", "bitwise_right_shift"))
@@ -84,16 +84,16 @@ class Generator:
     def reserve(self, shape: Any) -> Tensor:
         """The state from which `bits` of a shape are drawn: the generator has gone on, and draws what comes after."""
         blocks = (math.prod(shape_of(shape)) + 3) // 4
-        tracer = current_interpreter()
-        if tracer is None:
+        state = lift(self.state)
+        if type(state._array) is np.ndarray:
             before = np.empty(2, np.uint64)
             source().take(self.state, np.array([0, blocks], np.uint64), before)
             if blocks:
                 aliasing.stamp(self.state)
             return wrap(before)
-        start = tracer.wrap(tracer.lift(self.state)._array)
+        start = like(state, state._array)
         if blocks:
-            step = _pair(blocks) if is_dim(blocks) else tracer.constant(adopt(np.array([0, blocks], np.uint64)))
+            step = _pair(blocks) if is_dim(blocks) else literal(adopt(np.array([0, blocks], np.uint64)))
             with no_grad():
                 aliasing.update(self.state, _add.fn, (step,), "Generator.bits")
         return start
@@ -114,11 +114,12 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """A copy of (key, counter)."""
-        return wrap(source().get(self.state)) if current_interpreter() is None else self.state.clone()
+        state = lift(self.state)
+        return wrap(source().get(self.state)) if type(state._array) is np.ndarray else state.clone()
 
     def set_state(self, state: Tensor) -> None:
         """Continue from what `get_state` gave."""
-        if current_interpreter() is None:
+        if type(lift(self.state)._array) is np.ndarray:
             return source().set(self.state, state)
         with no_grad():
             self.state.copy_(state)

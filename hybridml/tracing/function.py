@@ -20,8 +20,10 @@ from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
 
 from ..core import pytree
-from ..core.context import current_interpreter, nans_var, stance_var
+from ..core.context import nans_var, stance_var
+from ..core.interpreter import interpreter_stack
 from ..core.tracebacks import shorten
+from .capture.tracer import current_tracer
 from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers, lifted_in
@@ -108,9 +110,10 @@ class TracedFunction(Introspection):
             if out is not MISS:
                 self._hits += 1
                 return out
-        interp = current_interpreter()
-        if interp is not None:  # a traced function inside another is part of it
-            return interp.copies.get(id(self._fn), self._fn)(*args, **kwargs)
+        if interpreter_stack() is not None:  # a traced function inside another is part of it
+            tracer = current_tracer()
+            fn = self._fn if tracer is None else tracer.copies.get(id(self._fn), self._fn)
+            return fn(*args, **kwargs)
         try:
             return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
         except Exception as error:

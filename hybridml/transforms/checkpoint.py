@@ -22,8 +22,8 @@ from ..core.pytree import tree_leaves, tree_map
 from ..core.replay import Recording, Replay, drawing_from
 from ..core.shared import generator_states
 from ..core.source_location import here
-from ..core.tape import KEPT, Node, part, stale
-from ..core.tensor import Tensor
+from ..core.tape import Node, boundary, kept_by, make_node, part, stale
+from ..core.tensor import Tensor, like
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 
@@ -46,24 +46,23 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """
     if grad_is_off():
         return function(*args, **kwargs)
-    interpreter = current_interpreter()
+    interpreter, start = current_interpreter(), clock()
     draws: Recording | list[tuple[Tensor, Tensor]]
     if interpreter is None:
         draws = Recording()
         with drawing_from(draws):
             result = function(*args, **kwargs)
     else:
-        before = [(state, interpreter.present(state)) for state in generator_states.values()]
+        changed = interpreter.watch(list(generator_states.values()))
         result = function(*args, **kwargs)
-        draws = interpreter.changed_since(before)
+        draws = changed()
     outs = _results(function, result)
-    joint: Node = [clock(), _pull, None, function, args, kwargs, draws, here()]
-    kept = []
-    for k, out in enumerate(outs):
-        t = type(out)()
-        t._array, t._version = out._array, out._version
-        t._node = None if out._node is None else part(joint, k, out.shape)
-        kept.append(t)
+    parents = boundary([out._node for out in outs if out._node is not None], start)
+    joint = make_node(_pull, None, parents, function, args, kwargs, draws, here())
+    kept = [
+        like(out, out._array, None if out._node is None else part(joint, k, out.shape), out._version)
+        for k, out in enumerate(outs)
+    ]
     return kept[0] if isinstance(result, Tensor) else tuple(kept)
 
 
@@ -76,10 +75,10 @@ def _results(function: Callable[..., Any], result: Any) -> tuple[Tensor, ...]:
 
 
 def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    function, args, kwargs, draws, place = node[KEPT:]
+    function, args, kwargs, draws, place = kept_by(node)
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
-            stale("checkpoint", f"argument {k}", leaf._version, node[0], place)
+            stale("checkpoint", f"argument {k}", leaf._version, node, place)
     with enable_grad(), drawing_from(Replay(draws)) if isinstance(draws, Recording) else _set_back(draws):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))

@@ -14,7 +14,7 @@ from ..arrays.creation import asarray, ones_like, zeros_like
 from ..autograd import enable_grad
 from ..core.context import clock, grad_is_off
 from ..core.pytree import flatten, tree_leaves, tree_map
-from ..core.tape import KEPT, Leaf
+from ..core.tape import Leaf, is_node, parents_of, stamp_of
 from ..core.tensor import Tensor
 
 Argnums = int | Sequence[int]
@@ -125,13 +125,10 @@ def _concerns_outside(values: Sequence[Tensor], given: Any, wanted: Sequence[Ten
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        if (node[0] if type(node) is list else node.stamp if isinstance(node, _Own) else 0) < start:
+        if (stamp_of(node) if is_node(node) else node.stamp if isinstance(node, _Own) else 0) < start:
             return True
-        if type(node) is not list:
-            continue
-        pending += [
-            p for p in node[KEPT:] if isinstance(p, Leaf) or (type(p) is list and len(p) >= KEPT and callable(p[1]))
-        ]
+        if is_node(node):
+            pending += parents_of(node)
     return False
 
 

@@ -47,7 +47,7 @@ def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> 
             found = _of_signature(op, arrays, params)
         if found is not None:
             return found
-    return op.eager(arrays, **params) if op.variadic else op.eager(*arrays, **params)
+    return op.run(arrays, params)
 
 
 def _is_plain(array: np.ndarray) -> bool:

@@ -80,10 +80,10 @@ def _run(
             params = {**params, "result": None}
             key = op, node.inputs, tuple(params.items())
             if key not in runs:
-                runs[key] = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)
+                runs[key] = op.run(operands, params)
             result = runs[key][node.params["result"]]
         else:
-            result = op.eager(operands, **params) if op.variadic else op.eager(*operands, **params)
+            result = op.run(operands, params)
     except HybridmlError as error:  # the line that made the node, not the one that runs the graph
         if not node.where:
             raise

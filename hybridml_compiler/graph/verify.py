@@ -88,7 +88,7 @@ def _faults_of_kind(op: Op, in_avals: Sequence[Aval], params: dict[str, Any], te
         canonical = op.canonical_params(in_avals, params)
         if repr(sorted(canonical.items())) != text:
             yield f"parameters are {params}, canonical is {canonical}"
-        expected = op.infer(in_avals, **canonical) if op.variadic else op.infer(*in_avals, **canonical)
+        expected = op.infer_from(in_avals, canonical)
     except (HybridmlError, TypeError) as error:
         yield f"{op.name} refuses its inputs: {error}"
         return

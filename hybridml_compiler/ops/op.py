@@ -222,6 +222,14 @@ class Op:
         full = self.with_defaults(params)
         return full if self.canon is None else self.canon(*avals, **full)
 
+    def run(self, arrays: Sequence[Any], params: Mapping[str, Any]) -> Any:
+        """The row on NumPy arrays; `params` are all of its parameters."""
+        return self.eager(arrays, **params) if self.variadic else self.eager(*arrays, **params)
+
+    def infer_from(self, avals: Sequence[Aval], params: Mapping[str, Any]) -> Any:
+        """Shape and dtype of the result for operands of these; `params` are canonical."""
+        return self.infer(avals, **params) if self.variadic else self.infer(*avals, **params)
+
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 

@@ -35,7 +35,7 @@ def fold_constant(node: Node) -> Node | None:
     assert op is not None
     try:
         with np.errstate(all="ignore"):
-            result = op.eager(values, **node.params) if op.variadic else op.eager(*values, **node.params)
+            result = op.run(values, node.params)
     except HybridmlError:
         return None
     return constant(np.asarray(result), weak=node.aval.weak)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,3 +202,20 @@ def test_an_argument_that_was_written_to_is_an_error() -> None:
 def test_the_result_must_be_tensors() -> None:
     with pytest.raises(DTypeError, match="must return a tensor or a tuple of tensors, got list"):
         hm.checkpoint(lambda x: [x], hm.tensor([1.0], requires_grad=True))
+
+
+@pytest.mark.parametrize("style", [lambda fn: fn, hm.trace], ids=["eager", "traced"])
+def test_a_gradient_through_a_checkpoint_can_be_differentiated_in_what_lies_around(style: Callable[..., Any]) -> None:
+    """The history of a checkpoint leads to what its function reads from outside, not to its arguments alone."""
+    w, x = hm.tensor([2.0, 3.0], requires_grad=True), hm.tensor([1.0, 5.0])
+
+    def inner(x: hm.Tensor) -> hm.Tensor:
+        return (x * x * w).sum()
+
+    def outer(x: hm.Tensor) -> hm.Tensor:
+        value, g = hm.value_and_grad(lambda x: hm.checkpoint(inner, x))(x)
+        return value + g.sum()
+
+    found = style(outer)(x)
+    found.backward()
+    assert w.grad is not None and w.grad.tolist() == [3.0, 35.0]

@@ -20,7 +20,7 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float
-from ...core.context import current_interpreter
+from ...core.context import lift, literal
 from ...core.dispatch import constant
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor
@@ -125,11 +125,11 @@ def _masked(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor | None:
     return OPS["where"].fn(mask, _combined(x, how, value), x)
 
 
-def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
+def as_value(value: Any, dtype: np.dtype) -> Tensor:
     """Value that an update writes, as a tensor; a number takes the dtype."""
     value = tensor_of(value)
     if isinstance(value, Tensor):
-        return value if interp is None else interp.lift(value)
+        return lift(value)
     real = not isinstance(value, complex | np.complexfloating)
     if isinstance(value, bool | int | float | complex | np.generic) and (real or dtype.kind == "c"):
         number: Any = value.item() if isinstance(value, np.generic) else value
@@ -137,8 +137,7 @@ def as_value(value: Any, dtype: np.dtype, interp: Any) -> Tensor:
             raise ArgumentError(
                 f"x[...] = value: {number} does not fit {dtype.name}; cast the tensor with astype first"
             )
-        t = constant(int(number) if dtype.kind in "iu" else number, dtype)
-        return t if interp is None else interp.constant(t)
+        return literal(constant(int(number) if dtype.kind in "iu" else number, dtype))
     return asarray(value)
 
 
@@ -221,9 +220,8 @@ class Place:
         return f"{self._x!r}.at[{self._key!r}]"
 
     def _update(self, how: str, value: Any) -> Tensor:
-        interp = current_interpreter()
-        x = self._x if interp is None else interp.lift(self._x)
-        return updated(x, self._key, how, as_value(value, x.dtype, interp))
+        x = lift(self._x)
+        return updated(x, self._key, how, as_value(value, x.dtype))
 
 
 def _at(self: Tensor) -> _At:

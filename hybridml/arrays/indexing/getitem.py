@@ -15,8 +15,9 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
-from ...core.context import clock, current_interpreter, grad_is_off, interpreter
-from ...core.tape import KEPT
+from ...core.context import grad_is_off, lift
+from ...core.interpreter import interpreter_stack
+from ...core.tape import Node, kept_by, make_step, parents_of
 from ...core.tensor import Tensor, method, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
@@ -50,25 +51,28 @@ class _Getitem:
 _GETITEM: Any = _Getitem()
 
 
-def pull_getitem(g: Tensor, node: list[Any]) -> Any:
+def pull_getitem(g: Tensor, node: Node) -> Any:
     """The reverse step of an eager `x[key]` (see tape.py): zeros with the cotangent at `key`."""
-    key, shape, dtype = node[KEPT + 1 :]
-    return ((node[KEPT], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
+    key, shape, dtype = kept_by(node)
+    return ((parents_of(node)[0], _GETITEM.put_back(OPS["full"].fn(shape=shape, value=0.0, dtype=dtype), g, key)),)
 
 
 @method
 def __getitem__(self: Tensor, key: Any) -> Tensor:
     """`x[key]`; see the module for the keys. Raises OutOfBoundsError, ShapeError, ArgumentError."""
-    eager = interpreter() is None and type(self) is Tensor
+    eager = interpreter_stack() is None and type(self) is Tensor
     if eager and is_basic(key):
         try:
             array = self._array[_keep_array(key)]
         except (IndexError, TypeError, ValueError):
             plan(key, Aval(self.shape, self.dtype))
             raise
-        t = wrap(array)
-        if self._node is not None and not grad_is_off():
-            t._node = [clock(), pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype]
+        t = Tensor()
+        t._array, t._version = array, 0
+        if self._node is None or grad_is_off():
+            t._node = None
+        else:
+            t._node = make_step(pull_getitem, array.shape, self._node, key, self._array.shape, array.dtype)
         aliasing.link(self, t, _GETITEM, {"key": key})
         return t
     if eager and (self._node is None or grad_is_off()):
@@ -78,8 +82,7 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
                 return wrap(_selected(self._array, arrays))
             except (IndexError, ValueError):
                 pass  # the rows say what is wrong
-    interp = current_interpreter()
-    x = self if interp is None else interp.lift(self)
+    x = lift(self)
     return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
 
 
@@ -128,16 +131,15 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
-    interp = current_interpreter()
-    x = self if interp is None else interp.lift(self)
-    value = as_value(value, x.dtype, interp)
+    x = lift(self)
+    value = as_value(value, x.dtype)
     if is_basic(key):
         part = x[key]
         if not _same_memory(part, value):
             aliasing.assign(part, without_lead(value, part.shape), "x[...] = value")
         return
     recorded = (x._node is not None or value._node is not None) and not grad_is_off()
-    if interp is None and not recorded and value.dtype is x.dtype and _stored(x, key, value):
+    if type(x._array) is _ndarray and not recorded and value.dtype is x.dtype and _stored(x, key, value):
         return
     aliasing.assign(x, updated(x, key, "set", value), "x[...] = value")
 

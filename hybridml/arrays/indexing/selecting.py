@@ -14,7 +14,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import current_interpreter
+from ...core.context import current_interpreter, lift
 from ...core.tensor import Tensor, wrap
 from ..creation import asarray
 from ..shaping.manipulation import stack
@@ -29,8 +29,7 @@ def lifted(x: Any) -> Tensor:
         t = asarray(np.zeros(np.shape(x), np.int64) if _is_empty(x) else x)
     else:
         t = asarray(x)
-    interp = current_interpreter()
-    return t if interp is None else interp.lift(t)
+    return lift(t)
 
 
 def _is_empty(x: list[Any]) -> bool:
@@ -44,7 +43,7 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
         return wrap(np.flatnonzero(mask._array))
     size = mask.size
     flat = OPS["reshape"].fn(mask, (size,))
-    n = interp.scalar(OPS["sum"].fn(flat, dtype=dtypes.int64), what)
+    n = interp.read(OPS["sum"].fn(flat, dtype=dtypes.int64), "number", what)
     every = OPS["arange"].fn(start=0, stop=size, step=1, dtype=dtypes.int64)
     if n == 0:
         return OPS["full"].fn(shape=(0,), value=0, dtype=dtypes.int64)
@@ -150,9 +149,8 @@ def _condition(x: Tensor) -> Tensor:
 def _coordinates(name: str, x: Tensor) -> tuple[Tensor, ...]:
     if not x.shape:
         raise ShapeError(f"{name}: a 0-dimensional tensor has no axes to give indices of; reshape it to (1,)")
-    interp = current_interpreter()
-    mask = _condition(x if interp is None else interp.lift(x))
-    if interp is None:
+    mask = _condition(lift(x))
+    if current_interpreter() is None:
         return tuple(wrap(found) for found in np.nonzero(mask._array))
     position = true_positions(mask, f"{name}()")
     found: list[Tensor] = []

@@ -55,7 +55,7 @@ def _positions(counts: Tensor) -> Tensor:
     total = OPS["sum"].fn(counts)
     if n:  # one question for both: how many there are, and whether a count is negative
         total = OPS["where"].fn(OPS["min"].fn(counts) < 0, -1, total)
-    total = interp.scalar(total, "repeat()")
+    total = interp.read(total, "number", "repeat()")
     if total < 0:
         raise ArgumentError("repeat: counts cannot be negative")
     if not total:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hybridml_compiler.errors import TraceError
 
-from ..context import current_interpreter
+from ..interpreter import is_in_force
 from ..tensor import Tensor, leaked
 from .scalar import Number, known
 
@@ -46,7 +46,7 @@ class Integer:
 
     def __int__(self) -> int:
         """The value, which the program holds for from here on."""
-        if current_interpreter() is not self._tracer:
+        if not is_in_force(self._tracer):
             raise leaked(self._number._tensor)
         if self._tracer.ask is None:
             raise TraceError(
@@ -112,7 +112,7 @@ class Integer:
         return ~self._known()
 
     def __repr__(self) -> str:
-        return repr(self._known()) if current_interpreter() is self._tracer else f"Integer({self._value})"
+        return repr(self._known()) if is_in_force(self._tracer) else f"Integer({self._value})"
 
     def __str__(self) -> str:
         return str(self._known())

@@ -47,10 +47,10 @@ class Number(StandIn):
 
     def _value(self) -> Any:
         interp = current_interpreter()
-        if interp is None or not isinstance(self._tensor, interp.cls):
+        if interp is None:
             raise leaked(self._tensor)
         kind: Any = self.__class__
-        return kind(interp.scalar(self._tensor, "the value of a number"))
+        return kind(interp.read(self._tensor, "number", "the value of a number"))
 
     def __bool__(self) -> bool:
         return bool(self._tensor)
@@ -139,7 +139,7 @@ class Number(StandIn):
         if name == "dtype":
             return self._tensor._array.dtype
         if name == "item":
-            return lambda: Number(current_interpreter().wrap(self._tensor._array, True))
+            return self._tensor.item
         return getattr(self._value(), name)
 
 
@@ -211,14 +211,13 @@ def _raised(method: str, op: Op) -> Method:
         pair = (other, self) if swapped else (self, other)
         if any(isinstance(x, bool) for x in pair):
             return op(*map(known, pair))
-        operands = [interp.lift(x._tensor) if type(x) is Number else _constant(float(x)) for x in pair]
-        return Number(interp.wrap(interp.apply(row, operands, {})._array, True))
+        operands = [
+            interp.lift(x._tensor) if type(x) is Number else interp.constant(wrap(np.array(float(x))), True)
+            for x in pair
+        ]
+        return Number(*interp.apply(row, operands, {}))
 
     return raised
-
-
-def _constant(value: float) -> Any:
-    return current_interpreter().constant(wrap(np.array(value)), True)
 
 
 def _are_pythons(*values: Any) -> bool:
@@ -229,7 +228,7 @@ def _is_zero(y: Any) -> bool:
     if type(y) is not Number:
         return bool(y == 0)
     interp = current_interpreter()
-    return interp is not None and isinstance(y._tensor, interp.cls) and not interp.check_divisor(y._tensor)
+    return interp is not None and not interp.read(y._tensor, "nonzero", "a division")
 
 
 _MAKERS: dict[Callable[[str, Op], Method], str] = {

@@ -19,7 +19,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, GradientError
 
 from ...core.aliasing import assign
-from ...core.context import current_interpreter
+from ...core.context import lift
 from ...core.tensor import Tensor, values
 
 Function = Callable[..., Any]
@@ -87,7 +87,7 @@ def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
 
         result = select(where, result, out)
     if isinstance(out, Tensor):
-        return assign(out, _lifted(result.astype(out.dtype) if _same_kind(result, out) else result), f"{what}(out=)")
+        return assign(out, lift(result.astype(out.dtype) if _same_kind(result, out) else result), f"{what}(out=)")
     if isinstance(result, Tensor):
         if result.requires_grad:
             raise GradientError(f"{what}: out= is an array, which records no gradient; give a tensor, or .detach()")
@@ -98,11 +98,6 @@ def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
 
 def _same_kind(result: Tensor, out: Tensor) -> bool:
     return result.dtype is not out.dtype and np.can_cast(result.dtype, out.dtype, "same_kind")
-
-
-def _lifted(t: Tensor) -> Tensor:
-    interp = current_interpreter()
-    return t if interp is None else interp.lift(t)
 
 
 @cache

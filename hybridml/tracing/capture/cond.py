@@ -15,11 +15,11 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
 
-from ...core.context import clock, enable_grad, grad_is_off
-from ...core.tape import part, run
+from ...core.context import enable_grad, grad_is_off
+from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.tensor import Tensor
 from .loop import zeros
-from .subgraphs import boundary, close, enter, fresh, leaf_of, leave, snapshot
+from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 
@@ -62,7 +62,7 @@ class Choice:
         operands = [self.predicate, *map(self.tracer.wrap, taken), *self.operands]
         params = {"true": bodies[0], "false": bodies[1]}
         results: list[Tensor] = [
-            self.tracer.apply(COND, operands, {**params, "result": k}) for k in range(len(self.true.outputs))
+            self.tracer.emit(COND, operands, {**params, "result": k}) for k in range(len(self.true.outputs))
         ]
         if not grad_is_off():
             self._record(results)
@@ -70,7 +70,7 @@ class Choice:
 
     def _record(self, results: list[Tensor]) -> None:
         pairs = zip(self.true.outputs, self.false.outputs, strict=True)
-        recorded = tuple(k for k, pair in enumerate(pairs) if any(type(t._node) is list for t in pair))
+        recorded = tuple(k for k, pair in enumerate(pairs) if any(is_node(t._node) for t in pair))
         if not recorded:
             return
         try:
@@ -87,7 +87,7 @@ class Choice:
         wanting = [t._node for t in self.operands if t._node is not None]
         if not wanting and not around:
             return
-        joint = [clock(), _pull_choice, None, *wanting, *around, self]
+        joint = make_node(_pull_choice, None, [*wanting, *around], self)
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
 
@@ -109,8 +109,9 @@ class Gradient:
     given: list[int]
 
 
-def _pull_choice(bundle: dict[int, Tensor], node: Any) -> list[tuple[Any, Tensor]]:
-    choice: Choice = node[-1]
+def _pull_choice(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    choice: Choice
+    (choice,) = kept_by(node)
     mask = tuple(sorted(bundle))
     gradient = choice.gradient(mask)
     operands = [*choice.operands, *(snapshot(choice.tracer, bundle[k]) for k in mask)]

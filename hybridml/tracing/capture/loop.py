@@ -25,10 +25,10 @@ from hybridml_compiler.hoist import dependent, is_dear, varying
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import clock, enable_grad, grad_is_off
-from ...core.tape import part, run
+from ...core.context import enable_grad, grad_is_off
+from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.tensor import Tensor
-from .subgraphs import boundary, close, enter, fresh, leaf_of, leave, snapshot
+from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
 _add, _full = OPS["add"], OPS["full"]
@@ -95,7 +95,7 @@ class Loop:
         taken = [self.tracer.wrap(node) for node in closed.taken]
         counts = [] if self.count is None else [self.count]
         operands = [*counts, *taken, *self.init, *(xs[k] for k in used)]
-        return [self.tracer.apply(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]
+        return [self.tracer.emit(LOOP, operands, {**params, "result": k})._array for k in range(len(outputs))]
 
     # -- the history
 
@@ -103,7 +103,7 @@ class Loop:
         return self.next[k] if k < len(self.next) else self.ys[k - len(self.next)]
 
     def _record(self, results: list[Tensor]) -> None:
-        recorded = tuple(k for k, _ in enumerate(results) if type(self._output(k)._node) is list)
+        recorded = tuple(k for k, _ in enumerate(results) if is_node(self._output(k)._node))
         if not recorded:
             return
         try:
@@ -114,7 +114,7 @@ class Loop:
         wanting = [t._node for t in (*self.init, *self.xs) if t._node is not None]
         if not wanting and not around:
             return
-        joint = [clock(), _pull_loop, None, *wanting, *around, self]
+        joint = make_node(_pull_loop, None, [*wanting, *around], self)
         for k in recorded:
             results[k]._node = part(joint, k, results[k].shape)
 
@@ -131,8 +131,9 @@ class Loop:
         return self.gradients[mask]
 
 
-def _pull_loop(bundle: dict[int, Tensor], node: Any) -> list[tuple[Any, Tensor]]:
-    loop: Loop = node[-1]
+def _pull_loop(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
+    loop: Loop
+    (loop,) = kept_by(node)
     if loop.length is None:
         raise GradientError(
             f"{loop.what}: a traced gradient needs to know how many steps there can be, to keep what it reads of each; "
@@ -188,12 +189,12 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     floats = [k for k, t in enumerate(loop.carries) if t._node is not None]
     cotangents = {k: fresh(tracer, loop.carries[k].shape, loop.carries[k].dtype) for k in floats}
     given = {k - n: fresh(tracer, loop.ys[k - n].shape, loop.ys[k - n].dtype) for k in mask if k >= n}
-    seeds = [(loop.next[k]._node, g) for k, g in cotangents.items() if type(loop.next[k]._node) is list]
+    seeds = [(loop.next[k]._node, g) for k, g in cotangents.items() if is_node(loop.next[k]._node)]
     seeds += [(loop.ys[k]._node, g) for k, g in given.items()]
     found = run(seeds, retain=True, create=True, since=loop.since)
     before = {k: found.pop(id(leaf_of(loop.carries[k])), None) for k in floats}
     slices = {k: found.pop(id(leaf_of(t)), None) for k, t in enumerate(loop.slices)}
-    carried = [k for k in floats if before[k] is not None or type(loop.next[k]._node) is list]
+    carried = [k for k in floats if before[k] is not None or is_node(loop.next[k]._node)]
     sliced = {k: pair[1] for k, pair in slices.items() if pair is not None}
     around = list(found.values())
     sums = [fresh(tracer, g.shape, g.dtype) for _, g in around]

@@ -8,7 +8,7 @@ recorded on the same tape: what is older than the region is its boundary (see `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from hybridml_compiler.graph import ir
 
 from ...core.aliasing import stamp
 from ...core.context import clock, grad_is_off
-from ...core.tape import KEPT, Leaf
+from ...core.tape import Leaf, Node, make_node, parents_of
 from ...core.tensor import Tensor
 from ..python_state.guards import Watch
 from ..python_state.mutations import find, name_in
@@ -47,7 +47,7 @@ class Region:
     def leave(self, values: Sequence[Tensor]) -> None:
         """The states take the values that the control operation has left them with."""
         for state, value in zip(self.states, values, strict=True):
-            self.tracer.writes(state)
+            self.tracer.will_write(state)
             state._array = value._array
             if all(state is not t for t in self.silent):
                 state._node = value._node
@@ -63,34 +63,18 @@ def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", wh
 
 def _entrance(t: Tensor) -> Any:
     """A history of its own, and no leaf: a region may write to what it is given in place."""
-    return None if grad_is_off() or t.dtype.kind not in "fV" else [clock(), _pass_on, t.shape, Leaf(t.shape, t.dtype)]
+    if grad_is_off() or t.dtype.kind not in "fV":
+        return None
+    return make_node(_pass_on, t.shape, [Leaf(t.shape, t.dtype)])
 
 
-def _pass_on(g: Tensor, node: Any) -> Any:
-    return ((node[3], g),)
+def _pass_on(g: Tensor, node: Node) -> Any:
+    return ((parents_of(node)[0], g),)
 
 
 def leaf_of(t: Tensor) -> Leaf | None:
     """Where the gradient of an input of a region arrives."""
-    return None if t._node is None else t._node[3]
-
-
-def boundary(roots: Iterable[Any], since: int, own: Iterable[Any]) -> list[Any]:
-    """Where histories of a region end around it: in older nodes, and in leaves that are none of its `own`."""
-    seen = {id(leaf) for leaf in own}
-    found, stack = [], list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Leaf) or node[0] <= since:
-            found.append(node)
-        else:
-            stack += [
-                n for n in node[KEPT:] if isinstance(n, Leaf) or (type(n) is list and len(n) > KEPT and callable(n[1]))
-            ]
-    return found
+    return None if t._node is None else parents_of(t._node)[0]
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ trace that raises has changed nothing, and what a shadow holds at the end says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
@@ -28,11 +28,11 @@ from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import current_interpreter, interpreter, interpreter_var
+from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import Integer
 from ...core.proxies.scalar import Number
-from ...core.tape import Leaf
-from ...core.tensor import Tensor, leaked, wrap
+from ...core.tape import Leaf, is_node
+from ...core.tensor import Tensor, adopt, leaked, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..specialize.errors import Untraceable
@@ -43,7 +43,7 @@ from .returned import is_returned
 from .traced_tensor import Traced, Weak, is_number
 
 _ndarray = np.ndarray
-_astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
+_astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
 
 @dataclass(eq=False)
@@ -167,13 +167,8 @@ class Tracer:
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:
-        """`fn()` with this interpreter; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
-        outer = interpreter()
-        try:
-            interpreter_var.set(self)
-            return fn()
-        finally:
-            interpreter_var.set(outer)
+        """`fn()` with this interpreter on top."""
+        return interpret(self, fn)
 
     # -- values
 
@@ -190,18 +185,27 @@ class Tracer:
         """A literal of the program."""
         return self.wrap(ir.constant(t._array, weak=weak), weak)
 
-    def size(self, size: Any, dtype: np.dtype, number: bool = False) -> Traced:
-        """A size that comes with the call, as a value."""
-        return self.wrap(ir.apply(_full, [], {"shape": (), "value": size, "dtype": dtype}, user_location()), number)
+    def size(self, size: Any) -> Traced:
+        """A size that comes with the call, as a Python float."""
+        params = {"shape": (), "value": size, "dtype": dtypes.float64}
+        return self.wrap(ir.apply(_full, [], params, user_location()), True)
 
-    def apply(self, op: Op, tensors: list[Tensor], params: dict[str, Any]) -> Traced:
+    def apply(self, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> tuple[Traced, ...]:
+        """Tensors over the nodes of the operation, one per result."""
+        if not op.results:
+            return (self.emit(op, operands, params),)
+        return tuple([self.emit(op, operands, {**params, "result": k}) for k in range(len(op.results))])
+
+    def emit(self, op: Op, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Traced:
+        """A tensor over the node `op(tensors; params)`."""
         if self.observer is not None:
             self.observer.see(self, Tracer.run.__code__)
         if op is _pow and is_number(tensors[1]) and self.are_around(inputs_of(tensors[1]._array)):
             # The power is fixed: x**2 is a multiplication, x**y a logarithm and an exponential function.
             tensors = [tensors[0], self.constant(wrap(self._value(tensors[1]._array, "a power")), True)]
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
-        number = op.kind == "elementwise" and op is not _astype and bool(tensors) and all(map(is_number, tensors))
+        arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
+        number = arithmetic and bool(tensors) and all(map(is_number, tensors))
         node = ir.apply(op, [t._array for t in tensors], params, user_location())
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
@@ -212,43 +216,59 @@ class Tracer:
         self.layouts.made(out, tensors)
         return out
 
-    def trust(self, node: ir.Node) -> None:
+    def trust(self, t: Tensor) -> None:
         """The node raises for nothing: its indices are made to exist."""
-        (self.frames[-1] if self.frames else self).checks.pop(node, None)
+        (self.frames[-1] if self.frames else self).checks.pop(t._array, None)
 
-    def writes(self, t: Tensor) -> None:
+    def will_write(self, t: Tensor) -> None:
         """Before `t` gets another value: a region notes it, to put the present one back."""
         if self.frames:
             self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
 
-    def weak_dtypes(self, op: Op, avals: list[Aval]) -> tuple[np.dtype, ...]:
-        """Arithmetic of lifted Python floats stays Python's: float64."""
-        return (dtypes.float64,) * len(avals)
+    def write(self, t: Tensor, value: Tensor) -> None:
+        """`t` stands for another node from here on."""
+        self.will_write(t)
+        if getattr(t, "_view", None) is None:
+            self.layouts.pin(t)
+        t._array = value._array
 
-    def lift(self, t: Tensor, source: Any = None) -> Tensor:
-        """The traced tensor that stands for `t` (or for the NumPy array `source`)."""
-        if issubclass(type(t), self.cls):
-            return t
-        if issubclass(type(t), Traced):
-            raise leaked(t)
-        found = self.shadows.get(id(t if source is None else source))
+    def layout(self, t: Tensor) -> np.ndarray:
+        """A stand-in for a tensor that is no view, as it lies in eager code."""
+        return self.layouts.of(t)
+
+    def lift(self, value: Tensor | np.ndarray) -> Tensor:
+        """The traced tensor that stands for a tensor or a NumPy array."""
+        given: Any = value  # its type says what it is: a mock's class may say anything
+        kind = type(given)
+        if issubclass(kind, self.cls):
+            traced: Tensor = given
+            return traced
+        if issubclass(kind, Traced):
+            raise leaked(given)
+        found = self.shadows.get(id(given))
         if found is not None:
-            self.reached.add(id(t if source is None else source))
+            self.reached.add(id(given))
             return found
-        real = t if source is None else source
-        name = (None if self.names is None else self.names.of(real)) or f"captured{len(self.inputs)}"
-        return self._add("held" if source is None else "array", -1, real, t, name)
+        name = (None if self.names is None else self.names.of(given)) or f"captured{len(self.inputs)}"
+        if issubclass(kind, Tensor):
+            return self._add("held", -1, given, given, name)
+        return self._add("array", -1, given, adopt(given), name)
 
-    def present(self, t: Tensor) -> ir.Node | None:
+    def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
+        """Those of `tensors` that the program has written to since, each with its value from before."""
+        before = [(t, self._present(t)) for t in tensors]
+
+        def changed() -> list[tuple[Tensor, Tensor]]:
+            starts = {id(i.real): i.start for i in self.inputs}
+            values = [(t, starts.get(id(t)) if node is None else node) for t, node in before]
+            return [(t, self.wrap(node)) for t, node in values if node is not None and self._present(t) is not node]
+
+        return changed
+
+    def _present(self, t: Tensor) -> ir.Node | None:
         """The value of a tensor at this line of the program; None where the program has not come upon it."""
         shadow = t if issubclass(type(t), self.cls) else self.shadows.get(id(t))
         return None if shadow is None else shadow._array
-
-    def changed_since(self, before: Sequence[tuple[Tensor, ir.Node | None]]) -> list[tuple[Tensor, Traced]]:
-        """Those tensors whose `present` value is another than before, with that value."""
-        starts = {id(i.real): i.start for i in self.inputs}
-        values = [(t, starts.get(id(t)) if node is None else node) for t, node in before]
-        return [(t, self.wrap(node)) for t, node in values if node is not None and self.present(t) is not node]
 
     def argument(self, index: int, value: Any, t: Tensor, name: str) -> Traced:
         """The shadow of a tensor or array argument."""
@@ -276,14 +296,14 @@ class Tracer:
         """The program holds for the values of the inputs that this one is computed from."""
         self.looked_at.update(inputs_of(node))
 
-    def check_divisor(self, t: Tensor) -> bool:
+    def _is_divisor(self, t: Tensor, what: str) -> bool:
         """Whether a number may be divided by this one. Of an input that is a guard, of anything else a question."""
         node = t._array
         ends = inputs_of(node)
         if self.ask is None or self.strict or not ends or not all(map(self.has_input, ends)):
             return True  # sizes are positive; in the body of a control operation there are no Python numbers
         if not node.is_input:
-            return bool(self._value(OPS["not_equal"].fn(t, 0)._array, "a division"))
+            return bool(self._value(OPS["not_equal"].fn(t, 0)._array, what))
         self.not_zero.add(node)
         source = self.input_of(node)
         return bool(source.real != 0)
@@ -306,7 +326,7 @@ class Tracer:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
         shadow = self.wrap(start)
         wants = isinstance(real, Tensor) and t._node is not None
-        source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and type(t._node) is list)
+        source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and is_node(t._node))
         if wants:
             shadow._node = source.leaf = ShadowLeaf(self, source)
         self.inputs.append(source)
@@ -316,7 +336,7 @@ class Tracer:
 
     def read_grad(self, source: Input) -> Tensor | None:
         node = source.real._node
-        grad = None if node is None or type(node) is list else node.grad
+        grad = None if node is None or is_node(node) else node.grad
         self.grad_guards.append((source, grad is None))
         if grad is None:
             return None
@@ -345,34 +365,36 @@ class Tracer:
             )
         return self.ask(node, what)
 
-    def values(self, t: Tensor, what: str) -> np.ndarray:
-        """The array behind a traced tensor, read-only: it is the value of this call."""
-        return self._value(self.lift(t)._array, what)
+    def read(self, t: Tensor, how: Reading, what: str) -> Any:
+        """The value that `t` has in this call, asked for in as few distinct answers as `how` needs.
 
-    def item(self, t: Tensor) -> Any:
-        """The single value: a number of the graph where it is a float, as nothing may ever look at it."""
+        What asks for a value makes the program hold for it alone (see specialize/path_tree.py), so `item()` of a float
+        is a number of the graph: nothing may ever look at it.
+        """
+        if how == "text" and (not issubclass(type(t), self.cls) or self.ask is None or self.frames):
+            return None
         t = self.lift(t)
-        if not dtypes.is_float(t.dtype) or not inputs_of(t._array):
-            return self._value(t._array, "item()").item()
-        return Number(self._float64(t))
+        node = t._array
+        if how in ("array", "text"):
+            return self._value(node, what)
+        if how == "nonzero":
+            return self._is_divisor(t, what)
+        if how == "item" and dtypes.is_float(t.dtype) and inputs_of(node):
+            return Number(self._float64(t))
+        if how == "float" and inputs_of(node) and t.dtype.kind in "fiu" and is_returned(self.root):
+            later = float("nan")  # an object of its own, which nothing looks at before it is returned
+            self.later[id(later)] = later, Number(self._float64(t))
+            return later
+        if how == "bool" and t.dtype.kind != "b":
+            t = OPS["not_equal"].fn(t, 0)
+        elif how == "int" and dtypes.is_float(t.dtype):
+            t = OPS["trunc"].fn(t)
+        return self._value(t._array, what).item()
 
     def _float64(self, t: Tensor) -> Traced:
         """The single value, as Python has floats."""
         flat = t if t.shape == () else OPS["reshape"].fn(t, ())
         return self.wrap((flat if t.dtype is dtypes.float64 else _astype.fn(flat, dtypes.float64))._array, True)
-
-    def scalar(self, t: Tensor, what: str) -> Any:
-        """The single value of `t`, asked for in as few distinct answers as `what` needs."""
-        t = self.lift(t)
-        if what == "float()" and inputs_of(t._array) and t.dtype.kind in "fiu" and is_returned(self.root):
-            later = float("nan")  # an object of its own, which nothing looks at before it is returned
-            self.later[id(later)] = later, Number(self._float64(t))
-            return later
-        if what == "bool()" and t.dtype.kind != "b":
-            t = OPS["not_equal"].fn(t, 0)
-        elif what == "int()" and dtypes.is_float(t.dtype):
-            t = OPS["trunc"].fn(t)
-        return self._value(t._array, what).item()
 
     # -- what a trace leaves behind
 
@@ -388,8 +410,8 @@ class Tracer:
 
 def _real(size: Any) -> Any:
     """A size in arithmetic of Python floats: a number of the trace, see core/proxies/scalar.py."""
-    interp = current_interpreter()
-    return float(int(size)) if interp is None else Number(interp.size(size, dtypes.float64, True))
+    tracer = current_tracer()
+    return float(int(size)) if tracer is None else Number(tracer.size(size))
 
 
 hooks.size_as_float = _real
@@ -400,6 +422,22 @@ def inputs_of(node: ir.Node) -> list[ir.Node]:
     return [n for n in ir.topological([node]) if n.is_input]
 
 
+def current_tracer() -> Tracer | None:
+    """The innermost tracer in force, whatever interprets its operations first."""
+    level = interpreter_stack()
+    while level is not None:
+        if isinstance(level.interpreter, Tracer):
+            return level.interpreter
+        level = level.beneath
+    return None
+
+
+def top_tracer() -> Tracer | None:
+    """The tracer that operations go to; None where another interpreter or NumPy applies them."""
+    level = interpreter_stack()
+    return level.interpreter if level is not None and isinstance(level.interpreter, Tracer) else None
+
+
 def is_tracing() -> bool:
     """True while a traced function is being captured, false in eager code (and in compiled calls)."""
-    return current_interpreter() is not None
+    return current_tracer() is not None

@@ -19,10 +19,10 @@ from typing import Any
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
-from ...core.context import current_interpreter
 from ...core.proxies.integer import Integer
 from ...core.proxies.scalar import StandIn
 from ..capture.traced_tensor import Traced
+from ..capture.tracer import Tracer, current_tracer
 from . import guards
 from .guards import Entry
 
@@ -76,11 +76,11 @@ say = builtins.print
 
 
 def _print(*args: Any, **kwargs: Any) -> None:
-    interp = current_interpreter()
-    if interp is None or interp.prints is None:
+    tracer = current_tracer()
+    if tracer is None or tracer.prints is None:
         say(*args, **kwargs)
     else:
-        interp.prints(args, kwargs)
+        tracer.prints(args, kwargs)
 
 
 _variables: Any = vars(os.environ)["_data"]
@@ -90,14 +90,14 @@ _READING = os._Environ.__getitem__.__code__
 
 def _reads(name: Any) -> Any:
     """The key of a variable, as `os.environ[name]` asks for it, whoever reads it: a library, too."""
-    interp = current_interpreter()
-    if interp is not None and isinstance(name, str) and name[:8] != "HYBRIDML":
+    tracer = current_tracer()
+    if tracer is not None and isinstance(name, str) and name[:8] != "HYBRIDML":
         if sys._getframe(1).f_code is _READING:  # `os.environ[name] = value` asks as well
-            interp.environment[name] = _variables.get(_encode_key(name))
+            tracer.environment[name] = _variables.get(_encode_key(name))
     return _encode_key(name)
 
 
-def variables_read(tracer: Any) -> list[Entry]:
+def variables_read(tracer: Tracer) -> list[Entry]:
     """Guards for the environment variables that a trace has read."""
     return [(_variables.get, _encode_key(name), value) for name, value in tracer.environment.items()]
 

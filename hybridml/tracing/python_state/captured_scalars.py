@@ -27,8 +27,7 @@ from typing import Any
 
 from hybridml_compiler.in_force import Changes
 
-from ...core.context import current_interpreter
-from ..capture.tracer import Tracer
+from ..capture.tracer import Tracer, current_tracer
 from .bytecode import instructions
 from .captured_containers import Containers, Copies, ItemOf, OthersOf
 from .classes import class_of
@@ -294,9 +293,9 @@ def _seeing(cls: type) -> type:
     inherited: Any = cls.__getattribute__
 
     def read(self: Any, name: str) -> Any:
-        interp = current_interpreter()
-        if interp is not None:
-            found = interp.attributes.get((id(self), name))
+        tracer = current_tracer()
+        if tracer is not None:
+            found = tracer.attributes.get((id(self), name))
             if found is not None:
                 return found
         return inherited(self, name)

@@ -10,9 +10,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from ...core.context import interpreter, interpreter_var
+from ...core.interpreter import eagerly
 
 
 @contextmanager
@@ -43,11 +44,6 @@ def _is_pythons(handler: Any) -> bool:
 
 def _outside(handler: Callable[..., Any]) -> Callable[..., Any]:
     def handle(number: int, frame: Any) -> Any:
-        outer = interpreter()
-        interpreter_var.set(None)
-        try:
-            return handler(number, frame)
-        finally:
-            interpreter_var.set(outer)
+        return eagerly(partial(handler, number, frame))
 
     return handle

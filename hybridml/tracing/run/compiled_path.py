@@ -22,6 +22,7 @@ from ...core.proxies.integer import plain
 from ...core.proxies.scalar import known as as_known
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
+from ...core.tape import is_node
 from ...core.tensor import Tensor, adopt, wrap
 from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory
@@ -265,7 +266,7 @@ class CompiledPath(PathEnd):
         results = dict(fresh)
         for k, _ in self.writes:
             real = reals[self.program.donate[k]]
-            if isinstance(real, Tensor) and type(self.program.outputs[k]._node) is list:
+            if isinstance(real, Tensor) and is_node(self.program.outputs[k]._node):
                 results[k] = real  # an update in place that is part of the history
         self.program.record(kept, results)
         for k in self.cut:
@@ -325,7 +326,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
     node = real_of(source, leaves)._node
-    return None if node is None or type(node) is list else node.grad
+    return None if node is None or is_node(node) else node.grad
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:

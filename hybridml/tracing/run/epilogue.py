@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import aliasing, pytree
-from ...core.context import clock, grad_is_off
-from ...core.tape import KEPT, Node, part
+from ...core.context import grad_is_off
+from ...core.tape import Node, freed, is_freed, is_node, part
 from ...core.tensor import Tensor, adopt
 from ..capture.memory_order import as_seen
 from .compiled_path import CompiledPath, real_of
@@ -33,9 +33,9 @@ def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[
     stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
     permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
-    freed = [
+    without_history = [
         place[k] for k, o in enumerate(outcome.program.outputs[: outcome.n_results])
-        if type(o._node) is list and len(o._node) == KEPT and not grad_is_off()
+        if is_node(o._node) and is_freed(o._node) and not grad_is_off()
     ]  # fmt: skip
     history = _historian(outcome)
     recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
@@ -45,7 +45,7 @@ def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[
         single
         and results[0][:2] == (0, False)
         and count == 1
-        and not (stamped or grads or freed or recorded or permuted)
+        and not (stamped or grads or without_history or recorded or permuted)
     ):
         return None
 
@@ -54,8 +54,8 @@ def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[
         aliasing.stamp(*stamped)
         for j, order in permuted:
             tensors[j]._array = as_seen(tensors[j]._array, order)
-        for j in freed:
-            tensors[j]._node = [clock(), None, tensors[j]._array.shape]
+        for j in without_history:
+            tensors[j]._node = freed(tensors[j]._array.shape)
         if history is not None:
             joint = history(args)
             for k in recorded:

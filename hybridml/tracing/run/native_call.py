@@ -21,7 +21,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.locks import lock
 
 from ...core import replay
-from ...core.context import _no_grad, grad_is_off, interpreter_var, nans_var, stance_var, switches
+from ...core.context import _no_grad, grad_is_off, nans_var, stance_var, switches
+from ...core.interpreter import interpreter_var
 from ...core.proxies.integer import LARGEST
 from ...core.tensor import Tensor, wrap
 from ..capture.memory_order import in_memory

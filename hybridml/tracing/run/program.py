@@ -29,9 +29,9 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
 
-from ...core.context import clock, grad_is_off, nans_var
+from ...core.context import grad_is_off, nans_var
 from ...core.source_location import here
-from ...core.tape import KEPT, Leaf, Node, part, run, stale
+from ...core.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
 from ...core.tensor import Tensor, wrap
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.subgraph import cut
@@ -184,7 +184,7 @@ class Program:
 
     def differentiable(self) -> tuple[int, ...]:
         """Positions of the outputs that have a traced history."""
-        return tuple(k for k, o in enumerate(self.outputs) if type(o._node) is list and len(o._node) > KEPT)
+        return tuple(k for k, o in enumerate(self.outputs) if is_node(o._node) and not is_freed(o._node))
 
     def vjp(self, mask: tuple[int, ...]) -> Backward:
         """The program from inputs and cotangents of the outputs in `mask` to cotangents of the inputs."""
@@ -271,10 +271,10 @@ class Program:
             if id(node) in positions:  # an input as it came: its history goes on
                 given = tensors[positions[id(node)]]
                 t._node = given._node if isinstance(given, Tensor) else None
-            elif type(node) is not list:
+            elif not is_node(node):
                 t.requires_grad_()  # a leaf that the program itself has made
-            elif len(node) == KEPT:
-                t._node = [clock(), None, t.shape]  # an inner backward has freed its history
+            elif is_freed(node):
+                t._node = freed(t.shape)  # an inner backward has freed its history
             elif wanting:
                 if joint is None:
                     joint = self._joint(tensors, wanting)
@@ -287,7 +287,7 @@ class Program:
 
     def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
         """The node of all results of a call: what its gradient goes to (their positions), and what that reads."""
-        return [clock(), _pull_program, None, *[t._node for t in parents], here(), self, wanting, kept]
+        return make_node(_pull_program, None, [t._node for t in parents], self, wanting, kept, here())
 
     def needed(self) -> list[int]:
         """Inputs whose values a backward of this program reads."""
@@ -336,7 +336,7 @@ def dense(array: np.ndarray | float) -> np.ndarray:
 
 
 def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    place, program, wanting, kept = node[-4:]
+    program, wanting, kept, place = kept_by(node)
     mask = tuple(sorted(bundle))
     backward = program.vjp(mask)
     for k in backward.used:
@@ -344,8 +344,8 @@ def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tens
         if t is None:
             raise GradientError(f"{program.name}: the gradient needs input {k}, which the call did not keep")
         if isinstance(t, Tensor) and t._version:
-            stale(program.name, f"input {program.nodes[k].name}", t._version, node[0], place)
+            stale(program.name, f"input {program.nodes[k].name}", t._version, node, place)
     tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
     gradients = backward.program.apply(tensors)
     at = {k: g for k, g in zip(backward.wanted, gradients, strict=True)}
-    return [(parent, at[k]) for parent, k in zip(node[KEPT:-4], wanting, strict=True) if k in at]
+    return [(parent, at[k]) for parent, k in zip(parents_of(node), wanting, strict=True) if k in at]

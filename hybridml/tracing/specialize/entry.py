@@ -24,6 +24,7 @@ from ...core.proxies.array import Array
 from ...core.proxies.integer import Integer
 from ...core.proxies.scalar import StandIn
 from ...core.shared import accumulating
+from ...core.tape import is_node
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
@@ -348,7 +349,7 @@ class Entry:
             if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
                 return False
             node = t._node
-            if (node is not None) is not wants or (wants and (type(node) is list) is not recorded):
+            if (node is not None) is not wants or (wants and is_node(node) is not recorded):
                 return False
         for source, hooks in self.hooks:
             if hooks_of(real_of(source, leaves)._node) != hooks:

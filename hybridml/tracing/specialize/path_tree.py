@@ -29,6 +29,7 @@ from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.sizes.guards import Guards
 
+from ...core.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer
@@ -248,7 +249,7 @@ def live(tracer: Tracer) -> list[ir.Node]:
         elif issubclass(type(item), Tensor):
             if isinstance(item._array, ir.Node):
                 found[item._array] = None
-            if type(item._node) is list:
+            if is_node(item._node):
                 pending.append(item._node)
         elif type(item) in (list, tuple, dict) and id(item) not in seen:
             seen.add(id(item))
