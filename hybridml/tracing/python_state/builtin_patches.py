@@ -11,7 +11,7 @@ import builtins
 import os
 import sys
 import types
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from ...core.proxies.integer import Integer
 from ...core.proxies.scalar import StandIn
 from ..capture.traced_tensor import Traced
 from . import guards
-from .guards import Entry
+from .guard_types import ItemGuard
 
 _OF_A_TRACE = (Traced, StandIn, Integer)
 
@@ -97,9 +97,9 @@ def _reads(name: Any) -> Any:
     return _encode_key(name)
 
 
-def variables_read(tracer: Any) -> list[Entry]:
+def variables_read(tracer: Any) -> Iterator[ItemGuard]:
     """Guards for the environment variables that a trace has read."""
-    return [(_variables.get, _encode_key(name), value) for name, value in tracer.environment.items()]
+    return (ItemGuard(_variables, _encode_key(name), value) for name, value in tracer.environment.items())
 
 
 SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}

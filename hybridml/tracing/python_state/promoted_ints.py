@@ -18,8 +18,8 @@ import numpy as np
 
 from ...core.proxies.integer import LARGEST
 from ..specialize.symbolic_shapes import apart
+from .guard_types import elements_guard
 from .guards import Watch
-from .reads import what_of
 from .scalar_source import ScalarSource
 
 Key = Any  # see `signature.signature`
@@ -95,7 +95,7 @@ class Integers:
         now = program, made
         for k, array in named:
             if k in captured:
-                held = what_of(array)(array)
+                held = elements_guard(array).value
                 _, was, before = self._arrays.setdefault(k, (array, held, now))
                 if was != held and before == now:
                     self._only_inputs.add(k)

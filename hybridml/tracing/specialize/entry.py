@@ -34,11 +34,12 @@ from ..capture.memory_order import in_memory
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import say, shims, variables_read
 from ..python_state.captured_scalars import lift, over, places, seen_in, settle
+from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
-from ..python_state.mutations import PLAIN, Mutation, find, is_plain, name_in
+from ..python_state.mutations import PLAIN, Mutation, find, is_plain
 from ..python_state.names import Names, arguments, changed
 from ..python_state.promoted_ints import Integers
-from ..python_state.side_effects import SideEffects, level
+from ..python_state.side_effects import SideEffects
 from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
@@ -218,7 +219,7 @@ class Entry:
 
         self.watch.begin()
         self._is_async = inspect.iscoroutinefunction(self.fn)
-        hidden = SideEffects(self.watch, name_in(self.watch))
+        hidden = SideEffects(self.watch, self.watch.name_of)
         try:
             with decisions(tracer.guards):
                 outcome = tracer.run(trace)
@@ -248,7 +249,7 @@ class Entry:
             arrays = self.seen.only_inputs(self.watch, captured, (digest(outcome.program.graph), asked, values))
         self.watch.read_by_numpy(arrays)
         self._guard(outcome)
-        self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
+        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)
         self.draws |= bool(outcome.draws)
         self.drawn += [state for state in outcome.drawn if all(state is not known for known in self.drawn)]

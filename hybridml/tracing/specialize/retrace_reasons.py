@@ -9,14 +9,10 @@ import numpy as np
 
 from ...core import pytree
 from ...core.tensor import Tensor
-from ..python_state.guards import Watch, holder
-from ..python_state.mutations import label
+from ..python_state.guards import Watch
 from ..python_state.names import arguments
-from ..python_state.reads import FUNCTION_PARTS, checksum, elements, environment, form
 from ..run.compiled_path import real_of
 from .entry import Entry
-
-_SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
 
 def of_arguments(fn: Callable[..., Any], known: Sequence[Any], key: Any) -> str:
@@ -95,40 +91,4 @@ def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
 
 def of_python(watch: Watch) -> str:
     """The first Python value that changed."""
-    for read, key, was in (*watch.free, *watch.quiet):
-        try:
-            now = read(key)
-        except (AttributeError, IndexError, KeyError, ValueError):
-            return f"{_label(watch, read, key)} is gone"
-        if read is len and now != was and (moved := watch.moved_attributes(key)):
-            return f"attribute {', '.join(moved)} is {'new' if now > was else 'gone'}"
-        if read is environment and now != was:
-            return "an environment variable is another"
-        if read in FUNCTION_PARTS and now != was:
-            return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
-        if read is form and now != was:
-            return f"{_of(watch, key)} has another shape, dtype, memory layout or is read-only"
-        if read in (elements, checksum) and now != was:
-            return f"{_label(watch, read, key)} are others"
-        if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):
-            return f"{_label(watch, read, key)} {_value(was)} -> {_value(now)}"
-    return ""
-
-
-def _value(value: Any) -> str:
-    shown = repr(value) if isinstance(value, _SHOWN) else f"a {type(value).__name__}"
-    return shown if len(shown) <= 40 else shown[:37] + "..."
-
-
-def _label(watch: Watch, read: Any, key: Any) -> str:
-    if read is len:
-        return f"the size of {_of(watch, key)}"
-    if read in (elements, checksum):
-        return f"the elements of {_of(watch, key)}"
-    owner = holder((read, key, None))
-    return f"{_of(watch, owner)}[{key}]" if type(owner) in (list, tuple) else label(watch, read, key)
-
-
-def _of(watch: Watch, container: Any) -> str:
-    entries = (*watch.free, *watch.quiet)
-    return next((label(watch, r, k) for r, k, v in entries if v is container), f"a {type(container).__name__}")
+    return next(filter(None, (guard.change(watch.name_of) for guard in watch.guards)), "")
