@@ -143,12 +143,10 @@ class ItemGuard(Guard):
         return (owner.get if type(owner) is types.MappingProxyType else owner.__getitem__), self.key
 
     def _place(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import ABSENT, EntryHolds
-
         owner = _behind(self.owner)
         if not isinstance(owner, dict) or type(self.key) is not str:
             return None
-        return EntryHolds(owner, self.key, dict.get(owner, self.key, ABSENT))
+        return _places().EntryHolds(owner, self.key, dict.get(owner, self.key, _places().ABSENT))
 
     def label(self, name_of: NameOf) -> str:
         return f"{name_of(self.owner)}[{self.key}]" if type(self.owner) is list else self.name
@@ -164,10 +162,8 @@ class LengthGuard(Guard):
     read = len
 
     def native(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import DictSize
-
         owner = _behind(self.owner)
-        return DictSize(owner, self.value) if type(owner) is dict else None
+        return _places().DictSize(owner, self.value) if type(owner) is dict else None
 
     def label(self, name_of: NameOf) -> str:
         return f"the size of {name_of(self.owner)}"
@@ -244,9 +240,7 @@ class CellGuard(AttributeGuard):
         del self.owner.cell_contents
 
     def _place(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import CellHolds
-
-        return CellHolds(self.owner, self.value)
+        return _places().CellHolds(self.owner, self.value)
 
 
 class FunctionGuard(AttributeGuard):
@@ -256,9 +250,7 @@ class FunctionGuard(AttributeGuard):
     PARTS: ClassVar = ("__code__", "__defaults__", "__kwdefaults__")
 
     def _place(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import FunctionHolds
-
-        return FunctionHolds(self.owner, self.key, self.value)
+        return _places().FunctionHolds(self.owner, self.key, self.value)
 
     def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
         return f"{self.owner.__name__}.{self.key} is another"
@@ -276,9 +268,7 @@ class ClassGuard(AttributeGuard):
         return f"the class of {name_of(self.owner)}"
 
     def _place(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import ClassHolds
-
-        return ClassHolds(self.owner, self.value)
+        return _places().ClassHolds(self.owner, self.value)
 
 
 class ResolutionGuard(AttributeGuard):
@@ -297,9 +287,7 @@ class ResolutionGuard(AttributeGuard):
         return self.key
 
     def _place(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import OrderHolds
-
-        return OrderHolds(self.owner, self.value)
+        return _places().OrderHolds(self.owner, self.value)
 
     def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
         return f"the bases of {self.owner.__name__} are others"
@@ -315,9 +303,7 @@ class LayoutGuard(Guard):
         put_form(self.owner, value)
 
     def native(self) -> Place | None:
-        from hybridml_compiler.runtime.entry_places import FormHolds
-
-        return FormHolds(self.owner, self.value) if self.now() == self.value else None
+        return _places().FormHolds(self.owner, self.value) if self.now() == self.value else None
 
     def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
         return f"{name_of(self.owner)} has another shape, dtype, memory layout or is read-only"
@@ -370,20 +356,6 @@ class LevelGuard(Guard):
     read = staticmethod(level)
 
 
-class TupleItemGuard(Guard):
-    """One item (`key`) of the tuple that another guard (`owner`) reads; None where there is none."""
-
-    is_named = True
-    owner: Guard
-
-    def _reader(self) -> tuple[Callable[[Any], Any], Any]:
-        return partial(_item_at, self.key), self.owner.check
-
-    @property
-    def name(self) -> str:
-        return self.owner.name
-
-
 class TupleRestGuard(Guard):
     """The tuple that another guard (`owner`) reads, without the items at some indices (`key`), whose types count."""
 
@@ -395,6 +367,15 @@ class TupleRestGuard(Guard):
     @property
     def name(self) -> str:
         return self.owner.name
+
+
+class TupleItemGuard(TupleRestGuard):
+    """One item (`key`) of the tuple that another guard (`owner`) reads; None where there is none."""
+
+    is_named = True
+
+    def _reader(self) -> tuple[Callable[[Any], Any], Any]:
+        return partial(_item_at, self.key), self.owner.check
 
 
 def elements_guard(buffer: Any) -> ElementsGuard:
@@ -427,6 +408,13 @@ def _equal(now: Any, value: Any) -> bool:
             return False
         return all(map(is_, now, value)) or all(a is b or _equal(a, b) for a, b in zip(now, value, strict=True))
     return type(value) is frozenset and now == value
+
+
+def _places() -> Any:
+    """The module of the native checks: late, since loading it takes 23 ms."""
+    from hybridml_compiler.runtime import entry_places
+
+    return entry_places
 
 
 _getter = lru_cache(maxsize=4096)(attrgetter)

@@ -47,7 +47,8 @@ class ScalarSource:
     @property
     def now(self) -> Callable[[], Any]:
         """A function that gives the present value, without a method between: ValueError or IndexError for none."""
-        return partial(*self.guard.check[:2])
+        read, argument, _ = self.guard.check
+        return partial(read, argument)
 
     def fits(self, value: Any) -> bool:
         """Whether the program takes this value."""

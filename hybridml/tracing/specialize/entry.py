@@ -77,6 +77,7 @@ class Entry:
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
+        self.grads: list[tuple[Input, Input]] = []  # gradients that it reads, and what they are of
         self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
         self.hooks: list[tuple[Input, tuple[int, ...]]] = []
         # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
@@ -295,6 +296,8 @@ class Entry:
                 continue
             self.by_node[i.node] = i
             self.inputs.append(i)
+            if i.kind == "grad" and i.owner is not None:
+                self.grads.append((i, i.owner))
             if i.kind == "held":
                 self.held[id(i.real)] = (i.real, i.real._array, i.wants, i.recorded)
             if i.leaf is not None and not i.recorded:
@@ -360,12 +363,10 @@ class Entry:
                 return False
         if self.grad_guards and not self.grads_hold(leaves):
             return False
-        for source in self.inputs:
-            if source.kind == "grad" and source.owner is not None:
-                grad = grad_of(source.owner, leaves)
-                owner = array_of(real_of(source.owner, leaves))
-                if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
-                    return False
+        for source, of in self.grads:
+            grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
+            if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
+                return False
         return self.watch.holds()
 
     def overlaps(self, leaves: Sequence[Any]) -> bool:

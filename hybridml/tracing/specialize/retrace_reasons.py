@@ -5,50 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core import pytree
 from ...core.tensor import Tensor
 from ..python_state.guards import Watch
 from ..python_state.names import arguments
 from ..run.compiled_path import real_of
 from .entry import Entry
+from .signature import NumberSpec, Signature, ValueSpec
 
 
-def of_arguments(fn: Callable[..., Any], known: Sequence[Any], key: Any) -> str:
+def of_arguments(fn: Callable[..., Any], known: Sequence[Signature], key: Signature) -> str:
     """What in the arguments is new, compared with the known signature that is most like theirs."""
-    best = min(known, key=lambda other: (other[0] != key[0], len(list(_differences(fn, other, key)))))
+    best = min(known, key=lambda other: (other.structure != key.structure, len(list(_differences(fn, other, key)))))
     return "; ".join(_differences(fn, best, key)) or "the arguments"
 
 
-def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
-    if was[0] != now[0]:
-        yield f"the arguments are {_shape(now[0])} and not {_shape(was[0])}"
+def _differences(fn: Callable[..., Any], was: Signature, now: Signature) -> Iterator[str]:
+    if was.structure != now.structure:
+        yield f"the arguments are {_shape(now.structure)} and not {_shape(was.structure)}"
         return
-    for name, a, b in zip(arguments(fn, now[0]), was[1], now[1], strict=True):
-        if a != b and not (a is int and type(b) is tuple and b[0] is int):  # an int that is an input there
-            yield f"argument {name} {_spec(a)} -> {_spec(b)}"
-    if was[2] != now[2]:
+    for name, a, b in zip(arguments(fn, now.structure), was.specs, now.specs, strict=True):
+        is_any_int = a == NumberSpec(int) and isinstance(b, ValueSpec) and b.kind is int
+        if a != b and not is_any_int:
+            yield f"argument {name} {a} -> {b}"
+    if was.aliases != now.aliases:
         yield "other arguments are one and the same object"
-    if was[3] != now[3]:
-        yield "gradients are off" if now[3] else "gradients are on"
-    if was[4:] != now[4:]:
+    if was.grad_is_off != now.grad_is_off:
+        yield "gradients are off" if now.grad_is_off else "gradients are on"
+    if was.default_float != now.default_float:
         yield "the default dtype"
-
-
-def _spec(spec: Any) -> str:
-    """What the signature says of a leaf (see `signature.signature`), for people."""
-    if isinstance(spec, tuple) and len(spec) == 4 and isinstance(spec[0], tuple):
-        shape, dtype, kept, order = spec
-        history = ("", " that requires grad", " with a history")[kept]
-        return f"{dtype}{list(shape)}{history}{' permuted' if order else ''}"
-    if isinstance(spec, tuple) and spec[0] is np.ndarray:
-        return f"array of {spec[2]}{list(spec[1])}" + (" permuted" if spec[3] else "")
-    if isinstance(spec, tuple) and spec[0] is object:
-        return "an object"
-    if isinstance(spec, tuple) and isinstance(spec[0], type) and issubclass(spec[0], np.generic):
-        return str(spec[1])
-    return repr(spec[1]) if isinstance(spec, tuple) and len(spec) == 2 else getattr(spec, "__name__", str(spec))
 
 
 def _shape(structure: pytree.Structure) -> str:
