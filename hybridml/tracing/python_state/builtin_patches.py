@@ -20,13 +20,12 @@ from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core.context import current_interpreter
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.base import Proxy
 from ..capture.traced_tensor import Traced
 from . import guards
 from .guard_types import ItemGuard
 
-_OF_A_TRACE = (Traced, StandIn, Integer)
+_OF_A_TRACE = (Traced, Proxy)
 
 
 class _Type:

@@ -31,8 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor
 from . import mutation_epoch
 from .classes import announced, class_of, is_data, may_change, reads_unseen, says, slots
@@ -59,7 +58,7 @@ from .guard_types import (
 from .libraries import is_fixed, is_library, is_library_class, is_ours
 from .reads import MOST_COMPARED, contents, is_buffer, size_of
 
-_OPAQUE = (np.ufunc, np.dtype, StandIn, Integer)
+_OPAQUE = (np.ufunc, np.dtype, Proxy)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms

@@ -21,8 +21,7 @@ import numpy as np
 from hybridml_compiler.errors import describe_line
 
 from ...core import pytree
-from ...core.proxies.integer import plain
-from ...core.proxies.scalar import known
+from ...core.proxies.base import concrete
 from ...core.tensor import Tensor
 from .bytecode import instructions
 from .guard_types import AttributeGuard, ContentsGuard, ElementsGuard, Guard, ItemGuard, LayoutGuard, LengthGuard
@@ -117,7 +116,7 @@ def _entries(
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
     """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
 
-    real = known(plain(key))  # a number of the trace: its value is known since it has been hashed
+    real = concrete(key)  # a number of the trace: its value is known since it has been hashed
 
     def put(value: Any) -> None:
         if isinstance(owner, dict):

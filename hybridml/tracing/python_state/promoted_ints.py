@@ -2,7 +2,7 @@
 becomes a symbol.
 
 The first value is compiled for itself: most ints never change, and many steer the program. Where another one comes, the
-function is traced with an `Integer` in its place. If Python looks at the value in that trace,
+function is traced with an `IntProxy` in its place. If Python looks at the value in that trace,
 the program is for this value, as every later one is, and the int stays a part of the signature (of an argument) or a
 guarded value (of a global variable, a closure cell, an attribute).
 """

@@ -24,9 +24,8 @@ from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core import pytree, replay
-from ...core.proxies.array import Array
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.array import ArrayProxy
+from ...core.proxies.base import Proxy
 from ...core.shared import accumulating
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
@@ -414,7 +413,7 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
 
-_MADE_ANEW = (*PLAIN, Tensor, StandIn, Integer, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
+_MADE_ANEW = (*PLAIN, Tensor, Proxy, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 _NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Device, range, slice, type(Ellipsis))
 
 
@@ -496,7 +495,7 @@ def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
     if issubclass(kind, Tensor):
         return tracer.argument(k, leaf, leaf, label)
     if issubclass(kind, _ndarray):
-        return Array(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
+        return ArrayProxy(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
     if issubclass(kind, float):
         return tracer.lift_float("argument", k, float(leaf), label)
     return leaf

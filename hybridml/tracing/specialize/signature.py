@@ -12,7 +12,7 @@ from hybridml_compiler import dtypes
 from ...core import pytree
 from ...core.context import grad_is_off
 from ...core.proxies.integer import LARGEST
-from ...core.proxies.scalar import Number
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor, leaked
 from ..capture.memory_order import Order, memory_order
 from ..capture.traced_tensor import Traced
@@ -166,8 +166,8 @@ def signature(structure: pytree.Structure, leaves: list[Any]) -> tuple[Fields, l
         elif kind is np.float64:
             leaves[k] = float(leaf)
             specs.append(_DOUBLE)  # a tensor of it is float64
-        elif kind is Number or issubclass(kind, Traced):
-            raise leaked(leaf._tensor if kind is Number else leaf)
+        elif kind is ScalarProxy or issubclass(kind, Traced):
+            raise leaked(leaf._tensor if kind is ScalarProxy else leaf)
         elif kind is np.int64:
             leaves[k] = leaf.item()
             specs.append((kind, leaves[k]))
