@@ -13,7 +13,7 @@ from hybridml_compiler.ops.table import OPS
 from ..core.aliasing import is_python_float
 from ..core.context import current_interpreter, lift, literal
 from ..core.dlpack import imported
-from ..core.proxies.scalar import Number, tensor_of
+from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.tensor import Device, Tensor, adopt
 
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
@@ -60,7 +60,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:
     """A tensor of lists, numbers and anything else that NumPy understands."""
-    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is Number for x in obj):
+    if isinstance(obj, list | tuple) and any(isinstance(x, Tensor) or type(x) is ScalarProxy for x in obj):
         return _astacked(obj, dtype)
     try:
         array = np.array(obj)

@@ -26,8 +26,8 @@ from . import aliasing
 from .context import current_interpreter, grad_is_off
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
-from .proxies.integer import Integer, plain
-from .proxies.scalar import Number, known, tensor_of
+from .proxies.integer import IntProxy, plain
+from .proxies.scalar import known, tensor_of
 from .pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .source_location import here
 from .tape import make_node, part
@@ -35,10 +35,10 @@ from .tensor import Tensor, aval_of, wrap
 
 _ndarray = np.ndarray
 _astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
-_SCALARS = (bool, int, float, complex, Dim, Integer, np.generic)
+_SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
-_STANDING = (Tensor, Integer, Number)  # for something else, inside a trace
+_STANDING = (Tensor, IntProxy, Number)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
 
@@ -114,7 +114,7 @@ def operands(
             continue
         if is_dim(value):
             result += interp.apply(_full, (), {"shape": (), "value": value, "dtype": dtype})
-        elif type(value) is Integer and (dtypes.is_float(dtype) or dtype is dtypes.int64):
+        elif type(value) is IntProxy and (dtypes.is_float(dtype) or dtype is dtypes.int64):
             real = value._number._tensor
             result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
@@ -255,7 +255,7 @@ def plain_params(op: Op, params: dict[str, Any]) -> None:
             params[name] = _plain(value) if not value.shape else value.tolist()
         elif isinstance(value, tuple | list) and any(isinstance(v, _STANDING) for v in value):
             params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else known(plain(v)) for v in value])
-        elif type(value) in (Integer, Number):
+        elif type(value) in (IntProxy, Number):
             params[name] = known(plain(value))
 
 

@@ -18,10 +18,8 @@ from hybridml_compiler.sizes.dims import hint
 
 from ..core.tensor import Tensor
 from ..tracing import TracedFunction
-from ..tracing.python_state.guards import holder
-from ..tracing.python_state.mutations import Mutation, label, uses
+from ..tracing.python_state.mutations import Mutation, uses
 from ..tracing.python_state.names import Names, arguments
-from ..tracing.python_state.reads import checksum, elements, form
 from ..tracing.run.compiled_path import CompiledPath, array_of
 from ..tracing.specialize.entry import Entry
 from ..tracing.specialize.path_tree import ValueGuard, way
@@ -135,18 +133,16 @@ def _answer(key: bytes, aval: Aval) -> str:
 
 def _guards(entry: Entry, names: Names) -> tuple[tuple[GuardLine, ...], int]:
     """Values that can be shown, and how many others there are."""
-    watch = entry.watch
     shown: dict[str, GuardLine] = {}
     others = 0
-    for guard in (*watch.free, *watch.quiet):
-        read, key, value = guard
-        if isinstance(value, _SHOWN) and read not in (len, elements, checksum, form, frozenset, tuple):
-            owner, own = holder(guard), label(watch, read, key)
-            if isinstance(owner, Mapping) and key not in owner:
+    for guard in entry.watch.guards:
+        value, own = guard.value, guard.name
+        if guard.is_named and isinstance(value, _SHOWN):
+            if isinstance(guard.container, Mapping) and guard.key not in guard.container:
                 continue  # that there is no such attribute
-            name = names.entry(guard, own)
+            name = guard.path(names)
             said = own if name == own or name.endswith(f".{own}") else _container_of(name)
-            where = next((use.where for use in uses(watch.codes, said)), "")
+            where = next((use.where for use in uses(entry.watch.codes, said)), "")
             if where and not own.startswith("__"):
                 shown.setdefault(name, GuardLine(name, _short(repr(value)), where))
                 continue

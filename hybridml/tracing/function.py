@@ -26,7 +26,7 @@ from ..core.tracebacks import shorten
 from .capture.tracer import current_tracer
 from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
-from .python_state.promoted_ints import Integers, lifted_in
+from .python_state.promoted_ints import Integers
 from .python_state.signals import handled_outside
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import MISS, NativeCall, build
@@ -35,7 +35,7 @@ from .specialize.entry import Entry
 from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, report
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays, ValueGuard
-from .specialize.signature import doubles_in, signature
+from .specialize.signature import Fields, Signature, signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
 
 Check = Literal["first", "always"] | int | None
@@ -90,7 +90,7 @@ class TracedFunction(Introspection):
         self._families = Families() if dynamic else None
         self._integers = Integers()
         self._name = getattr(fn, "__name__", type(fn).__name__)
-        self._entries: dict[Any, list[Entry]] = {}
+        self._entries: dict[Fields, list[Entry]] = {}  # by their signature
         self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._check = check
@@ -181,9 +181,9 @@ class TracedFunction(Introspection):
             self._report_eager(f"cannot be traced ({why}): calls like this one run eagerly")
         return out
 
-    def _other_sizes(self, key: Any) -> list[Entry]:
+    def _other_sizes(self, key: Fields) -> list[Entry]:
         """The program with symbolic sizes that takes a signature which is new."""
-        entry = self._families.entry(key) if self._families is not None else None
+        entry = self._families.entry(Signature.of(key)) if self._families is not None else None
         if entry is None:
             return []
         if len(self._entries) < MOST_KNOWN:
@@ -267,12 +267,13 @@ class TracedFunction(Introspection):
         return Call(structure, leaves, entry, outcome, known)
 
     def _grown(
-        self, given: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
+        self, fields: Fields, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
         """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
-            key = self._integers.key(given)
+            given = Signature.of(fields)
+            key = Signature.of(self._integers.key(given))
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     outcome, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
@@ -283,7 +284,7 @@ class TracedFunction(Introspection):
                 outcome, known = None, Arrays(_nothing)
                 now = self._integers.seen(given)
                 why = self._why(key, key if now == key else given, leaves) if self._entries else ""
-                more = lifted_in(now) - lifted_in(key)
+                more = now.integers - key.integers
                 key = now
                 sized = self._sized(given, key, structure, leaves, objects)
                 if sized is not None:
@@ -303,15 +304,16 @@ class TracedFunction(Introspection):
                 self._hits += 1
         return entry, outcome, known
 
-    def _entry(self, key: Any, objects: list[Any], sized: Sized | None = None) -> Entry:
+    def _entry(self, key: Signature, objects: list[Any], sized: Sized | None = None) -> Entry:
         return Entry(
-            self._fn, self._name, self._backend, objects, self._strict, sized, lifted_in(key), self._integers,
-            doubles_in(key),
+            self._fn, self._name, self._backend, objects, self._strict, sized, key.integers, self._integers,
+            key.doubles,
         )  # fmt: skip
 
     def _compiled(
-        self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
-    ) -> tuple[CompiledPath, Arrays, Entry]:
+        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
+        known: Arrays,
+    ) -> tuple[CompiledPath, Arrays, Entry]:  # fmt: skip
         """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
         what stands for them."""
         try:
@@ -327,7 +329,7 @@ class TracedFunction(Introspection):
         return *found, plain
 
     def _sized(
-        self, given: Any, key: Any, structure: pytree.Structure, leaves: list[Any], objects: list[Any]
+        self, given: Signature, key: Signature, structure: pytree.Structure, leaves: list[Any], objects: list[Any]
     ) -> tuple[list[str], Entry, CompiledPath, Arrays] | None:
         """A new program for more sizes than those of this call; None where it is to be compiled for these."""
         while self._families is not None:
@@ -345,8 +347,9 @@ class TracedFunction(Introspection):
         return None
 
     def _compile(
-        self, given: Any, key: Any, entry: Entry, structure: pytree.Structure, leaves: list[Any], known: Arrays
-    ) -> tuple[CompiledPath, Arrays]:
+        self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
+        known: Arrays,
+    ) -> tuple[CompiledPath, Arrays]:  # fmt: skip
         start = time.perf_counter()
         entries = self._entries.setdefault(key, [])
         entry.silent = self._silent
@@ -377,10 +380,10 @@ class TracedFunction(Introspection):
         self._last, entry.last = entry, outcome
         return outcome, known
 
-    def _why(self, key: Any, given: Any, leaves: list[Any]) -> str:
+    def _why(self, key: Fields, given: Fields, leaves: list[Any]) -> str:
         if same := self._entries.get(key):
             return reasons.of_state(same[0], leaves)
-        return reasons.of_arguments(self._fn, list(self._entries), given)
+        return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
 
     def _count(self, why: str, is_last: bool) -> None:
         """Say once that one Python value makes program after program (`is_last`: it will make no other one)."""

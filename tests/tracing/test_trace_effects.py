@@ -266,11 +266,75 @@ def an_attribute_of_the_function() -> Any:
     return make, 'f.rounds = getattr(f, "rounds", 0) + 1'
 
 
+def a_long_dict() -> Any:
+    def make(style: Any) -> Any:
+        table: dict[Any, Any] = dict.fromkeys(range(150), 1)
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            table[3] = table[3] + 1
+            table["sum"] = x.sum()
+            return x * table[3]
+
+        return f, lambda: table
+
+    return make, "table[3] = table[3] + 1"
+
+
+def bases_of_a_class() -> Any:
+    def make(style: Any) -> Any:
+        class Twice:
+            factor = 2
+
+        class Thrice:
+            factor = 3
+
+        class Other:
+            pass
+
+        class Model(Twice, Other):
+            pass
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            y = x * Model.factor
+            Model.__bases__ = (Thrice, Other)
+            return y
+
+        return f, lambda: Model.factor
+
+    return make, "Model.__bases__ = (Thrice, Other)"
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+
+def an_attribute_in_a_slot_that_goes() -> Any:
+    def make(style: Any) -> Any:
+        slotted, there = Slotted(), 2.0
+        slotted.factor = 3.0
+
+        @style
+        def f(x: hm.Tensor) -> hm.Tensor:
+            nonlocal there
+            try:
+                y = x * there * slotted.factor
+                del slotted.factor, there
+            except (AttributeError, NameError):
+                return x
+            return y
+
+        return f, lambda: hasattr(slotted, "factor")
+
+    return make, "del slotted.factor, there"
+
+
 @pytest.mark.parametrize(
     "case",
     [
         counter, state_of_a_cell, other_changes, a_list_that_is_read, an_attribute_that_was_not_there, an_array,
-        an_attribute_of_the_function,
+        an_attribute_of_the_function, a_long_dict, bases_of_a_class, an_attribute_in_a_slot_that_goes,
     ],
 )  # fmt: skip
 def test_what_cannot_be_repeated_is_said_once_and_eager(case: Any, trace: Any) -> None:

@@ -208,6 +208,16 @@ def _cases() -> dict[str, Callable[[], tuple[Callable[[hm.Tensor], hm.Tensor], l
 
         return f, [_put(globals(), "LATE", 3.0), lambda: globals().pop("LATE")]
 
+    def keys_of_a_long_dict() -> Any:
+        table = dict.fromkeys(range(150), 1.0)
+        return lambda x: x * (3.0 if 200 in table else 2.0), [lambda: table.update({200: table.pop(149)})]
+
+    def a_default_array() -> Any:
+        def times(x: hm.Tensor, by: Any = np.ones(2)) -> hm.Tensor:  # noqa: B008
+            return x * float(by.sum())
+
+        return lambda x: times(x), [_set(times, "__defaults__", (np.full(2, 3.0),))]
+
     return {name: case for name, case in locals().items() if callable(case)}
 
 

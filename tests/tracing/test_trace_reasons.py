@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 
 import hybridml as hm
 
-RATE = 3
+RATE, RATES = 3, contextvars.ContextVar[int]("rates")
+
+
+class Generic:
+    pass
 
 
 class Model(hm.nn.Module):
@@ -75,6 +80,41 @@ def test_reasons_in_attributes_containers_and_branches(trace: Any) -> None:
     f = trace(lambda t: t if t.sum() > 0 else -t)
     f(x), f(-x)
     assert "bool() at" in f.retraces[0] and "if t.sum() > 0" in f.retraces[0]
+
+
+def test_reasons_name_what_is_another(trace: Any) -> None:
+    """A class, its bases, a context variable, a set and a long list: none is told by its `repr`."""
+
+    class Twice:
+        factor = 2
+
+    class Thrice:
+        factor = 3
+
+    class Model(Twice, Generic):
+        pass
+
+    model, kinds, rates, x = Model(), {"a"}, [float(k) for k in range(150)], hm.tensor([1.0])
+    RATES.set(1)
+    f = trace(lambda t: t * model.factor * len(kinds) * rates[3] * RATES.get())
+    f(x)
+    Model.__bases__ = (Thrice, Generic)
+    f(x)
+    model.__class__ = Thrice  # type: ignore[assignment]
+    f(x)
+    kinds.symmetric_difference_update("ab")
+    f(x)
+    rates[3] = 4.0
+    f(x)
+    RATES.set(2)
+    assert f(x).item() == 3 * 4 * 2
+    assert [line.partition(": ")[2] for line in f.retraces] == [
+        "the bases of Model are others",
+        "the class of model Model -> Thrice",
+        "kinds frozenset({'a'}) -> frozenset({'b'})",
+        "the items of rates are others",
+        "rates 1 -> 2",
+    ]
 
 
 def test_a_value_that_makes_program_after_program_is_reported_once(trace: Any) -> None:

@@ -1,5 +1,6 @@
-"""Stand-ins for Python numbers and NumPy arrays inside a trace: their values come with the call.
+"""Proxies of Python numbers and NumPy arrays inside a trace: their values come with the call.
 
+base.py     what all proxies have in common, and what all numbers have
 scalar.py   a Python float that is an input, or that `item()` has given
 integer.py  a Python int that is an input
 array.py    a NumPy array among the arguments

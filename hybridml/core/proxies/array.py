@@ -1,4 +1,4 @@
-"""NumPy arrays among the arguments of a function that is traced.
+"""The proxy of a NumPy array among the arguments of a function that is traced.
 
 What is computed with such an array and a tensor is a tensor, in eager code as in the graph; so the array is an input of
 the program, whatever its values. What NumPy alone makes of it (`a * 2`, `a[0]`, `np.sin(a)`, `a.flags`) is NumPy's, and
@@ -16,27 +16,26 @@ import numpy as np
 from hybridml_compiler.errors import DTypeError, is_internal
 
 from ..tensor import Tensor
-from .scalar import StandIn
+from .base import Proxy
 
 _SAME = frozenset(("shape", "ndim", "size", "nbytes", "itemsize"))
 
 
-class Array(StandIn):
+class ArrayProxy(Proxy):
     """`refuse` makes the exception for what only NumPy can do, from what it is."""
 
-    __slots__ = ("_given", "_lift", "_made", "_refuse")
+    __slots__ = ("__weakref__", "_given", "_lift", "_made", "_refuse")
 
     def __init__(self, array: np.ndarray, lift: Callable[[], Tensor], refuse: Callable[[str], BaseException]) -> None:
         self._given, self._lift, self._refuse = array, lift, refuse
         self._made: Tensor | None = None
 
     @property
-    def __class__(self) -> Any:
+    def _kind(self) -> Any:
         return type(self._given)
 
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise self._refuse("__class__")
+    def _class_error(self) -> BaseException:
+        return self._refuse("__class__")
 
     @property
     def _tensor(self) -> Tensor:
@@ -66,9 +65,7 @@ class Array(StandIn):
             raise AttributeError(f"'{type(self._given).__name__}' object has no attribute {name!r}")
         raise self._refuse(name)
 
-    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(isinstance(x, Tensor) for x in inputs):
-            return NotImplemented  # the tensor knows
+    def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise self._refuse(f"np.{ufunc.__name__}")
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -82,8 +79,8 @@ def _is_ours(depth: int) -> bool:
     return is_internal(sys._getframe(depth).f_code.co_filename)
 
 
-def _operator(method: str) -> Callable[[Array, Any], Any]:
-    def computed(self: Array, other: Any) -> Any:
+def _operator(method: str) -> Callable[[ArrayProxy, Any], Any]:
+    def computed(self: ArrayProxy, other: Any) -> Any:
         if not isinstance(other, Tensor) and not _is_ours(2):
             raise self._refuse(method)
         return getattr(self._tensor, method)(other)
@@ -92,7 +89,7 @@ def _operator(method: str) -> Callable[[Array, Any], Any]:
 
 
 def _refused(method: str) -> Callable[..., Any]:
-    def refused(self: Array, *args: Any, **kwargs: Any) -> Any:
+    def refused(self: ArrayProxy, *args: Any, **kwargs: Any) -> Any:
         if hasattr(Tensor, method) and _is_ours(2):
             return getattr(self._tensor, method)(*args, **kwargs)
         raise self._refuse(method)
@@ -111,12 +108,12 @@ def install() -> None:
     """The methods that Python looks up on the class."""
     for name in _BINARY.split():
         for method in (f"__{name}__", f"__r{name}__"):
-            setattr(Array, method, _operator(method))
-        setattr(Array, f"__i{name}__", _refused(f"__i{name}__"))
+            setattr(ArrayProxy, method, _operator(method))
+        setattr(ArrayProxy, f"__i{name}__", _refused(f"__i{name}__"))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(Array, f"__{name}__", _operator(f"__{name}__"))
+        setattr(ArrayProxy, f"__{name}__", _operator(f"__{name}__"))
     for name in _OTHERS.split():
-        setattr(Array, f"__{name}__", _refused(f"__{name}__"))
+        setattr(ArrayProxy, f"__{name}__", _refused(f"__{name}__"))
 
 
 install()

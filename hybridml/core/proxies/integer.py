@@ -1,4 +1,4 @@
-"""Integers inside a trace: what stands for a Python int that is an input of the program.
+"""The proxy of an int inside a trace: one that is an input of the program.
 
 An int comes to be one at its second value (see tracing/python_state/promoted_ints.py). In arithmetic with floats and
 tensors it is a weak number of the graph, as a Python int is; sums, differences and products of such integers are
@@ -14,35 +14,26 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from hybridml_compiler.errors import TraceError
 
 from ..interpreter import is_in_force
 from ..tensor import Tensor, leaked
-from .scalar import Number, known
+from .base import NumberProxy
+from .scalar import ScalarProxy
 
 LARGEST = 1 << 31  # of an int that is an input
 _EXACT = 1 << 53  # of what is computed from them
 
 
-class Integer:
+class IntProxy(NumberProxy):
     """`value` in this trace, `number`: the same in the graph; `bound`: of its absolute value in any call; `kind`: int,
     or NumPy's int64.
     """
 
     __slots__ = ("_bound", "_kind", "_number", "_tracer", "_value")
 
-    def __init__(self, tracer: Any, number: Number, value: int, bound: int = LARGEST, kind: type = int) -> None:
+    def __init__(self, tracer: Any, number: ScalarProxy, value: int, bound: int = LARGEST, kind: type = int) -> None:
         self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
-
-    @property
-    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself
-        return self._kind
-
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a number cannot be assigned")
 
     def __int__(self) -> int:
         """The value, which the program holds for from here on."""
@@ -65,16 +56,16 @@ class Integer:
     def _combined(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
         """`self op other`, for sums, differences and products."""
         kind = type(other)
-        if kind is Integer or kind is int or kind is bool:
+        if kind is IntProxy or kind is int or kind is bool:
             value, size, real = (
-                (other._value, other._bound, other._number) if kind is Integer else (other, abs(other), other)
+                (other._value, other._bound, other._number) if kind is IntProxy else (other, abs(other), other)
             )
             bound = self._bound * size if op is operator.mul else self._bound + size
             if bound <= _EXACT:
-                of = other._kind if kind is Integer and self._kind is int else self._kind
-                mine, other = (self._number, self._value), (real if kind is Integer else float(real), value)
+                of = other._kind if kind is IntProxy and self._kind is int else self._kind
+                mine, other = (self._number, self._value), (real if kind is IntProxy else float(real), value)
                 (a, m), (b, n) = (other, mine) if swapped else (mine, other)
-                return Integer(self._tracer, op(a, b), op(m, n), bound, of)
+                return IntProxy(self._tracer, op(a, b), op(m, n), bound, of)
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
@@ -82,17 +73,17 @@ class Integer:
         kind = type(other)
         if issubclass(kind, Tensor):
             return NotImplemented
-        one: Any = self._number if kind is float or kind is Number else self._known()
+        one: Any = self._number if kind is float or kind is ScalarProxy else self._known()
         return op(other, one) if swapped else op(one, other)
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = type(other)
-        if kind is Integer or (kind is int and abs(other) <= _EXACT):
+        if kind is IntProxy or (kind is int and abs(other) <= _EXACT):
             divisor = self if swapped else other
-            if (divisor._value if type(divisor) is Integer else divisor) == 0:
+            if (divisor._value if type(divisor) is IntProxy else divisor) == 0:
                 other = plain(other)
                 return other / self._known() if swapped else self._known() / other  # as Python does, or NumPy
-            number: Any = other._number if kind is Integer else float(other)
+            number: Any = other._number if kind is IntProxy else float(other)
             return number / self._number if swapped else self._number / number
         return self._applied(other, operator.truediv, swapped)
 
@@ -103,54 +94,20 @@ class Integer:
         return self._divided(other, True)
 
     def __neg__(self) -> Any:
-        return Integer(self._tracer, -self._number, -self._value, self._bound, self._kind)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __invert__(self) -> int:
-        return ~self._known()
+        return IntProxy(self._tracer, -self._number, -self._value, self._bound, self._kind)
 
     def __repr__(self) -> str:
-        return repr(self._known()) if is_in_force(self._tracer) else f"Integer({self._value})"
+        return repr(self._known()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
 
     def __str__(self) -> str:
         return str(self._known())
 
-    def __format__(self, spec: str) -> str:
-        return format(self._known(), spec)
 
-    def __hash__(self) -> int:
-        return hash(int(self))
-
-    def __reduce__(self) -> Any:
-        return self._kind, (int(self),)
-
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.array(self._known(), dtype)
-
-    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(isinstance(x, Tensor) for x in inputs):
-            return NotImplemented  # the tensor knows
-        return getattr(ufunc, call)(*(known(plain(x)) for x in inputs), **{k: plain(v) for k, v in kwargs.items()})
-
-    def __getattr__(self, name: str) -> Any:
-        if not hasattr(self._kind, name):
-            raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
-        return getattr(self._known(), name)
-
-
-def _computed(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Integer, Any], Any]:
+def _computed(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
     return lambda self, other: self._combined(other, op, swapped)
 
 
-def _asked(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Integer, Any], Any]:
+def _asked(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
     return lambda self, other: self._applied(other, op, swapped)
 
 
@@ -162,21 +119,21 @@ def _operators() -> None:
     """The methods that Python looks up on the class."""
     for name in ("add", "sub", "mul"):
         op = getattr(operator, name)
-        setattr(Integer, f"__{name}__", _computed(op, False))
-        setattr(Integer, f"__r{name}__", _computed(op, True))
+        setattr(IntProxy, f"__{name}__", _computed(op, False))
+        setattr(IntProxy, f"__r{name}__", _computed(op, True))
     for name in ("pow", "floordiv", "mod", "divmod", "lshift", "rshift", "and_", "or_", "xor", "matmul"):
         op = divmod if name == "divmod" else getattr(operator, name)
-        setattr(Integer, f"__{name.rstrip('_')}__", _asked(op, False))
-        setattr(Integer, f"__r{name.rstrip('_')}__", _asked(op, True))
+        setattr(IntProxy, f"__{name.rstrip('_')}__", _asked(op, False))
+        setattr(IntProxy, f"__r{name.rstrip('_')}__", _asked(op, True))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(Integer, f"__{name}__", _asked(getattr(operator, name), False))
-    for function in (bool, float, complex, abs, round):
-        setattr(Integer, f"__{function.__name__}__", _of_value(function))
+        setattr(IntProxy, f"__{name}__", _asked(getattr(operator, name), False))
+    for function in (bool, abs):
+        setattr(IntProxy, f"__{function.__name__}__", _of_value(function))
 
 
 _operators()
 
 
 def plain(value: Any) -> Any:
-    """The int itself, of an Integer; anything else as it is."""
-    return value._known() if type(value) is Integer else value
+    """The int itself, of an IntProxy; anything else as it is."""
+    return value._known() if type(value) is IntProxy else value

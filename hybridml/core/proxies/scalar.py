@@ -1,4 +1,4 @@
-"""Numbers inside a trace: what stands for a Python float that is an input, or that `item()` has given.
+"""The proxy of a float inside a trace: one that is an input, or that `item()` has given.
 
 Arithmetic of such numbers is part of the graph, as float64, as Python computes it, so another value is no other
 program. All that only Python can do with a number (format it, hash it, give it to `math`) asks for the value, which the
@@ -18,39 +18,28 @@ from hybridml_compiler.ops.table import OPS
 
 from ..context import current_interpreter
 from ..tensor import Tensor, leaked, wrap
+from .base import NumberProxy, Proxy
 
 _KINDS = (float, int, bool)
 
 
-class StandIn:
-    """What stands for something else than a tensor in a trace; `_tensor` is what the graph has of it."""
-
-    __slots__ = ("__weakref__",)
-    _tensor: Any
-
-
-class Number(StandIn):
+class ScalarProxy(NumberProxy):
     """`tensor`: the 0-d tensor of the trace that computes it."""
 
-    __slots__ = ("_tensor",)
+    __slots__ = ("__weakref__", "_tensor")
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
 
     @property
-    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself
+    def _kind(self) -> Any:
         return np.float64 if self._tensor.is_double else float
 
-    @__class__.setter
-    def __class__(self, cls: type) -> None:
-        raise TypeError("the class of a number cannot be assigned")
-
-    def _value(self) -> Any:
+    def _known(self) -> Any:
         interp = current_interpreter()
         if interp is None:
             raise leaked(self._tensor)
-        kind: Any = self.__class__
-        return kind(interp.read(self._tensor, "number", "the value of a number"))
+        return self._kind(interp.read(self._tensor, "number", "the value of a number"))
 
     def __bool__(self) -> bool:
         return bool(self._tensor)
@@ -60,14 +49,8 @@ class Number(StandIn):
 
     __trunc__ = __int__
 
-    def __float__(self) -> float:
-        return float(self._value())
-
-    def __complex__(self) -> complex:
-        return complex(self._value())
-
     def __index__(self) -> int:
-        return operator.index(self._value())
+        return operator.index(self._known())
 
     @property
     def real(self) -> Any:
@@ -76,20 +59,11 @@ class Number(StandIn):
     def is_integer(self) -> bool:
         return bool(operator.mod(self, 1) == 0.0)
 
-    def __hash__(self) -> int:
-        return hash(self._value())
-
-    def __format__(self, spec: str) -> str:
-        return format(self._value(), spec)
-
     def __repr__(self) -> str:
-        return repr(self._value()) if current_interpreter() is not None else repr(self._tensor)
+        return repr(self._known()) if current_interpreter() is not None else repr(self._tensor)
 
     def __str__(self) -> str:
-        return str(self._value()) if current_interpreter() is not None else repr(self._tensor)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self._value(), digits)
+        return str(self._known()) if current_interpreter() is not None else repr(self._tensor)
 
     def __floor__(self) -> int:
         return int(operator.floordiv(self, 1))
@@ -100,14 +74,8 @@ class Number(StandIn):
     def __neg__(self) -> Any:
         return _number(-self._tensor)
 
-    def __pos__(self) -> Any:
-        return self
-
     def __abs__(self) -> Any:
         return _number(abs(self._tensor))
-
-    def __invert__(self) -> Any:
-        return ~self._value()
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -115,58 +83,38 @@ class Number(StandIn):
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
-    def __reduce__(self) -> Any:
-        value = self._value()
-        return type(value), (value,)
-
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.array(self._value(), dtype)
-
-    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(isinstance(x, Tensor) for x in inputs):
-            return NotImplemented  # the tensor knows
-        return getattr(ufunc, call)(*(known(x) for x in inputs), **{k: known(v) for k, v in kwargs.items()})
-
     def __getattr__(self, name: str) -> Any:
-        if not hasattr(self.__class__, name):
-            raise AttributeError(f"'{self.__class__.__name__}' object has no attribute {name!r}")
-        if name == "dtype":
+        if self._kind is np.float64 and name == "dtype":
             return self._tensor._array.dtype
-        if name == "item":
+        if self._kind is np.float64 and name == "item":
             return self._tensor.item
-        return getattr(self._value(), name)
+        return super().__getattr__(name)
 
 
 def known(value: Any) -> Any:
     """The number itself, which the program holds for from here on; anything else as it is."""
-    return value._value() if type(value) is Number else value
+    return value._known() if type(value) is ScalarProxy else value
 
 
 def tensor_of(value: Any) -> Any:
     """The tensor behind what stands for a number or an array; anything else as it is."""
-    return value._tensor if issubclass(type(value), StandIn) else value
+    return value._tensor if issubclass(type(value), Proxy) and value._tensor is not None else value
 
 
 def _number(t: Any) -> Any:
-    return Number(t) if isinstance(t, Tensor) and type(t).is_number else t
+    return ScalarProxy(t) if isinstance(t, Tensor) and type(t).is_number else t
 
 
 Op = Callable[[Any, Any], Any]
-Method = Callable[[Number, Any], Any]
+Method = Callable[[ScalarProxy, Any], Any]
 
 
 def _computed(method: str, op: Op) -> Method:
     slot, swapped = getattr(Tensor, method), method[:3] == "__r"
 
-    def computed(self: Number, other: Any) -> Any:
-        if not issubclass(type(other), StandIn) and isinstance(other, complex | np.generic):  # with rules of their own
-            return op(other, self._value()) if swapped else op(self._value(), other)
+    def computed(self: ScalarProxy, other: Any) -> Any:
+        if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own
+            return op(other, self._known()) if swapped else op(self._known(), other)
         return _number(slot(self._tensor, other))
 
     return computed
@@ -176,9 +124,9 @@ def _compared(method: str, op: Op) -> Method:
     """Python's bools are two objects, which `is` tells apart."""
     computed = _computed(method, op)
 
-    def compared(self: Number, other: Any) -> Any:
+    def compared(self: ScalarProxy, other: Any) -> Any:
         out = computed(self, other)
-        if type(out) is not Number:
+        if type(out) is not ScalarProxy:
             return out
         double = any(isinstance(x, np.float64) for x in (self, other))
         return np.bool_(bool(out)) if double else bool(out)
@@ -190,7 +138,7 @@ def _divided(method: str, op: Op) -> Method:
     """Python divides no number by zero; tensors and NumPy's numbers give inf or nan."""
     computed, swapped = _computed(method, op), method[:3] == "__r"
 
-    def divided(self: Number, other: Any) -> Any:
+    def divided(self: ScalarProxy, other: Any) -> Any:
         x, y = (other, self) if swapped else (self, other)
         if _are_pythons(x, y) and _is_zero(y):
             op(1.0, 0.0)  # raises the error of Python
@@ -204,7 +152,7 @@ def _raised(method: str, op: Op) -> Method:
     computed, swapped = _computed(method, op), method[:3] == "__r"
     row = OPS["python_power"]
 
-    def raised(self: Number, other: Any) -> Any:
+    def raised(self: ScalarProxy, other: Any) -> Any:
         interp = current_interpreter()
         if interp is None or not _are_pythons(self, other):
             return computed(self, other)
@@ -212,20 +160,20 @@ def _raised(method: str, op: Op) -> Method:
         if any(isinstance(x, bool) for x in pair):
             return op(*map(known, pair))
         operands = [
-            interp.lift(x._tensor) if type(x) is Number else interp.constant(wrap(np.array(float(x))), True)
+            interp.lift(x._tensor) if type(x) is ScalarProxy else interp.constant(wrap(np.array(float(x))), True)
             for x in pair
         ]
-        return Number(*interp.apply(row, operands, {}))
+        return ScalarProxy(*interp.apply(row, operands, {}))
 
     return raised
 
 
 def _are_pythons(*values: Any) -> bool:
-    return all(type(v) in _KINDS or (type(v) is Number and not v._tensor.is_double) for v in values)
+    return all(type(v) in _KINDS or (type(v) is ScalarProxy and not v._tensor.is_double) for v in values)
 
 
 def _is_zero(y: Any) -> bool:
-    if type(y) is not Number:
+    if type(y) is not ScalarProxy:
         return bool(y == 0)
     interp = current_interpreter()
     return interp is not None and not interp.read(y._tensor, "nonzero", "a division")
@@ -243,4 +191,4 @@ def install() -> None:
             op = getattr(operator, name)
             for method in (f"__{name}__", f"__r{name}__"):
                 if hasattr(Tensor, method):
-                    setattr(Number, method, make(method, op))
+                    setattr(ScalarProxy, method, make(method, op))

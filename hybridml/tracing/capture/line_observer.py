@@ -17,7 +17,7 @@ import numpy as np
 from hybridml_compiler.errors import is_internal
 from hybridml_compiler.graph import ir
 
-from ...core.proxies.scalar import Number
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..python_state.libraries import is_library
 
@@ -72,7 +72,7 @@ class Observer:
 def _node(tracer: Tracer, value: Any) -> ir.Node | None:
     """The node of a value; None where the graph has none."""
     kind = type(value)
-    if kind is Number:
+    if kind is ScalarProxy:
         value, kind = value._tensor, type(value._tensor)
     if kind is Tensor:
         value = tracer.shadows.get(id(value))

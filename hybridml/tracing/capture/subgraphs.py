@@ -22,7 +22,7 @@ from ...core.context import clock, grad_is_off
 from ...core.tape import Leaf, Node, make_node, parents_of
 from ...core.tensor import Tensor
 from ..python_state.guards import Watch
-from ..python_state.mutations import find, name_in
+from ..python_state.mutations import find
 from ..python_state.side_effects import Undone
 from ..specialize.errors import NotCacheable
 from .tracer import Frame, ShadowLeaf, Tracer
@@ -159,7 +159,7 @@ def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[
         )
 
     watch.begin()
-    undone = Undone(watch, name_in(watch), refuse)
+    undone = Undone(watch, watch.name_of, refuse)
     with undone:
         outputs = call()
     if undone.lost:

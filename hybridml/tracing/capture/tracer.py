@@ -29,8 +29,8 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ...core.interpreter import Reading, interpret, interpreter_stack
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import Number
+from ...core.proxies.integer import IntProxy
+from ...core.proxies.scalar import ScalarProxy
 from ...core.tape import Leaf, is_node
 from ...core.tensor import Tensor, adopt, leaked, wrap
 from ..python_state.names import Names
@@ -149,7 +149,7 @@ class Tracer:
         self.made: list[ReferenceType[Traced]] = []  # every traced tensor; some are still alive
         self.copies: dict[int, Any] = {}  # id of a function -> what is traced in its place
         self.root: CodeType | None = None  # of the function that is traced
-        self.later: dict[int, tuple[float, Number]] = {}  # floats that are returned, by id: what they are
+        self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
         self.environment: dict[str, str | None] = {}  # environment variables that were read
@@ -277,12 +277,12 @@ class Tracer:
 
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, place: ScalarSource | None = None, double: bool = False
-    ) -> Number:
+    ) -> ScalarProxy:
         """The number that stands for a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True, double)
         self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
-        return Number(shadow)
+        return ScalarProxy(shadow)
 
     def lift_integer(
         self, kind: str, index: int, value: int, name: str, place: ScalarSource | None = None, double: bool = False
@@ -290,7 +290,7 @@ class Tracer:
         """The integer that stands for a Python int, or for NumPy's int64."""
         number = self.lift_float(kind, index, value, name, place, double)
         self.inputs[-1].is_integer = True
-        return Integer(self, number, value, kind=np.int64 if double else int)
+        return IntProxy(self, number, value, kind=np.int64 if double else int)
 
     def look_at(self, node: ir.Node) -> None:
         """The program holds for the values of the inputs that this one is computed from."""
@@ -380,10 +380,10 @@ class Tracer:
         if how == "nonzero":
             return self._is_divisor(t, what)
         if how == "item" and dtypes.is_float(t.dtype) and inputs_of(node):
-            return Number(self._float64(t))
+            return ScalarProxy(self._float64(t))
         if how == "float" and inputs_of(node) and t.dtype.kind in "fiu" and is_returned(self.root):
             later = float("nan")  # an object of its own, which nothing looks at before it is returned
-            self.later[id(later)] = later, Number(self._float64(t))
+            self.later[id(later)] = later, ScalarProxy(self._float64(t))
             return later
         if how == "bool" and t.dtype.kind != "b":
             t = OPS["not_equal"].fn(t, 0)
@@ -411,7 +411,7 @@ class Tracer:
 def _real(size: Any) -> Any:
     """A size in arithmetic of Python floats: a number of the trace, see core/proxies/scalar.py."""
     tracer = current_tracer()
-    return float(int(size)) if tracer is None else Number(tracer.size(size))
+    return float(int(size)) if tracer is None else ScalarProxy(tracer.size(size))
 
 
 hooks.size_as_float = _real

@@ -1,7 +1,8 @@
 """Python state that a trace reads or changes: guards, captured numbers, mutations, side effects.
 
-guards.py               Python values that a trace has relied on, and whether they still hold
-reads.py                reads of guards besides attributes and items: bytes, variables, the environment
+guards.py               the guards that a function needs: what its code can name
+guard_types.py          Python values that a trace has relied on, and whether they still hold
+reads.py                how guards read values and put them back: bytes, variables, the environment
 classes.py              questions of guards about classes
 libraries.py            code and classes that are taken to be what they were
 names.py                names for what a function reaches: `model.layer.weight`

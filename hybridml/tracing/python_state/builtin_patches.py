@@ -11,7 +11,7 @@ import builtins
 import os
 import sys
 import types
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -19,14 +19,13 @@ from typing import Any
 from hybridml_compiler.in_force import Changes
 from hybridml_compiler.sizes.dims import is_dim
 
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.base import Proxy
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
 from . import guards
-from .guards import Entry
+from .guard_types import ItemGuard
 
-_OF_A_TRACE = (Traced, StandIn, Integer)
+_OF_A_TRACE = (Traced, Proxy)
 
 
 class _Type:
@@ -97,9 +96,9 @@ def _reads(name: Any) -> Any:
     return _encode_key(name)
 
 
-def variables_read(tracer: Tracer) -> list[Entry]:
+def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
     """Guards for the environment variables that a trace has read."""
-    return [(_variables.get, _encode_key(name), value) for name, value in tracer.environment.items()]
+    return (ItemGuard(_variables, _encode_key(name), value) for name, value in tracer.environment.items())
 
 
 SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}

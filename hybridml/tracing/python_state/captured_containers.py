@@ -10,58 +10,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from .guards import Entry, Watch, holder
+from .guard_types import Guard
+from .guards import Watch
 from .scalar_source import ScalarSource, Ways
 
 
-@dataclass(frozen=True, eq=False)
-class ItemOf:
-    """Reads an item of a tuple; None where there is none."""
-
-    read: Callable[[Any], Any]
-    index: int
-
-    def __call__(self, key: Any) -> Any:
-        found = self.read(key)
-        return found[self.index] if type(found) is tuple and self.index < len(found) else None
-
-
-@dataclass(frozen=True, eq=False)
-class OthersOf:
-    """Reads a tuple without the items that are lifted, of which it has the types."""
-
-    read: Callable[[Any], Any]
-    lifted: frozenset[int]
-
-    def __call__(self, key: Any) -> Any:
-        found = self.read(key)
-        if type(found) is not tuple:
-            return found
-        return tuple(type(item) if k in self.lifted else item for k, item in enumerate(found))
-
-
 class Containers:
-    """The containers that a watch has reached. `slot`: variable or attribute of an entry, None where not lifted."""
+    """The containers that a watch has reached. `slot`: variable or attribute of a guard, None where not lifted."""
 
-    def __init__(self, watch: Watch, slot: Callable[[Entry], ScalarSource | None]) -> None:
+    def __init__(self, watch: Watch, slot: Callable[[Guard], ScalarSource | None]) -> None:
         self._slot, self._loose = slot, watch.loose
         self._found: dict[int, Ways | None] = {}
-        self._references: dict[int, list[Entry]] = {}
-        for entry in (*watch.free, *watch.quiet):
-            if type(entry[2]) in (dict, list):
-                self._references.setdefault(id(entry[2]), []).append(entry)
+        self._references: dict[int, list[Guard]] = {}
+        for guard in watch.guards:
+            if type(guard.value) in (dict, list):
+                self._references.setdefault(id(guard.value), []).append(guard)
 
-    def ways(self, entry: Entry) -> Ways | None:
-        """The ways to what an entry reads; None where there may be others."""
-        owner, key, value = holder(entry), entry[1], entry[2]
+    def ways(self, guard: Guard) -> Ways | None:
+        """The ways to what a guard reads; None where there may be others."""
+        owner = guard.container
         if not self.has(owner):
-            slot = self._slot(entry)
+            slot = self._slot(guard)
             return None if slot is None else Ways([slot])
         ways = self.to(owner)
-        return None if ways is None else Ways(ways.slots, [*ways.links, (owner, key, value)])
+        return None if ways is None else Ways(ways.slots, [*ways.links, (owner, guard.key, guard.value)])
 
     def has(self, owner: Any) -> bool:
         """Whether an object is a container to which something leads, and not a dict of variables or attributes."""
@@ -95,7 +69,7 @@ class Copies:
             for owner, key, child in place.ways.links:
                 self._inside.setdefault(id(owner), {})[key] = child
             self._slots += place.ways.slots
-        self.shown = [(slot, self._of(slot.guard[2])) for slot in self._slots]
+        self.shown = [(slot, self._of(slot.guard.value)) for slot in self._slots]
         self._held = [(c, _items(c)) for c in self._made.values() if type(c) is not tuple]
         self._counts: list[int] = []
 

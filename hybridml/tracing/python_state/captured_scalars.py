@@ -22,20 +22,19 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import Any
 
 from hybridml_compiler.in_force import Changes
 
 from ..capture.tracer import Tracer, current_tracer
 from .bytecode import instructions
-from .captured_containers import Containers, Copies, ItemOf, OthersOf
+from .captured_containers import Containers, Copies
 from .classes import class_of
-from .guards import Entry, Watch, holder
+from .guard_types import CellGuard, Guard, ItemGuard, TupleItemGuard, TupleRestGuard
+from .guards import Watch
 from .libraries import is_library_class
 from .mutations import uses
 from .promoted_ints import Integers
-from .reads import cell_contents
 from .scalar_source import ScalarSource
 
 # Code that says one of these may read an attribute past the class of its object, or look at the class itself.
@@ -51,36 +50,32 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
     if watch.reflects() or "globals" in watch.names:
         return []
     kinds = (float,) if seen is None else (float, int, tuple)
-    candidates = [e for e in (*watch.free, *watch.quiet) if type(e[2]) in kinds and e[0] is not len]
+    candidates = [g for g in watch.guards if isinstance(g, ItemGuard | CellGuard) and type(g.value) in kinds]
     if not candidates:
         return []
     stored = _stored(watch)
     leads = _Leads(fn, watch)
 
-    def slot(entry: Entry) -> ScalarSource | None:
-        """The variable or attribute of an entry, if a trace can be given something else there."""
-        read, key, value = entry
-        name = key if isinstance(key, str) else watch.cells.get(id(key), "")
-        if isinstance(read, attrgetter) and read is not cell_contents:
-            name = ""
-        place = ScalarSource(name, entry, type(value))
-        if not name or name in stored:
+    def slot(guard: Guard) -> ScalarSource | None:
+        """The variable or attribute that a guard reads, if a trace can be given something else there."""
+        name = guard.key
+        if not isinstance(guard, ItemGuard | CellGuard) or type(name) is not str or not name or name in stored:
             return None
-        if read is cell_contents:
-            place.cell = key
+        place = ScalarSource(name, guard, type(guard.value))
+        if isinstance(guard, CellGuard):
+            place.cell = guard.owner
+        if place.cell is not None or leads.are_variables(guard.owner):
             return place if leads.to(place) else None
-        if leads.are_variables(holder(entry)):
-            return place if leads.to(place) else None
-        place.obj = watch.owners.get(id(holder(entry))) if seen is not None else None
+        place.obj = watch.owners.get(id(guard.owner)) if seen is not None else None
         return place if place.obj is not None and _is_attribute(place, watch) else None
 
     containers = Containers(watch, slot)
     found: list[ScalarSource] = []
-    for entry in candidates:
-        for place in _items(entry, containers, slot) if seen is not None else filter(None, [slot(entry)]):
+    for guard in candidates:
+        for place in _items(guard, containers, slot) if seen is not None else filter(None, [slot(guard)]):
             if seen is not None and seen.is_fixed(place.holder, place.name):
                 continue
-            if not place.is_new or (seen is not None and seen.other(place.holder, place.name, place.guard[2])):
+            if not place.is_new or (seen is not None and seen.other(place.holder, place.name, place.guard.value)):
                 place.index = len(found)
                 found.append(place)
     _take(found, watch)
@@ -88,29 +83,28 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
 
 
 def _items(
-    entry: Entry, containers: Containers, slot: Callable[[Entry], ScalarSource | None]
+    guard: Guard, containers: Containers, slot: Callable[[Guard], ScalarSource | None]
 ) -> Iterator[ScalarSource]:
-    """The numbers that an entry reads: one, or those in a tuple."""
-    read, key, value = entry
-    owner = holder(entry)
+    """The numbers that a guard reads: one, or those in a tuple."""
+    owner, key, value = guard.container, guard.key, guard.value
     if type(value) is not tuple and not containers.has(owner):
-        place = slot(entry)
+        place = slot(guard)
         if place is not None:
             yield place
         return
     if type(value) is tuple and not any(type(item) in (float, int) for item in value):
         return
-    ways = containers.to(owner) if type(value) is not tuple else containers.ways(entry)
+    ways = containers.to(owner) if type(value) is not tuple else containers.ways(guard)
     if ways is None:
         return
     name = "".join([ways.slots[0].name, *(f"[{k!r}]" for _, k, _ in ways.links)])
     if type(value) is not tuple:
-        yield ScalarSource(f"{name}[{key!r}]", entry, type(value), container=owner, key=key, ways=ways)
+        yield ScalarSource(f"{name}[{key!r}]", guard, type(value), container=owner, key=key, ways=ways)
         return
     for k, item in enumerate(value):
         if type(item) in (float, int):
             yield ScalarSource(
-                f"{name}[{k}]", (ItemOf(read, k), key, item), type(item), container=value, key=k, ways=ways,
+                f"{name}[{k}]", TupleItemGuard(guard, k, item), type(item), container=value, key=k, ways=ways,
                 owner=ways.slots[0].holder if not containers.has(owner) else owner,
             )  # fmt: skip
 
@@ -119,20 +113,15 @@ def _take(found: Sequence[ScalarSource], watch: Watch) -> None:
     """Lifted numbers are no guards; of a tuple the other items are."""
     lifted: dict[int, set[int]] = {}
     for place in found:
-        if isinstance(place.guard[0], ItemOf):
+        if isinstance(place.guard, TupleItemGuard):
             lifted.setdefault(id(place.container), set()).add(place.key)
-    guards = {id(place.guard) for place in found}
-
-    def left(entries: Sequence[Entry]) -> Iterator[Entry]:
-        for entry in entries:
-            read, key, value = entry
-            if type(value) is tuple and id(value) in lifted:
-                others = OthersOf(read, frozenset(lifted[id(value)]))
-                yield others, key, others(key)
-            elif id(entry) not in guards:
-                yield entry
-
-    watch.free, watch.quiet = list(left(watch.free)), list(left(watch.quiet))
+    taken = {id(place.guard) for place in found}
+    for guards in (watch.free, watch.quiet):
+        guards[:] = [
+            TupleRestGuard(guard, frozenset(lifted[id(guard.value)])) if id(guard.value) in lifted else guard
+            for guard in guards
+            if id(guard) not in taken
+        ]
 
 
 def _stored(watch: Watch) -> set[str]:
@@ -155,16 +144,15 @@ class _Leads:
         self.callers: dict[int, list[types.FunctionType]] = {}
         root = getattr(fn, "__func__", fn)
         known = {id(f) for f in watch.functions}
-        for entry in (*watch.free, *watch.quiet):
-            _, key, value = entry
-            if id(value) not in known or (value is root and _is_method(fn, watch, entry)):
+        for guard in watch.guards:
+            if id(guard.value) not in known or (guard.value is root and _is_method(fn, watch, guard)):
                 continue
-            if isinstance(key, types.CellType) or self.are_variables(holder(entry)):
-                readers = self._readers(key, holder(entry))
+            if isinstance(guard, CellGuard) or self.are_variables(guard.container):
+                readers = self._readers(guard)
                 if readers is not None:
-                    self.callers.setdefault(id(value), []).extend(readers)
+                    self.callers.setdefault(id(guard.value), []).extend(readers)
                     continue
-            self.loose.add(id(value))
+            self.loose.add(id(guard.value))
         if id(root) not in known:
             self.loose.update(known)
 
@@ -172,17 +160,18 @@ class _Leads:
         """Whether a dict has the global variables of a function."""
         return type(owner) is dict and id(owner) in self.variables
 
-    def _readers(self, key: Any, owner: Any) -> list[types.FunctionType] | None:
+    def _readers(self, variable: Guard) -> list[types.FunctionType] | None:
         """The functions that read a variable; None where others may read it as well."""
-        if isinstance(key, types.CellType):
+        owner = variable.owner
+        if isinstance(variable, CellGuard):
             # by identity: `in` compares what the cells hold, which may be arrays
-            return [f for f in self.watch.functions if any(cell is key for cell in f.__closure__ or ())]
-        found = [f for f in self.watch.functions if key in self.watch.names_of(f)]
+            return [f for f in self.watch.functions if any(cell is owner for cell in f.__closure__ or ())]
+        found = [f for f in self.watch.functions if variable.key in self.watch.names_of(f)]
         return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
 
     def to(self, place: ScalarSource) -> bool:
         """Whether all ways to the readers of a variable are known; they are noted then."""
-        pending = self._readers(place.cell or place.name, holder(place.guard))
+        pending = self._readers(place.guard)
         if not pending:
             return False
         met = {id(f): f for f in pending}
@@ -205,11 +194,11 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(const)
 
 
-def _is_method(fn: Any, watch: Watch, entry: Entry) -> bool:
-    """Whether an entry is the class of a method, of which nothing calls the method but the trace."""
+def _is_method(fn: Any, watch: Watch, guard: Guard) -> bool:
+    """Whether a guard reads the class of a method, of which nothing calls the method but the trace."""
     return (
         isinstance(fn, types.MethodType)
-        and type(holder(entry)) is types.MappingProxyType
+        and type(guard.container) is types.MappingProxyType
         and watch.count(type(fn.__self__)) == 1
         and not any(True for _ in uses(watch.codes, fn.__name__))
     )
@@ -227,18 +216,17 @@ def over(fn: Any, lifted: Sequence[tuple[ScalarSource, Any]], watch: Watch, copi
             cells[id(place.cell)] = types.CellType(number)
         elif place.obj is None:
             spaces[id(place.holder)][place.name] = number
-    references = [entry for entry in (*watch.free, *watch.quiet) if id(entry[2]) in functions]
-    for _, key, _ in references:
-        if isinstance(key, types.CellType):
-            cells[id(key)] = types.CellType()
+    references = [guard for guard in watch.guards if id(guard.value) in functions]
+    for guard in references:
+        if isinstance(guard, CellGuard):
+            cells[id(guard.owner)] = types.CellType()
     for i, f in functions.items():
         copies[i] = _copy(f, spaces[id(f.__globals__)], cells)
-    for entry in references:
-        _, key, value = entry
-        if isinstance(key, types.CellType):
-            cells[id(key)].cell_contents = copies[id(value)]
-        elif id(holder(entry)) in spaces:
-            spaces[id(holder(entry))][key] = copies[id(value)]
+    for guard in references:
+        if isinstance(guard, CellGuard):
+            cells[id(guard.owner)].cell_contents = copies[id(guard.value)]
+        elif id(guard.container) in spaces:
+            spaces[id(guard.container)][guard.key] = copies[id(guard.value)]
     if isinstance(fn, types.MethodType):
         return types.MethodType(copies.get(id(fn.__func__), fn.__func__), fn.__self__)
     return copies.get(id(fn), fn)
@@ -267,8 +255,7 @@ def settle(found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Wat
     keep = [p for p in found if p.index in used and p.index not in looked_at]
     for p in found:
         if p not in keep:
-            read, key, _ = p.guard
-            watch.free.append((read, key, p.read()))
+            watch.free.append(type(p.guard)(p.guard.owner, p.guard.key, p.read()))
     return keep
 
 

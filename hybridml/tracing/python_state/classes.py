@@ -6,7 +6,6 @@ import abc
 import functools
 import types
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any
 
 from .libraries import HEAP, is_library_class, is_ours
@@ -16,8 +15,6 @@ _ANNOUNCED: dict[tuple[str, str], frozenset[str]] = {
     ("hybridml.nn.module", "Module"): frozenset(("_kinds", "_hooks")),
     ("hybridml.optim.optimizer", "Optimizer"): frozenset(("defaults", "param_groups", "state", "_steps")),
 }
-
-resolution = attrgetter("__mro__")
 
 
 def class_of(obj: Any) -> type:

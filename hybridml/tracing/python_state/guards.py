@@ -1,4 +1,4 @@
-"""Guards: the Python values a trace has relied on. A call whose guards hold may run the compiled program.
+"""The guards of a trace: the Python values it has relied on. A call for which they hold may run the compiled program.
 
 Watched is what the code of the function can name: its globals, closure cells and defaults, attributes of objects,
 classes and Python modules, and the contents of lists, dicts and sets, through every function and method that it names.
@@ -17,41 +17,48 @@ import dis
 import functools
 import gc
 import os
+import random
 import re
 import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from itertools import chain
 from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
 
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.base import Proxy
 from ...core.tensor import Tensor
 from . import mutation_epoch
-from .classes import announced, class_of, is_data, may_change, reads_unseen, registered, resolution, says, slots
-from .libraries import is_fixed, is_library, is_library_class, is_ours
-from .reads import (
-    FUNCTION_PARTS,
-    MOST_COMPARED,
-    cell_contents,
-    checksum,
-    contents,
-    elements,
-    environment,
-    form,
-    is_buffer,
-    size_of,
-    variable,
-    what_of,
+from .classes import announced, class_of, is_data, may_change, reads_unseen, says, slots
+from .guard_types import (
+    SCALARS,
+    AttributeGuard,
+    AttributesGuard,
+    CellGuard,
+    ClassGuard,
+    ContentsGuard,
+    ContextGuard,
+    ElementsGuard,
+    EnvironmentGuard,
+    FunctionGuard,
+    Guard,
+    ItemGuard,
+    LayoutGuard,
+    LengthGuard,
+    RegistryGuard,
+    ResolutionGuard,
+    elements_guard,
+    hold,
 )
+from .libraries import is_fixed, is_library, is_library_class, is_ours
+from .reads import MOST_COMPARED, contents, is_buffer, size_of
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_OPAQUE = (np.ufunc, np.dtype, StandIn, Integer)
+_OPAQUE = (np.ufunc, np.dtype, Proxy)
 _MAX_ENTRIES = 20000
 _MAX_ITEMS = 100  # a longer container is compared as a whole, about 5 ns an item
 _MAX_COPIED = 16 << 20  # bytes of an array that a trace looks at before and after: 5 ms
@@ -68,19 +75,17 @@ _FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an a
 _NAME = re.compile(r"[^\W\d]\w*")
 
 SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see builtin_patches.py)
-Entry = tuple[Callable[[Any], Any], Any, Any]  # (read, key, what read(key) was)
 
 
 class Watch:
     """What was seen before a trace; `holds()` tells whether it is still so."""
 
     def __init__(self, fn: Callable[..., Any], objects: Iterable[Any]) -> None:
-        self.free: list[Entry] = []  # checked at every call
-        self.quiet: list[Entry] = []  # checked when the epoch has moved
-        self.moving: list[Entry] = []  # changed by the function itself: no guards (see mutations.py)
+        self.free: list[Guard] = []  # checked at every call
+        self.quiet: list[Guard] = []  # checked when the epoch has moved
+        self.moving: list[Guard] = []  # changed by the function itself: no guards (see mutations.py)
         self.functions: list[types.FunctionType] = []  # that were reached
         self.codes: list[types.CodeType] = []  # their code, with that of functions made in them
-        self.cells: dict[int, str] = {}  # id of a closure cell -> the name of its variable
         self.loose: set[int] = set()  # ids of functions and containers that are reached by other ways than the entries
         self.owners: dict[int, Any] = {}  # id of a `__dict__` -> the object whose attributes are in it
         self._root = fn
@@ -95,7 +100,7 @@ class Watch:
         self._buffers: dict[int, Any] = {}  # arrays and other buffers that were reached, by id
         self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
         self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
-        self._arrays: list[Entry] = []  # what NumPy arrays held when the trace began
+        self._arrays: list[Guard] = []  # what NumPy arrays held when the trace began
         self._done: set[tuple[int, str]] = set()
         self._pending: list[tuple[Any, bool]] = [(fn, False)]
         self._reach(*objects)
@@ -111,35 +116,48 @@ class Watch:
             self.epoch = mutation_epoch.epoch.value
         return True
 
+    @property
+    def guards(self) -> Iterator[Guard]:
+        """All guards."""
+        return chain(self.free, self.quiet)
+
     def knows(self, obj: Any) -> bool:
         """Whether an object was there before the trace, as far as it is watched."""
-        return id(obj) in self._seen or any(value is obj for _, _, value in (*self.free, *self.quiet, *self.moving))
+        return id(obj) in self._seen or any(guard.value is obj for guard in (*self.guards, *self.moving))
+
+    def name_of(self, obj: Any) -> str:
+        """The name by which code reaches an object, or its kind."""
+        if obj is random._inst:
+            return "random"
+        if obj is np.random.mtrand._rand:
+            return "np.random"
+        return next((guard.name for guard in self.guards if guard.value is obj), f"a {type(obj).__name__}")
 
     def begin(self) -> None:
         """Before a trace: what traces have changed before is looked at from here on."""
-        self.moving = [(read, key, now) for read, key, _ in self.moving if (now := _now(read, key)) is not _GONE]
+        self.moving = [now for guard in self.moving if (now := guard.renewed()) is not None]
         self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
         self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
-        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read is elements}
-        self._arrays = [(elements, a, elements(a)) for k, a in self.named_arrays(_MAX_COPIED) if k not in known]
+        known = {id(guard.owner) for guard in (*self.free, *self.moving) if type(guard) is ElementsGuard}
+        self._arrays = [ElementsGuard(array) for k, array in self.named_arrays(_MAX_COPIED) if k not in known]
 
-    def end(self) -> list[Entry]:
+    def end(self) -> list[Guard]:
         """After a trace: what the function has changed, which no longer is a guard."""
-        watched = (*self.free, *self.quiet, *self.moving, *self._arrays)
-        changed = [entry for entry in watched if not hold((entry,))]
-        owners = {id(owner) for entry in changed if type(owner := holder(entry)) in (list, deque, set)}
-        for entries in (self.free, self.quiet):
-            kept: list[Entry] = []
-            for entry in entries:
-                of_owner = id(holder(entry)) in owners
-                if not of_owner and hold((entry,)):
-                    kept.append(entry)
-                elif self._counts_attributes(entry):  # they are given once: the next call finds them
-                    kept.append((len, entry[1], len(entry[1])))
-                elif entry[0] is len or not of_owner:
-                    self.moving.append(entry)
-            entries[:] = kept
-        self.moving += [entry for entry in self._arrays if not hold((entry,))]
+        watched = (*self.guards, *self.moving, *self._arrays)
+        changed = [guard for guard in watched if not guard.holds()]
+        owners = {id(owner) for guard in changed if type(owner := guard.container) in (list, deque, set)}
+        for guards in (self.free, self.quiet):
+            kept: list[Guard] = []
+            for guard in guards:
+                of_owner = id(guard.container) in owners
+                if not of_owner and guard.holds():
+                    kept.append(guard)
+                elif isinstance(guard, AttributesGuard):  # they are given once: the next call finds them
+                    kept.append(AttributesGuard(guard.owner))
+                elif isinstance(guard, LengthGuard) or not of_owner:
+                    self.moving.append(guard)
+            guards[:] = kept
+        self.moving += [guard for guard in self._arrays if not guard.holds()]
         self._arrays = []
         self.epoch = mutation_epoch.epoch.value
         return changed
@@ -147,18 +165,13 @@ class Watch:
     def read_by_numpy(self, inputs: Container[int]) -> None:
         """Arrays that code names may be read by NumPy: their elements are guarded, but for those that are `inputs` and
         nothing else (by id)."""
-        known = {id(key) for read, key, _ in (*self.free, *self.moving) if read in (elements, checksum)}
-        for k, array in self.named_arrays(sys.maxsize):
-            if k not in inputs and k not in known:
-                read = what_of(array)
-                self.free.append((read, array, read(array)))
+        known = {id(guard.owner) for guard in (*self.free, *self.moving) if isinstance(guard, ElementsGuard)}
+        arrays = self.named_arrays(sys.maxsize)
+        self.free += [elements_guard(array) for k, array in arrays if k not in inputs and k not in known]
 
     def named_arrays(self, most: int) -> list[tuple[int, Any]]:
         """Arrays and other buffers that code names, of at most so many bytes, by id."""
         return [(k, b) for k, b in self._buffers.items() if size_of(b) <= most]
-
-    def _counts_attributes(self, entry: Entry) -> bool:
-        return entry[0] is len and id(entry[1]) in self._attributes_of
 
     def items_of(self, container: Any) -> list[Any]:
         """What a list, deque or set held before the trace."""
@@ -168,13 +181,8 @@ class Watch:
         """The keys of a dict before the trace, as far as they are watched."""
         if id(mapping) in self._attributes_of:
             return set(self._attributes_of[id(mapping)][1])
-        entries = (*self.free, *self.quiet, *self.moving)
-        return {key for read, key, _ in entries if read is not len and holder((read, key, None)) is mapping}
-
-    def moved_attributes(self, mapping: Any) -> list[str]:
-        """Attributes that an object has got or lost since the last trace."""
-        mapping, before = self._attributes_of.get(id(mapping), ({}, frozenset()))
-        return sorted(before ^ frozenset(mapping))
+        guards = (*self.guards, *self.moving)
+        return {guard.key for guard in guards if isinstance(guard, ItemGuard) and guard.owner is mapping}
 
     def was_absent(self, mapping: Mapping[str, Any], name: str) -> bool:
         """Whether a watched global variable or attribute was not there before the trace."""
@@ -214,13 +222,13 @@ class Watch:
             known = len(self.names)
             for spaces in self._spaces:
                 self._attributes(spaces)
-        self.free += [(len, d, len(d)) for d, _ in self._attributes_of.values()]  # last: named ones say more
+        self.free += [AttributesGuard(d) for d, _ in self._attributes_of.values()]  # last: named ones say more
         if not self.names.isdisjoint(_ENVIRONMENT):
-            self.free.append((environment, os.environ, environment(os.environ)))
+            self.free.append(EnvironmentGuard(os.environ, "environ"))
 
     def _visit(self, value: Any, quiet: bool) -> None:
         kind = type(value)  # what an object says that it is (`__class__`) may be anything: a mock of a tensor is none
-        if issubclass(kind, _SCALARS):
+        if issubclass(kind, SCALARS):
             if kind is str and "{" in value:
                 self.names |= fields(value)
             return
@@ -229,7 +237,7 @@ class Watch:
         self._seen.add(id(value))
         self._keep.append(value)
         if issubclass(kind, np.ndarray):
-            self.free.append((form, value, form(value)))
+            self.free.append(LayoutGuard(value))
             if value.dtype != object:
                 self._buffers[id(value)] = value
         elif kind is types.BuiltinFunctionType:
@@ -249,7 +257,7 @@ class Watch:
         elif issubclass(kind, property):
             self._reach(value.fget)
         elif kind is ContextVar:
-            self._add(variable, value, variable(value))
+            self._add(ContextGuard(value, value.name))
         elif issubclass(kind, weakref.ref):
             self._reach(value())
         elif issubclass(kind, functools.partial):
@@ -280,7 +288,7 @@ class Watch:
         spaces = self._class_spaces(cls)
         self._spaces.append((*spaces, *self._class_spaces(kind)))
         if issubclass(kind, abc.ABCMeta):
-            self.free.append((registered, cls, registered(cls)))
+            self.free.append(RegistryGuard(cls, cls.__name__))
 
     def _reach(self, *values: Any, loose: bool = True) -> None:
         if loose:
@@ -290,9 +298,9 @@ class Watch:
     def _loosen(self, values: Iterable[Any]) -> None:
         self.loose.update(id(value) for value in values if type(value) in (types.FunctionType, dict, list))
 
-    def _add(self, read: Callable[[Any], Any], key: Any, value: Any, quiet: bool = False) -> None:
-        (self.quiet if quiet else self.free).append((read, key, value))
-        self._pending.append((value, quiet))
+    def _add(self, guard: Guard, quiet: bool = False) -> None:
+        (self.quiet if quiet else self.free).append(guard)
+        self._pending.append((guard.value, quiet))
 
     def _function(self, fn: types.FunctionType) -> None:
         self._reach(getattr(fn, "__wrapped__", None), loose=is_library(fn.__globals__.get("__name__", "")))
@@ -303,22 +311,21 @@ class Watch:
         self.names |= names
         self.functions.append(fn)
         self.codes += _nested(fn.__code__)
-        self.cells |= {id(c): n for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
-        self.free += [(read, fn, read(fn)) for read in FUNCTION_PARTS]
+        self.free += [FunctionGuard(fn, part) for part in FunctionGuard.PARTS]
         self._reach(fn.__defaults__, fn.__kwdefaults__)
         self._spaces.append((vars(fn),))
         self._attributes_of[id(vars(fn))] = vars(fn), frozenset(vars(fn))
-        for cell in fn.__closure__ or ():
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
-                self._add(cell_contents, cell, cell.cell_contents)
+                self._add(CellGuard(cell, name))
             except ValueError:  # not assigned yet
                 continue
         for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
-            value = fn.__globals__.get(name, _GONE)
-            if value is _GONE or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
+            value = fn.__globals__.get(name, _MISSING)
+            if value is _MISSING or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
                 continue
             self._done.add((id(fn.__globals__), name))
-            self._add(fn.__globals__.get, name, value)
+            self._add(ItemGuard(fn.__globals__, name, value))
         for name in _maybe_missing(fn.__code__):
             if (
                 name not in fn.__globals__
@@ -327,29 +334,28 @@ class Watch:
             ):
                 self._done.add((id(fn.__globals__), name))
                 self._missing.add((id(fn.__globals__), name))
-                self.free.append((fn.__globals__.get, name, None))
+                self.free.append(ItemGuard(fn.__globals__, name, None))
 
     def _container(self, value: Any, quiet: bool) -> None:
+        guards = self.quiet if quiet else self.free
         if isinstance(value, set | frozenset):
-            if len(value) <= MOST_COMPARED and all(isinstance(item, _SCALARS) for item in value):
-                (self.quiet if quiet else self.free).append((frozenset, value, frozenset(value)))
+            if len(value) <= MOST_COMPARED and all(isinstance(item, SCALARS) for item in value):
+                guards.append(ContentsGuard(value))
             return
-        entries = self.quiet if quiet else self.free
         mapping = isinstance(value, dict)
         items = list(value.values() if mapping else value)
         if isinstance(value, tuple):
             self._loosen(items)
             self._pending += [(item, quiet) for item in items]
             return
-        entries.append((len, value, len(items)))
+        guards.append(LengthGuard(value, None, len(items)))
         if len(items) <= _MAX_ITEMS:
-            read = dict.get.__get__(value) if mapping else value.__getitem__
             for key, item in value.items() if mapping else enumerate(items):
                 if not (quiet and type(key) is Tensor):  # an optimizer fills in the state of a parameter
-                    self._add(read, key, item, quiet)
+                    self._add(ItemGuard(value, key, item), quiet)
         elif len(items) <= MOST_COMPARED:
             self._loosen(items)
-            entries.append((_values if mapping else tuple, value, tuple(items)))
+            guards.append(ContentsGuard(value))
             self._pending += [(item, quiet) for item in items]
 
     def _object(self, obj: Any) -> None:
@@ -366,12 +372,12 @@ class Watch:
         if not is_library_class(type(cls)):
             self._pending.append((cls, False))  # attributes of its class are read by its methods, too
         if may_change(cls):
-            (self.free if managed is None else self.quiet).append((class_of, obj, cls))
+            (self.free if managed is None else self.quiet).append(ClassGuard(obj, None, cls))
         if managed is not None:
             for name, value in list(attributes.items()):
-                self.quiet.append((attributes.get, name, value))
+                self.quiet.append(ItemGuard(attributes, name, value))
                 self._pending.append((value, name in managed))
-            self.quiet.append((len, attributes, len(attributes)))
+            self.quiet.append(LengthGuard(attributes))
             self._spaces.append(classes)
         elif reads_unseen(cls):
             self._container(attributes, False)
@@ -382,7 +388,7 @@ class Watch:
                 self._attributes_of[id(attributes)] = attributes, frozenset(attributes)
         for name in slots(cls):
             if hasattr(obj, name):
-                self._add(attrgetter(name), obj, getattr(obj, name))
+                self._add(AttributeGuard(obj, name))
         if is_buffer(obj):
             self._buffers[id(obj)] = obj
 
@@ -400,7 +406,7 @@ class Watch:
                     self._data_only.add(id(space))
                 else:
                     self._attributes_of[id(space)] = space, frozenset(space)
-                    self.free.append((resolution, base, base.__mro__))
+                    self.free.append(ResolutionGuard(base))
             spaces.append(space)
         return tuple(spaces)
 
@@ -420,37 +426,10 @@ class Watch:
                     if (id(other), name) not in self._done:
                         self._done.add((id(other), name))
                         self._keep.append(other)
-                        self._add(other.get, name, other.get(name))
+                        self._add(ItemGuard(other, name))
 
 
 _CONSTRUCTION = frozenset(("__init__", "__new__", "__init_subclass__", "__repr__", "__class__", "__weakref__"))
-
-
-def hold(entries: Iterable[Entry]) -> bool:
-    try:
-        for read, key, value in entries:
-            now = read(key)
-            if now is not value and not _equal(now, value):
-                return False
-    except (AttributeError, IndexError, KeyError, ValueError):  # what was there is gone
-        return False
-    return True
-
-
-def _equal(now: Any, value: Any) -> bool:
-    if type(now) is not type(value):
-        return False
-    if isinstance(value, complex | np.complexfloating):
-        return repr(now) == repr(value)  # signs of zeros, which say on which side of a cut it is, and nan
-    if isinstance(value, _SCALARS):
-        return bool(now == value or (now != now and value != value))
-    if type(value) is tuple:
-        return len(now) == len(value) and all(a is b or _equal(a, b) for a, b in zip(now, value, strict=True))
-    return type(value) is frozenset and now == value
-
-
-def _values(mapping: dict[Any, Any]) -> tuple[Any, ...]:
-    return tuple(mapping.values())
 
 
 @functools.lru_cache(_MOST_CODES)
@@ -477,27 +456,12 @@ def _maybe_missing(code: types.CodeType) -> frozenset[str]:
     return found | {i.argval for i in dis.get_instructions(code) if i.opname in wanted}
 
 
-def holder(entry: Entry) -> Any:
-    """The list, dict, set or deque that an entry reads; None for anything else."""
-    read, key, _ = entry
-    if read in (len, frozenset, tuple, _values):
-        return key
-    return getattr(read, "__self__", None) if not isinstance(read, attrgetter) else None
-
-
 def fields(text: str) -> set[str]:
     """The names in the fields of a format string: `v` of "{0.v}"."""
     return {name for field in _FIELD.findall(text) for name in _NAME.findall(field)}
 
 
-_GONE = object()
-
-
-def _now(read: Callable[[Any], Any], key: Any) -> Any:
-    try:
-        return read(key)
-    except (AttributeError, IndexError, KeyError, ValueError):
-        return _GONE
+_MISSING = object()
 
 
 def _nested(code: types.CodeType) -> list[types.CodeType]:

@@ -9,12 +9,11 @@ later ones run eagerly, which is said with the line. `strict=True` makes an effe
 
 from __future__ import annotations
 
-import random
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,11 @@ import numpy as np
 from hybridml_compiler.errors import describe_line
 
 from ...core import pytree
-from ...core.proxies.integer import plain
-from ...core.proxies.scalar import known
+from ...core.proxies.base import concrete
 from ...core.tensor import Tensor
 from .bytecode import instructions
-from .classes import class_of
-from .guards import Entry, Watch, holder
-from .reads import checksum, elements, environment, form, put_bytes, put_form
+from .guard_types import AttributeGuard, ContentsGuard, ElementsGuard, Guard, ItemGuard, LayoutGuard, LengthGuard
+from .guards import Watch
 from .side_effects import SideEffects, Undone
 
 _ABSENT = object()
@@ -68,19 +65,13 @@ def effects_of(watch: Watch) -> list[Mutation]:
     """Those that the watch itself shows."""
     changed = watch.end()
     found: list[Mutation] = []
-    for owner, entries in _by_holder(changed):
+    for owner, guards in _by_container(changed):
         if type(owner) in (list, deque, set):
-            found.append(_container(watch, owner, entries))
+            found.append(_container(watch, owner, guards))
         elif isinstance(owner, dict | types.MappingProxyType):
-            found += [_item(watch, owner, key, value) for read, key, value in entries if read is not len]
-            known = watch.keys_of(owner)
-            if any(read is len for read, _, _ in entries):
-                new = [key for key in owner if key not in known]
-                # Python itself gives a class `__annotations__` and the like
-                own = [key for key in new if isinstance(owner, dict) or key[:2] != "__"]
-                found += [_item(watch, owner, key, _ABSENT) for key in own]
+            found += _entries(watch, owner, guards)
         else:
-            found += [_other(watch, *entry) for entry in entries]
+            found += [_other(watch, guard) for guard in guards]
     return found
 
 
@@ -88,25 +79,10 @@ def _nothing(value: Any) -> None:
     pass
 
 
-def name_in(watch: Watch) -> Callable[[Any], str]:
-    """How code names what it reaches."""
-
-    def name_of(obj: Any) -> str:
-        if obj is random._inst:
-            return "random"
-        if obj is np.random.mtrand._rand:
-            return "np.random"
-        entries = (*watch.free, *watch.quiet)
-        return next((label(watch, r, k) for r, k, v in entries if v is obj), f"a {type(obj).__name__}")
-
-    return name_of
-
-
-def _by_holder(entries: Iterable[Entry]) -> Iterable[tuple[Any, list[Entry]]]:
-    groups: dict[int, tuple[Any, list[Entry]]] = {}
-    for entry in entries:
-        owner = holder(entry)
-        groups.setdefault(id(owner), (owner, []))[1].append(entry)
+def _by_container(guards: Iterable[Guard]) -> Iterable[tuple[Any, list[Guard]]]:
+    groups: dict[int, tuple[Any, list[Guard]]] = {}
+    for guard in guards:
+        groups.setdefault(id(guard.container), (guard.container, []))[1].append(guard)
     return groups.values()
 
 
@@ -120,10 +96,27 @@ def _slot(
     return Mutation(name, _line(watch, name), value, put, take_back, repeats)
 
 
+def _entries(
+    watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], guards: list[Guard]
+) -> Iterator[Mutation]:
+    """Entries of a dict that are others, new or gone; of a long one it is not told which."""
+    whole = next((guard for guard in guards if isinstance(guard, ContentsGuard)), None)
+    if whole is not None:
+        yield _whole(watch, watch.name_of(owner), whole)
+        return
+    yield from (_item(watch, owner, guard.key, guard.value) for guard in guards if isinstance(guard, ItemGuard))
+    if any(isinstance(guard, LengthGuard) for guard in guards):
+        known = watch.keys_of(owner)
+        for key in list(owner):
+            # Python itself gives a class `__annotations__` and the like
+            if key not in known and (isinstance(owner, dict) or key[:2] != "__"):
+                yield _item(watch, owner, key, _ABSENT)
+
+
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
     """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
 
-    real = known(plain(key))  # a number of the trace: its value is known since it has been hashed
+    real = concrete(key)  # a number of the trace: its value is known since it has been hashed
 
     def put(value: Any) -> None:
         if isinstance(owner, dict):
@@ -148,33 +141,30 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
 
 
-def _other(watch: Watch, read: Callable[[Any], Any], key: Any, was: Any) -> Mutation:
-    """A closure cell, an attribute in a slot; or what can only be named (the environment)."""
-    if isinstance(key, types.CellType):
-        name = watch.cells.get(id(key), "a variable of the enclosing function")
-        return _slot(watch, name, key.cell_contents, *_attribute(key, "cell_contents", was))
-    if isinstance(read, attrgetter):
-        name = read.__reduce__()[1][0]
-        return _slot(watch, name, read(key), *_attribute(key, name, was))
-    if read is form:
-        name, now = name_in(watch)(key), form(key)
-        return Mutation(name, _line(watch, name), None, lambda _: put_form(key, now), lambda: put_form(key, was), False)
-    if read is class_of:
-        return _slot(watch, "__class__", class_of(key), *_attribute(key, "__class__", was))
-    if read is elements:
-        return _array(watch, key, was)
-    name = "environ" if read is environment else name_in(watch)(key) if read is checksum else str(key)
-    return Mutation(name, _line(watch, name), None, _nothing, None, False)
+def _other(watch: Watch, guard: Guard) -> Mutation:
+    """A closure cell, an attribute in a slot; an array; or what can only be named (the environment)."""
+    if isinstance(guard, AttributeGuard):
+        now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
+        if now is None:
+            return Mutation(guard.name, _line(watch, guard.name), None, lambda _: guard.drop(), take_back, False)
+        return _slot(watch, guard.name, now.assigned, guard.put, take_back)
+    name = watch.name_of(guard.owner) if isinstance(guard, ElementsGuard | LayoutGuard) else guard.name
+    return _whole(watch, name, guard)
 
 
-def _attribute(obj: Any, name: str, was: Any) -> tuple[Callable[[Any], None], Callable[[], None]]:
-    return lambda value: setattr(obj, name, value), lambda: setattr(obj, name, was)
+def _whole(watch: Watch, name: str, guard: Guard) -> Mutation:
+    """The bytes or the form of an array, or all that a long dict has; what cannot be put back is only named."""
+    if not guard.can_put:
+        return Mutation(name, _line(watch, name), None, _nothing, None, False)
+    array = guard.owner if isinstance(guard, ElementsGuard) and isinstance(guard.owner, np.ndarray) else None
+    take_back = partial(guard.put, guard.value)
+    return Mutation(name, _line(watch, name), guard.now(), guard.put, take_back, False, array)
 
 
-def _container(watch: Watch, c: Any, changed: list[Entry]) -> Mutation:
+def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
     """A list that has grown at its end is repeated where the code does nothing else with it."""
-    name = next((label(watch, r, k) for r, k, v in (*watch.free, *watch.quiet) if v is c), "a container")
-    was = next((v for read, _, v in changed if read is len), None)
+    name = watch.name_of(c)
+    was = next((guard.value for guard in changed if isinstance(guard, LengthGuard)), None)
     if type(c) is not list or was is None or len(c) <= was or len(changed) > 1:
 
         def put(values: Any) -> None:
@@ -191,21 +181,6 @@ def _container(watch: Watch, c: Any, changed: list[Entry]) -> Mutation:
         del c[was:]
 
     return Mutation(name, _line(watch, name), added, c.extend, take_back, only_grows and is_plain(added))
-
-
-def _array(watch: Watch, array: Any, was: bytes) -> Mutation:
-    """Bytes of an array or a buffer that Python or NumPy has written."""
-    name, now = name_in(watch)(array), elements(array)
-    return Mutation(
-        name, _line(watch, name), None, lambda _: put_bytes(array, now), lambda: put_bytes(array, was), False,
-        array=array if isinstance(array, np.ndarray) else None,
-    )  # fmt: skip
-
-
-def label(watch: Watch, read: Any, key: Any) -> str:
-    if isinstance(key, types.CellType):
-        return watch.cells.get(id(key), "a variable of the enclosing function")
-    return read.__reduce__()[1][0] if isinstance(read, attrgetter) else str(key)
 
 
 def is_plain(value: Any) -> bool:

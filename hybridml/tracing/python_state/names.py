@@ -9,14 +9,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from ...core import pytree
 from ...core.tensor import Tensor
-from .guards import Entry, holder
 from .libraries import is_library
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, np.dtype, Tensor, type)
@@ -46,19 +44,17 @@ class Names:
         self._found, self._walks = None, 0
         self._attributes.clear()
 
-    def entry(self, entry: Entry, otherwise: str) -> str:
-        """How the function writes what a guard looks at (see guards.py)."""
-        read, key, _ = entry
-        owner = holder(entry)
-        if isinstance(read, attrgetter) and not isinstance(key, types.CellType):
-            owner, path = key, self.of(key)
-            return otherwise if path is None else f"{path}.{otherwise}"
-        path = None if owner is None else self.of(owner)
+    def item(self, container: Any, key: Any) -> str:
+        """How the function writes an entry of a dict or list, which may be an attribute; the key where it does not."""
+        path = self.of(container)
         if path is None:
-            return otherwise
-        if owner is key:  # of the container as a whole
-            return path
-        return _attribute(path, str(key)) if id(owner) in self._attributes else f"{path}[{key!r}]"
+            return str(key)
+        return _attribute(path, str(key)) if id(container) in self._attributes else f"{path}[{key!r}]"
+
+    def attribute(self, obj: Any, name: str) -> str:
+        """How the function writes an attribute of an object; its name where it does not."""
+        path = self.of(obj)
+        return name if path is None else f"{path}.{name}"
 
     def _walk(self) -> dict[int, str]:
         pending: list[tuple[str, Any]] = [*self._objects.items(), *_variables(self._fn)]

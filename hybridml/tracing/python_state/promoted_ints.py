@@ -2,7 +2,7 @@
 becomes a symbol.
 
 The first value is compiled for itself: most ints never change, and many steer the program. Where another one comes, the
-function is traced with an `Integer` in its place. If Python looks at the value in that trace,
+function is traced with an `IntProxy` in its place. If Python looks at the value in that trace,
 the program is for this value, as every later one is, and the int stays a part of the signature (of an argument) or a
 guarded value (of a global variable, a closure cell, an attribute).
 """
@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from ...core.proxies.integer import LARGEST
-from ..specialize.symbolic_shapes import apart
+from ..specialize.signature import Fields, Signature, ValueSpec
+from .guard_types import elements_guard
 from .guards import Watch
-from .reads import what_of
 from .scalar_source import ScalarSource
-
-Key = Any  # see `signature.signature`
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Integers:
     """Those of one traced function."""
 
     def __init__(self) -> None:
-        self._families: dict[Key, Family] = {}
+        self._families: dict[Signature, Family] = {}
         self._around: dict[tuple[int, str], tuple[Any, float]] = {}  # (id of the holder, name) -> holder, first value
         self._fixed: set[tuple[int, str]] = set()
         # Arrays by their id: what they held when a program was traced, and that program.
@@ -50,30 +48,32 @@ class Integers:
 
     # -- arguments
 
-    def key(self, raw: Key) -> Key:
+    def key(self, fields: Fields) -> Fields:
         """The signature in which an int that is an input has no value."""
         if not self._families:
-            return raw
-        family = self._families.get(_apart(raw))
-        return raw if family is None else _without(raw, family.lifted)
+            return fields
+        raw = Signature.of(fields)
+        family = self._families.get(_name(raw))
+        return raw.without_integers(family.lifted) if family is not None and family.lifted else fields
 
-    def seen(self, raw: Key) -> Key:
+    def seen(self, raw: Signature) -> Signature:
         """The key for a new program: what has another value than in earlier calls is an input from now on."""
-        values: dict[int, int] = {k: spec[1] for k, spec in enumerate(raw[1]) if _is_int(spec)}
+        specs = enumerate(raw.specs)
+        values = {k: spec.value for k, spec in specs if isinstance(spec, ValueSpec) and spec.is_integer}
         if not values:
             return raw
-        family = self._families.setdefault(_apart(raw), Family())
+        family = self._families.setdefault(_name(raw), Family())
         for k, value in values.items():
             if family.first.setdefault(k, value) != value and k not in family.fixed:
                 family.lifted.add(k)
-        return _without(raw, family.lifted)
+        return raw.without_integers(family.lifted)
 
-    def fix(self, raw: Key, leaves: Iterable[int]) -> Key:
+    def fix(self, raw: Signature, leaves: Iterable[int]) -> Signature:
         """Arguments that are part of the signature for good; the key of this call then."""
-        family = self._families[_apart(raw)]
+        family = self._families[_name(raw)]
         family.fixed.update(leaves)
         family.lifted -= family.fixed
-        return _without(raw, family.lifted)
+        return raw.without_integers(family.lifted)
 
     # -- what lies around the function
 
@@ -95,7 +95,7 @@ class Integers:
         now = program, made
         for k, array in named:
             if k in captured:
-                held = what_of(array)(array)
+                held = elements_guard(array).value
                 _, was, before = self._arrays.setdefault(k, (array, held, now))
                 if was != held and before == now:
                     self._only_inputs.add(k)
@@ -114,22 +114,6 @@ class Integers:
         self._fixed.add((id(holder), name))
 
 
-def lifted_in(key: Key) -> frozenset[int]:
-    """The leaves that are inputs and ints."""
-    return frozenset(k for k, spec in enumerate(key[1]) if spec is int or spec is np.int64)
-
-
-def _is_int(spec: Any) -> bool:
-    return type(spec) is tuple and len(spec) == 2 and spec[0] in (int, np.int64) and -LARGEST <= spec[1] <= LARGEST
-
-
-def _apart(raw: Key) -> Key:
-    structure, specs, *rest = apart(raw)[0]  # sizes apart, as well
-    return (structure, tuple([spec[0] if _is_int(spec) else spec for spec in specs]), *rest)
-
-
-def _without(raw: Key, lifted: set[int]) -> Key:
-    if not lifted:
-        return raw
-    structure, specs, *rest = raw
-    return (structure, tuple([s[0] if k in lifted and _is_int(s) else s for k, s in enumerate(specs)]), *rest)
+def _name(raw: Signature) -> Signature:
+    """What the signatures of a family have in common."""
+    return raw.without_sizes().without_integers()

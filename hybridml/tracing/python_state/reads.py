@@ -1,23 +1,19 @@
-"""Reads of guards besides attributes and items: the bytes of arrays and buffers, variables, the environment."""
+"""Functions by which guards read values and put them back: bytes of arrays and buffers, variables, the environment."""
 
 from __future__ import annotations
 
+import logging
 import os
 import types
 import warnings
 import zlib
 from array import array
-from collections.abc import Callable
 from contextvars import ContextVar
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 MOST_COMPARED = 10000  # bytes or items that are compared as they are: a check must take microseconds
-
-cell_contents = attrgetter("cell_contents")
-FUNCTION_PARTS = {attrgetter(name): name for name in ("__code__", "__defaults__", "__kwdefaults__")}
 
 
 def is_buffer(obj: Any) -> bool:
@@ -58,11 +54,6 @@ def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
             array.strides = was[2]
 
 
-def what_of(buffer: Any) -> Callable[[Any], bytes]:
-    """Which of the two an array or buffer is compared by."""
-    return elements if size_of(buffer) <= MOST_COMPARED else checksum
-
-
 def size_of(buffer: Any) -> int:
     """The bytes of an array or a buffer."""
     return int(buffer.nbytes if isinstance(buffer, np.ndarray) else memoryview(buffer).nbytes)
@@ -94,6 +85,28 @@ def variable(context: ContextVar[Any]) -> Any:
         return context.get()
     except LookupError:
         return None
+
+
+def entries_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict, then its values."""
+    return (*mapping, *mapping.values())
+
+
+def put_contents(container: Any, contents: Any) -> None:
+    """Give a container these items; for a dict they are as in `entries_of`."""
+    container.clear()
+    if isinstance(container, dict):
+        half = len(contents) // 2
+        container.update(zip(contents[:half], contents[half:], strict=True))
+    elif isinstance(container, set):
+        container.update(contents)
+    else:
+        container.extend(contents)
+
+
+def level(logger: logging.Logger) -> tuple[int, int, bool]:
+    """What decides whether a logger says something: its level, and whether it is disabled."""
+    return logger.getEffectiveLevel(), logger.manager.disable, logger.disabled
 
 
 def contents(cell: types.CellType) -> Any:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...core.proxies.integer import LARGEST
-from .guards import Entry, holder
+from .guard_types import Guard
 
 Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is there
 
@@ -24,10 +24,10 @@ class Ways:
 
 @dataclass(eq=False)
 class ScalarSource:
-    """Where a lifted number lives. `guard` is its entry among the guards, taken from there while it is lifted."""
+    """Where a lifted number lives. `guard` is what has it otherwise, taken from the guards while it is lifted."""
 
     name: str
-    guard: Entry
+    guard: Guard
     kind: type  # float or int
     cell: types.CellType | None = None
     obj: Any = None  # of an attribute; neither: a global variable, or an item of a container
@@ -39,17 +39,16 @@ class ScalarSource:
     index: int = -1
 
     def read(self) -> Any:
-        read, key, _ = self.guard
         try:
-            return read(key)
+            return self.guard.now()
         except (ValueError, IndexError):  # an empty cell, a shorter list
             return None
 
     @property
     def now(self) -> Callable[[], Any]:
         """A function that gives the present value, without a method between: ValueError or IndexError for none."""
-        read, key, _ = self.guard
-        return partial(read, key)
+        read, argument, _ = self.guard.check
+        return partial(read, argument)
 
     def fits(self, value: Any) -> bool:
         """Whether the program takes this value."""
@@ -61,7 +60,7 @@ class ScalarSource:
     def holder(self) -> Any:
         if self.owner is not None:
             return self.owner
-        return self.cell if self.cell is not None else holder(self.guard)
+        return self.cell if self.cell is not None else self.guard.container
 
     @property
     def is_new(self) -> bool:

@@ -123,14 +123,10 @@ class SideEffects:
             self.found.append(seen)
 
 
-def level(logger: logging.Logger) -> tuple[int, int, bool]:
-    """What decides whether a logger says something."""
-    return logger.getEffectiveLevel(), logger.manager.disable, logger.disabled
-
-
 def _names_a_module(watch: Watch, modules: frozenset[str]) -> bool:
     """Whether code names one of these modules, or something of one."""
-    for _, _, value in watch.free:
+    for guard in watch.free:
+        value = guard.value
         name = getattr(value, "__name__" if type(value) is types.ModuleType else "__module__", None)
         if type(name) is str and name.partition(".")[0] in modules:
             return True

@@ -17,7 +17,7 @@ from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substit
 
 from ...core import aliasing, pytree
 from ...core.context import grad_is_off, no_grad
-from ...core.proxies.array import Array
+from ...core.proxies.array import ArrayProxy
 from ...core.proxies.integer import plain
 from ...core.proxies.scalar import known as as_known
 from ...core.proxies.scalar import tensor_of
@@ -176,7 +176,7 @@ class CompiledPath(PathEnd):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on
         for k, source in enumerate(tracer.inputs if not t.is_double else ()):  # a float is given, NumPy's is returned
             if source.shadow is t and source.real is not None:
-                return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not Array)
+                return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not ArrayProxy)
         base, steps = _steps(t)
         if steps:
             of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)

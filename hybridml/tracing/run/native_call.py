@@ -27,7 +27,7 @@ from ...core.proxies.integer import LARGEST
 from ...core.tensor import Tensor, wrap
 from ..capture.memory_order import in_memory
 from ..capture.tracer import Input
-from ..python_state.guards import hold
+from ..python_state.guard_types import hold
 from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
 from ..specialize.path_tree import Segment, ValueGuard, key

@@ -20,9 +20,8 @@ from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.sizes.dims import is_dim
 
 from ...core import pytree, replay
-from ...core.proxies.array import Array
-from ...core.proxies.integer import Integer
-from ...core.proxies.scalar import StandIn
+from ...core.proxies.array import ArrayProxy
+from ...core.proxies.base import Proxy
 from ...core.shared import accumulating
 from ...core.tape import is_node
 from ...core.tensor import Device, Tensor, adopt
@@ -31,11 +30,12 @@ from ..capture.memory_order import in_memory
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import say, shims, variables_read
 from ..python_state.captured_scalars import lift, over, places, seen_in, settle
+from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
-from ..python_state.mutations import PLAIN, Mutation, find, is_plain, name_in
+from ..python_state.mutations import PLAIN, Mutation, find, is_plain
 from ..python_state.names import Names, arguments, changed
 from ..python_state.promoted_ints import Integers
-from ..python_state.side_effects import SideEffects, level
+from ..python_state.side_effects import SideEffects
 from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
@@ -73,6 +73,7 @@ class Entry:
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
+        self.grads: list[tuple[Input, Input]] = []  # gradients that it reads, and what they are of
         self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
         self.hooks: list[tuple[Input, tuple[int, ...]]] = []
         # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
@@ -215,7 +216,7 @@ class Entry:
 
         self.watch.begin()
         self._is_async = inspect.iscoroutinefunction(self.fn)
-        hidden = SideEffects(self.watch, name_in(self.watch))
+        hidden = SideEffects(self.watch, self.watch.name_of)
         try:
             with decisions(tracer.guards):
                 outcome = tracer.run(trace)
@@ -245,7 +246,7 @@ class Entry:
             arrays = self.seen.only_inputs(self.watch, captured, (digest(outcome.program.graph), asked, values))
         self.watch.read_by_numpy(arrays)
         self._guard(outcome)
-        self.watch.free += [(level, logger, level(logger)) for logger in hidden.levels.values()]
+        self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)
         self.draws |= bool(outcome.draws)
         self.drawn += [state for state in outcome.drawn if all(state is not known for known in self.drawn)]
@@ -291,6 +292,8 @@ class Entry:
                 continue
             self.by_node[i.node] = i
             self.inputs.append(i)
+            if i.kind == "grad" and i.owner is not None:
+                self.grads.append((i, i.owner))
             if i.kind == "held":
                 self.held[id(i.real)] = (i.real, i.real._array, i.wants, i.recorded)
             if i.leaf is not None and not i.recorded:
@@ -356,12 +359,10 @@ class Entry:
                 return False
         if self.grad_guards and not self.grads_hold(leaves):
             return False
-        for source in self.inputs:
-            if source.kind == "grad" and source.owner is not None:
-                grad = grad_of(source.owner, leaves)
-                owner = array_of(real_of(source.owner, leaves))
-                if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
-                    return False
+        for source, of in self.grads:
+            grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
+            if grad is None or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
+                return False
         return self.watch.holds()
 
     def overlaps(self, leaves: Sequence[Any]) -> bool:
@@ -409,7 +410,7 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
 
-_MADE_ANEW = (*PLAIN, Tensor, StandIn, Integer, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
+_MADE_ANEW = (*PLAIN, Tensor, Proxy, Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 _NAMED = (type, np.ufunc, types.ModuleType, types.BuiltinFunctionType, Enum, Device, range, slice, type(Ellipsis))
 
 
@@ -491,7 +492,7 @@ def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
     if issubclass(kind, Tensor):
         return tracer.argument(k, leaf, leaf, label)
     if issubclass(kind, _ndarray):
-        return Array(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
+        return ArrayProxy(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
     if issubclass(kind, float):
         return tracer.lift_float("argument", k, float(leaf), label)
     return leaf

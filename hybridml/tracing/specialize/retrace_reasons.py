@@ -5,54 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core import pytree
 from ...core.tensor import Tensor
-from ..python_state.guards import Watch, holder
-from ..python_state.mutations import label
+from ..python_state.guards import Watch
 from ..python_state.names import arguments
-from ..python_state.reads import FUNCTION_PARTS, checksum, elements, environment, form
 from ..run.compiled_path import real_of
 from .entry import Entry
+from .signature import NumberSpec, Signature, ValueSpec
 
-_SHOWN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset)
 
-
-def of_arguments(fn: Callable[..., Any], known: Sequence[Any], key: Any) -> str:
+def of_arguments(fn: Callable[..., Any], known: Sequence[Signature], key: Signature) -> str:
     """What in the arguments is new, compared with the known signature that is most like theirs."""
-    best = min(known, key=lambda other: (other[0] != key[0], len(list(_differences(fn, other, key)))))
+    best = min(known, key=lambda other: (other.structure != key.structure, len(list(_differences(fn, other, key)))))
     return "; ".join(_differences(fn, best, key)) or "the arguments"
 
 
-def _differences(fn: Callable[..., Any], was: Any, now: Any) -> Iterator[str]:
-    if was[0] != now[0]:
-        yield f"the arguments are {_shape(now[0])} and not {_shape(was[0])}"
+def _differences(fn: Callable[..., Any], was: Signature, now: Signature) -> Iterator[str]:
+    if was.structure != now.structure:
+        yield f"the arguments are {_shape(now.structure)} and not {_shape(was.structure)}"
         return
-    for name, a, b in zip(arguments(fn, now[0]), was[1], now[1], strict=True):
-        if a != b and not (a is int and type(b) is tuple and b[0] is int):  # an int that is an input there
-            yield f"argument {name} {_spec(a)} -> {_spec(b)}"
-    if was[2] != now[2]:
+    for name, a, b in zip(arguments(fn, now.structure), was.specs, now.specs, strict=True):
+        is_any_int = a == NumberSpec(int) and isinstance(b, ValueSpec) and b.kind is int
+        if a != b and not is_any_int:
+            yield f"argument {name} {a} -> {b}"
+    if was.aliases != now.aliases:
         yield "other arguments are one and the same object"
-    if was[3] != now[3]:
-        yield "gradients are off" if now[3] else "gradients are on"
-    if was[4:] != now[4:]:
+    if was.grad_is_off != now.grad_is_off:
+        yield "gradients are off" if now.grad_is_off else "gradients are on"
+    if was.default_float != now.default_float:
         yield "the default dtype"
-
-
-def _spec(spec: Any) -> str:
-    """What the signature says of a leaf (see `signature.signature`), for people."""
-    if isinstance(spec, tuple) and len(spec) == 4 and isinstance(spec[0], tuple):
-        shape, dtype, kept, order = spec
-        history = ("", " that requires grad", " with a history")[kept]
-        return f"{dtype}{list(shape)}{history}{' permuted' if order else ''}"
-    if isinstance(spec, tuple) and spec[0] is np.ndarray:
-        return f"array of {spec[2]}{list(spec[1])}" + (" permuted" if spec[3] else "")
-    if isinstance(spec, tuple) and spec[0] is object:
-        return "an object"
-    if isinstance(spec, tuple) and isinstance(spec[0], type) and issubclass(spec[0], np.generic):
-        return str(spec[1])
-    return repr(spec[1]) if isinstance(spec, tuple) and len(spec) == 2 else getattr(spec, "__name__", str(spec))
 
 
 def _shape(structure: pytree.Structure) -> str:
@@ -95,40 +76,4 @@ def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
 
 def of_python(watch: Watch) -> str:
     """The first Python value that changed."""
-    for read, key, was in (*watch.free, *watch.quiet):
-        try:
-            now = read(key)
-        except (AttributeError, IndexError, KeyError, ValueError):
-            return f"{_label(watch, read, key)} is gone"
-        if read is len and now != was and (moved := watch.moved_attributes(key)):
-            return f"attribute {', '.join(moved)} is {'new' if now > was else 'gone'}"
-        if read is environment and now != was:
-            return "an environment variable is another"
-        if read in FUNCTION_PARTS and now != was:
-            return f"{key.__name__}.{FUNCTION_PARTS[read]} is another"
-        if read is form and now != was:
-            return f"{_of(watch, key)} has another shape, dtype, memory layout or is read-only"
-        if read in (elements, checksum) and now != was:
-            return f"{_label(watch, read, key)} are others"
-        if now is not was and (type(now) is not type(was) or not isinstance(was, _SHOWN) or now != was):
-            return f"{_label(watch, read, key)} {_value(was)} -> {_value(now)}"
-    return ""
-
-
-def _value(value: Any) -> str:
-    shown = repr(value) if isinstance(value, _SHOWN) else f"a {type(value).__name__}"
-    return shown if len(shown) <= 40 else shown[:37] + "..."
-
-
-def _label(watch: Watch, read: Any, key: Any) -> str:
-    if read is len:
-        return f"the size of {_of(watch, key)}"
-    if read in (elements, checksum):
-        return f"the elements of {_of(watch, key)}"
-    owner = holder((read, key, None))
-    return f"{_of(watch, owner)}[{key}]" if type(owner) in (list, tuple) else label(watch, read, key)
-
-
-def _of(watch: Watch, container: Any) -> str:
-    entries = (*watch.free, *watch.quiet)
-    return next((label(watch, r, k) for r, k, v in entries if v is container), f"a {type(container).__name__}")
+    return next(filter(None, (guard.change(watch.name_of) for guard in watch.guards)), "")

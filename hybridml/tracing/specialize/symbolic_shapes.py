@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import LEAST, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import bindings, check_of, name_of
 
 from .errors import NotGeneralizable
+from .signature import Signature
 
 MOST_TAKEN = 8  # programs of one family: one whose guards keep failing has a size that it looks at
 MOST_KNOWN = 1 << 12  # signatures that are known to be taken, so that their guards are not checked again
@@ -114,23 +113,23 @@ class Families:
     """The families of a traced function, by their signature without sizes."""
 
     def __init__(self) -> None:
-        self._families: dict[Any, Family] = {}
+        self._families: dict[Signature, Family] = {}
 
     def clear(self) -> None:
         self._families.clear()
 
-    def entry(self, key: Any) -> Any:
+    def entry(self, key: Signature) -> Any:
         """The entry with symbols that takes a call of this signature, or None."""
-        name, shapes = apart(key)
+        name, shapes = key.without_sizes(), key.shapes
         family = self._families.get(name)
         if family is None:
             return None
         sizes = _flat(shapes)
         return next((e for e in family.entries if e.sized is not None and e.sized.takes(sizes)), None)
 
-    def pattern(self, key: Any) -> Pattern | None:
+    def pattern(self, key: Signature) -> Pattern | None:
         """The symbols for a call that no program takes; None where it is to be compiled for its sizes."""
-        name, shapes = apart(key)
+        name, shapes = key.without_sizes(), key.shapes
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)
         calls = [*(s for s in family.seen if s != sizes), sizes]
@@ -156,9 +155,9 @@ class Families:
         of_leaves = {leaf: tuple([next(rest) for _ in shape]) for leaf, shape in shapes.items()}
         return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat))
 
-    def traced(self, key: Any, entry: Any) -> None:
+    def traced(self, key: Signature, entry: Any) -> None:
         """A call of this signature has a program now."""
-        name, shapes = apart(key)
+        name, shapes = key.without_sizes(), key.shapes
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)
         if sizes not in family.seen:
@@ -166,11 +165,11 @@ class Families:
         if entry.sized is not None and entry not in family.entries:
             family.entries.insert(0, entry)
 
-    def refuse(self, key: Any, pattern: Pattern, refused: NotGeneralizable, names: Iterable[str]) -> list[str]:
+    def refuse(self, key: Signature, pattern: Pattern, refused: NotGeneralizable, names: Iterable[str]) -> list[str]:
         """Dimensions that stay what they are from now on, each with the line that asked for its number, or for this
         size alone, where it met another by chance. A trace that is not right for its own call asks in a way that sizes
         change: none of its symbols are tried again."""
-        name, shapes = apart(key)
+        name, shapes = key.without_sizes(), key.shapes
         family, sizes = self._families[name], _flat(shapes)
         lines = []
         for (symbol_name, places), what in zip(pattern.places.items(), pattern.describe(names), strict=True):
@@ -183,23 +182,6 @@ class Families:
                 asked = f"a number is asked for at {guard.where}" if guard is not None else refused.why
                 lines.append(f"the {what} stays as it is: {asked}")
         return lines
-
-
-def apart(key: Any) -> tuple[Any, dict[int, tuple[int, ...]]]:
-    """A signature without sizes, and the shapes of its arrays by leaf (see `signature.signature`)."""
-    structure, specs, *rest = key
-    shapes: dict[int, tuple[int, ...]] = {}
-    names: list[Any] = []
-    for k, spec in enumerate(specs):
-        if type(spec) is tuple and len(spec) == 4 and type(spec[0]) is tuple:
-            shapes[k] = spec[0]
-            names.append((len(spec[0]), *spec[1:]))
-        elif type(spec) is tuple and spec[0] is np.ndarray:
-            shapes[k] = spec[1]
-            names.append((spec[0], len(spec[1]), *spec[2:]))
-        else:
-            names.append(spec)
-    return (structure, tuple(names), *rest), shapes
 
 
 def _flat(shapes: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,0 +1,94 @@
+"""What all proxies have in common: their class, and how Python copies, prints and computes with a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+
+
+class Proxy:
+    """A value inside a trace that comes with the call. To `isinstance`, `hasattr` and `match` it is what it is in eager
+    code: its class there is `_kind`. `_tensor` is what the graph has of it, None where only a part is in the graph.
+    """
+
+    __slots__ = ()
+    _tensor: Any = None
+    _kind: Any
+
+    @property
+    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself
+        return self._kind
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        raise self._class_error()
+
+    def _class_error(self) -> BaseException:
+        return TypeError("the class of a number cannot be assigned")
+
+    def __array_ufunc__(self, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Tensor) for x in inputs):
+            return NotImplemented  # the tensor knows
+        return self._by_numpy(ufunc, call, inputs, kwargs)
+
+    def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A ufunc of NumPy without tensors."""
+        known = {k: concrete(v) for k, v in kwargs.items()}
+        return getattr(ufunc, call)(*map(concrete, inputs), **known)
+
+
+class NumberProxy(Proxy):
+    """A number: all that only Python can do with one asks for its value, which the program holds for from then on."""
+
+    __slots__ = ()
+
+    def _known(self) -> Any:
+        """The value, of the type that it has in eager code."""
+        raise NotImplementedError
+
+    def __float__(self) -> float:
+        return float(self._known())
+
+    def __complex__(self) -> complex:
+        return complex(self._known())
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._known(), spec)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._known(), digits)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __invert__(self) -> Any:
+        return ~self._known()
+
+    def __reduce__(self) -> Any:
+        value = self._known()
+        return type(value), (value,)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self._known(), dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._kind, name):
+            raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
+        return getattr(self._known(), name)
+
+
+def concrete(value: Any) -> Any:
+    """The number itself, which the program holds for from here on; anything else as it is."""
+    return value._known() if issubclass(type(value), NumberProxy) else value
