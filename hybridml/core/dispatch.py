@@ -38,7 +38,7 @@ _astype, _full, _pow = OPS["astype"], OPS["full"], OPS["pow"]
 _SCALARS = (bool, int, float, complex, Dim, IntProxy, np.generic)
 _ARRAYS = (Tensor, np.ndarray)
 _OPERANDS = (*_ARRAYS, *_SCALARS)
-_STANDING = (Tensor, IntProxy, Number)  # for something else, inside a trace
+_STANDING = (Tensor, IntProxy, ScalarProxy)  # for something else, inside a trace
 _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes than that starts over
 
 
@@ -255,7 +255,7 @@ def plain_params(op: Op, params: dict[str, Any]) -> None:
             params[name] = _plain(value) if not value.shape else value.tolist()
         elif isinstance(value, tuple | list) and any(isinstance(v, _STANDING) for v in value):
             params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else known(plain(v)) for v in value])
-        elif type(value) in (IntProxy, Number):
+        elif type(value) in (IntProxy, ScalarProxy):
             params[name] = known(plain(value))
 
 
