@@ -27,7 +27,7 @@ from .context import current_interpreter, grad_is_off
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
 from .proxies.integer import IntProxy, plain
-from .proxies.scalar import known, tensor_of
+from .proxies.scalar import ScalarProxy, known, tensor_of
 from .pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .source_location import here
 from .tape import make_node, part

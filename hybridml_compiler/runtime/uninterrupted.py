@@ -35,19 +35,15 @@ def start(work: Callable[[], object]) -> threading.Lock:
     ended.acquire()
 
     def run() -> None:
+        _running.add(ended)  # here: an interrupt before the start must not leave it there for good
         try:
             work()
         finally:
             _running.discard(ended)
             ended.release()
 
-    _running.add(ended)
     with stacks.roomy():
-        try:
-            _thread.start_new_thread(run, ())
-        except RuntimeError:
-            _running.discard(ended)
-            raise
+        _thread.start_new_thread(run, ())
     return ended
 
 

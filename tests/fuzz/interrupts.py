@@ -293,8 +293,10 @@ def interrupted(work: Work, after: float, again: float) -> str | None:
     """The work, interrupted by a signal; `again`: by another so much later, which may meet what the first one ends."""
     arrived: list[str] = []
 
+    over = False
+
     def handler(number: int, frame: Any) -> None:
-        if len(arrived) < 2:
+        if len(arrived) < 2 and not over:
             arrived.append("".join(traceback.format_stack(frame)[-12:]))
             if len(arrived) == 1:
                 signal.setitimer(signal.ITIMER_REAL, again)
@@ -322,6 +324,7 @@ def interrupted(work: Work, after: float, again: float) -> str | None:
     except KeyboardInterrupt:  # the second one, after the work: there is no third
         return None
     finally:
+        over = True  # no call, so that no alarm comes before it
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
 

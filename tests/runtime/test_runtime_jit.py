@@ -268,11 +268,15 @@ def test_a_compilation_that_an_interrupt_has_left_ends_its_workers(monkeypatch: 
     assert (uninterrupted_module.running(), sys.getswitchinterval()) == (before, usual)
 
 
-def test_where_no_thread_can_be_started_nothing_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_where_no_thread_is_started_none_counts_as_running(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*arguments: object) -> None:
+        raise error
+
     before = uninterrupted_module.running()
-    monkeypatch.setattr(
-        "_thread.start_new_thread", lambda *_: (_ for _ in ()).throw(RuntimeError("can't start new thread"))
-    )
-    with pytest.raises(RuntimeError, match="can't start"):
+    monkeypatch.setattr("_thread.start_new_thread", start)
+    with pytest.raises(type(error)):
         uninterrupted(lambda: 1)
     assert uninterrupted_module.running() == before
