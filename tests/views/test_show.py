@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markup import balanced
 
 import hybridml as hm
-from hybridml.profiler.layers import layered
+from hybridml.display.layers import layered
 
 X = hm.asarray(np.random.default_rng(0).standard_normal((64, 32), dtype=np.float32))
 W = hm.asarray(np.random.default_rng(1).standard_normal((32, 32), dtype=np.float32))
