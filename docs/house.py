@@ -26,7 +26,7 @@ BASE = frozenset(("locks", "in_force", "once", "weak", "errors", "hooks", "confi
 SHORT = re.compile(r"^(.{26,}?)[.:]( .*|$)")
 # Rooms of below that reach up when they are asked, each with the reason.
 DOORS = {
-    ("tracing", "inspect"): "`fn.explain`, `fn.audit`, `fn.run` load the inspector when they are called",
+    ("tracing", "inspect"): "`fn.explain`, `fn.graph`, `fn.run` load the inspector when they are called",
     ("tracing", "profiler"): "`fn.show`, `fn.save_html` load the pages when they are called",
     ("interop", FRONT): "tensors hand out the public namespace to whoever asks for it",
 }

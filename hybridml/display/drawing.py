@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hybridml_compiler.graph.body import bodies_of, family
+from hybridml_compiler.graph.body import Body, bodies_of, family
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.sizes.dims import hint
 
@@ -161,17 +161,17 @@ def _bodies(node: Node, keys: Keys) -> Drawing:
     """The bodies of a loop or a branch, side by side."""
     boxes = []
     for name, body in sorted(node.params.items()):
-        if body not in bodies_of(node):
+        if not isinstance(body, Body):
             continue
         nodes = [n for n in body.graph.nodes() if n.op is not None]
         inside = _operations(nodes, keys, True) if nodes else None
-        boxes.append(_group(Group(name, [f"gives {describe(body.graph.outputs)}"], "", ()), "", inside, ()))
+        boxes.append(_group(Group(name, (), "", ()), f"returns {describe(body.graph.outputs)}", inside, ()))
     return _drawn(boxes, layered(_sizes(boxes), []))
 
 
 def _operand(node: Node) -> Box:
     if node.value is not None:
-        label = str(node.value.item()) if node.value.size == 1 else f"constant {list(node.shape)}"
+        label = str(node.value.reshape(())[()]) if node.value.size == 1 else f"constant {list(node.shape)}"
     else:
         label = node.name or (node.op.name if node.op else "input")
     label = shorten(label, 28)
