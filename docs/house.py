@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,13 +93,9 @@ def without_doors(found: nx.DiGraph) -> nx.DiGraph:
 def floors(found: nx.DiGraph) -> list[list[str]]:
     """The rooms by floor, the lowest first; rooms of one circle are on one floor."""
     whole = nx.condensation(found)
-    level: dict[int, int] = {}
-    for group in reversed(list(nx.topological_sort(whole))):
-        level[group] = 1 + max((level[below] for below in whole.successors(group)), default=-1)
-    by_floor: defaultdict[int, list[str]] = defaultdict(list)
-    for group, names in whole.nodes(data="members"):
-        by_floor[level[group]] += names
-    return [sorted(by_floor[number]) for number in sorted(by_floor)]
+    names = whole.nodes(data="members")
+    floors = nx.topological_generations(whole.reverse(copy=False))
+    return [sorted(set().union(*(names[group] for group in floor))) for floor in floors]
 
 
 def nearest(found: nx.DiGraph) -> nx.DiGraph:
