@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -107,11 +107,11 @@ class Node(_ReadOnly):
 
 @dataclass(frozen=True)
 class _Ends:
-    """What inputs and outputs of a path are for: the arguments among its inputs, the number of returned tensors, and
-    names with the positions of the outputs that are new values and new gradients."""
+    """What inputs and outputs of a path are for: the arguments among its inputs; returned tensors, each as an input or
+    the position of an output; names with the positions of the outputs that are new values and new gradients."""
 
     arguments: frozenset[ir.Node]
-    results: int
+    results: Sequence[int | ir.Node]
     updates: Mapping[str, int]
     gradients: Mapping[str, int]
 
@@ -139,7 +139,7 @@ class Graph(_ReadOnly):
     inputs: tuple[Node, ...]
     captured: tuple[Node, ...]  # the inputs that are no arguments: parameters, state of optimizers and generators
     constants: tuple[Node, ...]
-    outputs: tuple[Node, ...]  # tensors that the function returns; of a subgraph all that it returns
+    outputs: tuple[Node, ...]  # tensors that the function returns; of one that is a view, what it is a view of
     updates: Mapping[str, Node]  # new values of what is updated in place, by the names of the inputs
     gradients: Mapping[str, Node]  # new values of `.grad`, by the names of the inputs
     checks: tuple[Node, ...]  # nodes that are computed only for the errors that they raise
@@ -150,7 +150,7 @@ class Graph(_ReadOnly):
 
     def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None) -> None:
         """`stages`: those of the compiler, for `optimized`."""
-        ends = ends or _Ends(frozenset(graph.inputs), len(graph.outputs), {}, {})
+        ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
         users: dict[Node, dict[Node, None]] = {}
@@ -168,7 +168,7 @@ class Graph(_ReadOnly):
             inputs=tuple([made[node] for node in graph.inputs]),
             captured=tuple([made[node] for node in graph.inputs if node not in ends.arguments]),
             constants=tuple([new for new in users if new.op == "const"]),
-            outputs=tuple(outputs[: ends.results]),
+            outputs=tuple([outputs[k] if isinstance(k, int) else made[k] for k in ends.results]),
             updates=MappingProxyType({name: outputs[k] for name, k in ends.updates.items()}),
             gradients=MappingProxyType({name: outputs[k] for name, k in ends.gradients.items()}),
             checks=tuple([made[node] for node in graph.checks]),
@@ -302,9 +302,20 @@ class Graph(_ReadOnly):
         >>> f.graph.draw().svg[:4]
         '<svg'
         """
-        from .graph_drawing import draw
+        from ..display.drawing import describe
+        from .graph_drawing import draw, some_names
 
-        found = draw(self._graph, repr(self)[1:-1], self._ends.results, self.updates, self.gradients)
+        nodes = self._graph.nodes()
+
+        def originals(shown: Iterable[Node]) -> list[ir.Node]:
+            return [nodes[int(node.name[1:])] for node in dict.fromkeys(shown)]
+
+        returned = originals(self.outputs)
+        ends = [(f"returns {describe(returned)}", returned)]
+        for label, named in (("updates", self.updates), ("sets .grad of", self.gradients)):
+            if named:
+                ends.append((f"{label} {some_names(named)}", originals(named.values())))
+        found = draw(self._graph, repr(self)[1:-1], ends)
         if path is not None:
             found.save(path)
         return found
@@ -319,11 +330,32 @@ def graph_of(path: CompiledPath) -> Graph:
         arguments = frozenset(i.node for i in path.inputs if i.kind == "argument")
         updates = _by_name((source.node.name, k) for k, source in path.writes)
         gradients = _by_name((source.node.name, k) for source, k in path.grads if k is not None)
-        ends = _Ends(arguments, path.n_results, updates, gradients)
+        ends = _Ends(arguments, list(_returned(path)), updates, gradients)
         graph = Graph(path.program.whole, ends, getattr(path.program.executable, "stages", None))
         vars(path).setdefault("graph", graph)  # another thread may have been faster
     found: Graph = path.graph
     return found
+
+
+def _returned(path: CompiledPath) -> Iterator[int | ir.Node]:
+    """The returned tensors, in the order of the containers that hold them. What a call updates has its new value."""
+    written = {id(source): k for k, source in path.writes}
+    pending, count = [path.structure.children[0]], 0
+    while pending:
+        structure = pending.pop()
+        count += structure.kind is None
+        pending += structure.children
+    for result in path.results[:count]:  # those of effects follow
+        if result.kind in ("output", "float"):
+            yield result.index
+        elif result.kind in ("input", "view"):
+            view = path.views[result.index] if result.kind == "view" else None
+            index = result.index if view is None else view.index
+            if view is not None and not view.of_input:
+                yield index
+            else:
+                source = path.inputs[index]
+                yield written.get(id(source), source.node)
 
 
 def _by_name(outputs: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -7,7 +7,7 @@ that lead to each other in a circle have no order.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hybridml_compiler.graph import ir
 
 from ..core.source_location import split_line
-from ..display.drawing import MOST_OPEN, Group, count, describe, draw_groups, shorten
+from ..display.drawing import MOST_OPEN, Group, count, draw_groups, shorten
 from ..display.reports import render
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ class GraphDrawing:
         return self.svg
 
 
-def draw(
-    graph: ir.Graph, title: str, results: int, updates: Collection[str], gradients: Collection[str]
-) -> GraphDrawing:
-    """The drawing of a graph. Its outputs are as many `results`, then new values and new gradients of what is named."""
+def draw(graph: ir.Graph, title: str, ends: Sequence[tuple[str, Sequence[ir.Node]]]) -> GraphDrawing:
+    """The drawing of a graph, with what it is for (`ends`, labelled) below."""
     lines = by_line([node for node in graph.nodes() if node.op is not None])
     shown = lines[:_MOST_BOXES]
     notes = []
@@ -56,21 +54,8 @@ def draw(
     if sum(count(nodes, True) for nodes in shown) > MOST_OPEN:
         notes.append(f"More than {MOST_OPEN} operations: each box stands for all operations of its line.")
     groups = [_group(nodes) for nodes in shown]
-    returned, updated, set_ = _split(graph.outputs, results, len(updates), len(gradients))
-    labels = [(f"returns {describe(returned)}", returned)]
-    labels += [(f"updates {_names(updates)}", updated)] if updates else []
-    labels += [(f"sets .grad of {_names(gradients)}", set_)] if gradients else []
-    labels = [] if len(shown) < len(lines) else labels
-    drawing = draw_groups(groups, labels, bodies=True)
+    drawing = draw_groups(groups, ends if len(shown) == len(lines) else (), bodies=True)
     return GraphDrawing(title, render("graph.svg.jinja", title=title, drawing=drawing, notes=notes))
-
-
-def _split(outputs: Sequence[ir.Node], *counts: int) -> Iterator[Sequence[ir.Node]]:
-    """Consecutive parts of the outputs, of these lengths."""
-    start = 0
-    for length in counts:
-        yield outputs[start : start + length]
-        start += length
 
 
 def by_line(nodes: Sequence[ir.Node]) -> list[list[ir.Node]]:
@@ -113,6 +98,7 @@ def _group(nodes: Sequence[ir.Node]) -> Group:
     return Group(shorten(text or file or listed, 64), [shorten(fact, 76)], tip, nodes)
 
 
-def _names(names: Collection[str]) -> str:
+def some_names(names: Collection[str]) -> str:
+    """The first names, and how many more there are."""
     listed = ", ".join(list(names)[:_MOST_NAMES])
     return f"{listed} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else listed

@@ -139,6 +139,26 @@ def test_the_optimized_graph_is_what_runs() -> None:
     assert interpreted.graph.optimized is interpreted.graph
 
 
+def test_returned_inputs_views_and_updates_are_outputs() -> None:
+    log: list[hm.Tensor] = []
+
+    @hm.trace
+    def f(x: hm.Tensor, y: hm.Tensor) -> tuple[Any, ...]:
+        y += 1
+        doubled = x * 2
+        log.append(doubled + 3)
+        return x, y, doubled, {"again": doubled, "row": x[0]}, doubled.sum()
+
+    f(X, hm.ones((2,)))
+    x, update, doubled, again, row, total = f.graph.outputs
+    assert x is row is f.graph["x"] and update is f.graph.updates["y"] and update.op == "add"
+    assert doubled is again and doubled.op == "multiply" and total.op == "sum"
+    assert [node.op for node in f.graph.optimized.outputs] == [node.op for node in f.graph.outputs]
+    nothing = hm.trace(lambda x: None)
+    nothing(X)
+    assert nothing.graph.outputs == () and "returns nothing" in texts(nothing.graph.draw().svg)
+
+
 def test_a_path_with_questions_is_one_graph() -> None:
     @hm.trace
     def f(x: hm.Tensor) -> hm.Tensor:
@@ -364,4 +384,4 @@ def test_lines_that_lead_to_each_other_are_several_boxes() -> None:
             assert set(n.inputs) <= done | set(group)
         done |= set(group)
     assert len(groups) < 7
-    ElementTree.fromstring(draw(graph, "a < b & c", 2, (), ()).svg)
+    ElementTree.fromstring(draw(graph, "a < b & c", [("returns", graph.outputs)]).svg)
