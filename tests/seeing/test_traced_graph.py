@@ -14,7 +14,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.inspect.graph import Graph
-from hybridml.inspect.graph_drawing import by_line, draw
+from hybridml.inspect.graph_svg import by_line, draw
 from hybridml_compiler import aval as avals
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
