@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ from jinja2 import Environment
 DOCS = Path(__file__).parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 # Files of the compiler that know nothing of operations: one room in the table and in the drawing.
-BASE = frozenset(("locks", "in_force", "once", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval"))
+BASE = frozenset(("locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval"))
 # The first clause of a docstring's first line, where it says enough.
 SHORT = re.compile(r"^(.{26,}?)[.:]( .*|$)")
 # Rooms of below that reach up when they are asked, each with the reason.
 DOORS = {
-    ("tracing", "inspect"): "`fn.explain`, `fn.audit`, `fn.run` load the inspector when they are called",
+    ("tracing", "inspect"): "`fn.explain`, `fn.graph`, `fn.run` load the inspector when they are called",
     ("tracing", "profiler"): "`fn.show`, `fn.save_html` load the pages when they are called",
     ("interop", FRONT): "tensors hand out the public namespace to whoever asks for it",
 }
@@ -94,13 +93,9 @@ def without_doors(found: nx.DiGraph) -> nx.DiGraph:
 def floors(found: nx.DiGraph) -> list[list[str]]:
     """The rooms by floor, the lowest first; rooms of one circle are on one floor."""
     whole = nx.condensation(found)
-    level: dict[int, int] = {}
-    for group in reversed(list(nx.topological_sort(whole))):
-        level[group] = 1 + max((level[below] for below in whole.successors(group)), default=-1)
-    by_floor: defaultdict[int, list[str]] = defaultdict(list)
-    for group, names in whole.nodes(data="members"):
-        by_floor[level[group]] += names
-    return [sorted(by_floor[number]) for number in sorted(by_floor)]
+    names = whole.nodes(data="members")
+    floors = nx.topological_generations(whole.reverse(copy=False))
+    return [sorted(set().union(*(names[group] for group in floor))) for floor in floors]
 
 
 def nearest(found: nx.DiGraph) -> nx.DiGraph:

@@ -18,11 +18,12 @@ ROOT = Path(__file__).parent.parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
-BASE = ("locks", "in_force", "once", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval")
+BASE = ("locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval")
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
     "once": ("locks",),
+    "walk": (),
     "weak": ("locks",),
     "errors": (),
     "hooks": (),

@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from types import CodeType, FrameType
@@ -18,6 +19,7 @@ from .context import clock
 Place = tuple[CodeType, int]
 users: set[str] = set()  # files that are the user's, as far as they have been met
 _frame = sys._getframe
+_LINE = re.compile(r"(.*?):(\d+)(?:: (.*))?$", re.DOTALL)
 _MOST = 4096  # writes whose lines are remembered
 _written: list[tuple[int, Any, int]] = [(-1, None, 0)] * _MOST
 
@@ -65,3 +67,13 @@ def line_of(place: Sequence[Any]) -> str:
         if start <= instruction < end and line is not None:
             number = line
     return describe_line(code.co_filename, number)
+
+
+def split_line(where: str) -> tuple[str, int, str]:
+    """File, number and text of a described line; number 0 and no text where it is none.
+
+    >>> split_line("model.py:12: y = x @ w")[1:]
+    (12, 'y = x @ w')
+    """
+    found = _LINE.match(where)
+    return (found[1], int(found[2]), found[3] or "") if found is not None else (where, 0, "")

@@ -2,4 +2,6 @@
 
 tensors.py  `repr` of a tensor, and its table for notebooks
 reports.py  the base class of what `compare`, `explain`, `audit` and `profile` return
+drawing.py  operations in groups, as boxes and arrows
+layers.py   where the boxes stand
 """

@@ -6,6 +6,8 @@ snapshot.py      the state that a function can reach, so that it can run again f
 explanation.py   `explain`: what a call runs, what it relies on, what that costs
 explained.py     its result
 audits.py        `audit`: the first operation whose compiled code does something else
+graph.py         `fn.graph`: nodes, edges, types, source lines of what was traced; for networkx
+graph_svg.py     its drawing
 fetch.py         any value inside a traced function, computed from others
 stances.py       how calls of traced functions are done inside a block
 nans.py          `debug_nans`: the operation, line and element where a NaN is made

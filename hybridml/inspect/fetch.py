@@ -21,6 +21,7 @@ from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
 from ..core.context import stance_var
+from ..core.source_location import split_line
 from ..core.tensor import Tensor, adopt, wrap
 from ..tracing.capture.line_observer import Observer
 from ..tracing.capture.memory_order import in_memory
@@ -147,7 +148,7 @@ class Values:
         self.variables = self._known(variables)
         self.lines: dict[tuple[str, int], ir.Node] = {}
         for node in values_of_lines(whole.nodes(), whole.outputs[: taken.n_results]):
-            self.lines[_place(node.where)] = node
+            self.lines[split_line(node.where)[:2]] = node
 
     def _known(self, variables: Mapping[str, ir.Node]) -> dict[str, ir.Node]:
         return {name: node for name, node in variables.items() if self.there.issuperset(inputs_behind(node))}
@@ -203,16 +204,10 @@ def values_of_lines(nodes: Sequence[ir.Node], results: Container[ir.Node]) -> It
     for node in nodes:
         if node.op is None or not node.where or any(user.where == node.where for user in users[node]):
             continue
-        place, counts = _place(node.where), bool(users[node]) or node in results
+        place, counts = split_line(node.where)[:2], bool(users[node]) or node in results
         if counts or not found.get(place, (False,))[0]:
             found[place] = counts, node
     yield from (found[place][1] for place in sorted(found))
-
-
-def _place(where: str) -> tuple[str, int]:
-    """`file.py:12: y = x` as ("file.py", 12)."""
-    found = re.match(r"(.*?):(\d+)(?:: (.*))?$", where, re.DOTALL)
-    return (found[1], int(found[2])) if found is not None else (where, 0)
 
 
 def _is_file(file: str, given: str) -> bool:

@@ -7,7 +7,6 @@ timeline.py  memory over time, by source line
 chrome.py    both as a file for Perfetto
 profile.py   the profile that a user holds: tables, HTML
 kernels.py   names and floating-point operations of launches
-layers.py    where the nodes of a graph are drawn
 drawing.py   the kernels of a program as SVG
 page.py      a traced function as an HTML page
 """

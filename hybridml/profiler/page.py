@@ -16,6 +16,7 @@ from hybridml_compiler.graph.flops import operations
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import graph_lines
 
+from ..core.source_location import split_line
 from ..display.reports import render, size
 from .drawing import draw_program
 from .kernels import kernel_name, shares, work_by_line
@@ -107,7 +108,7 @@ class _Page:
         whole = max(sum(work.values()), 1)
         files: dict[str, list[Line]] = {}
         for where in self.line:
-            file, number, text = _parts(where)
+            file, number, text = split_line(where)
             files.setdefault(file, []).append(Line(number, text, work.get(where, 0) / whole, self._keys("l", where)))
         return files
 
@@ -179,13 +180,6 @@ class _Interpreted:
         self.nodes = tuple(nodes)
 
 
-def _parts(where: str) -> tuple[str, int, str]:
-    """`file.py:12: y = x @ w` -> file, number, text."""
-    place, _, text = where.partition(": ")
-    name, _, number = place.rpartition(":")
-    return name, int(number) if number.isdigit() else 0, text
-
-
 def _by_file(where: str) -> tuple[str, int]:
-    name, number, _ = _parts(where)
+    name, number, _ = split_line(where)
     return name, number

@@ -22,6 +22,7 @@ from .specialize.path_tree import ValueGuard, way
 if TYPE_CHECKING:
     from ..inspect.explained import Explanation
     from ..inspect.fetch import Fetch
+    from ..inspect.graph import Graph
     from ..profiler.page import View
 
 
@@ -63,11 +64,18 @@ class Introspection:
     _name: str
     _last: Entry | None
     _trace_ms: float
+    _reported: set[str]
 
     def _shown(self) -> CompiledPath:
         shown = None if self._last is None else self._last.shown()
+        if shown is None and self._reported:
+            reasons = "; it ".join(sorted(self._reported))
+            raise ArgumentError(f"{self._name} has no compiled program to show, as its calls run eagerly: it {reasons}")
         if shown is None:
-            raise ArgumentError(f"{self._name} has not been called yet: there is nothing compiled to show")
+            raise ArgumentError(
+                f"{self._name} has not been called yet: there is nothing compiled to show; call it, or give arguments "
+                "to explain(...) or graph_of(...)"
+            )
         return shown
 
     def _parts(self) -> Iterator[tuple[str, ir.Graph | None, Any]]:
@@ -97,6 +105,40 @@ class Introspection:
             lines += [] if graph is None else [print_graph(graph)]
             lines += [f"# {question}"] if question else []
         return "\n".join(lines)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the last call, as captured: nodes with their types, parameters, users and the user's lines.
+
+        A read-only object (see inspect/graph.py) with the names of `ir`; `graph.optimized` is what the compiler's
+        passes make of it, `graph.to_networkx()` a copy for graph algorithms, `graph.draw()` a drawing. Where Python has
+        asked for values, it is the graph of the whole path, which ends in what the call returned. Raises ArgumentError
+        before the first call.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
+        >>> y = f(hm.ones((4,)))
+        >>> [node.op for node in f.graph if node.inputs]
+        ['multiply', 'exp', 'add']
+        """
+        from ..inspect.graph import graph_of
+
+        return graph_of(self._shown())
+
+    def graph_of(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph of a call with these arguments, which is not run; it is traced and compiled if it is new.
+
+        Raises TraceError where such a call runs eagerly.
+
+        >>> import hybridml as hm
+        >>> f = hm.trace(lambda x: x.sum())
+        >>> f.graph_of(hm.ones((4, 2))).inputs[0].shape
+        (4, 2)
+        """
+        from ..inspect.graph import graph_of
+
+        traced: Any = self
+        return graph_of(traced.resolve(args, kwargs).outcome)
 
     @property
     def llvm(self) -> str:

@@ -14,7 +14,7 @@ exception: the checks of a graph are nodes that are computed for their errors al
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,11 @@ from ..once import lazy
 from ..ops.op import Op
 from ..sizes.dims import is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
+from ..walk import postorder
 from ..weak import WeakValues
 
 _INTERNED: WeakValues[Any, Node] = WeakValues()
+_operands = operator.attrgetter("inputs")
 _SMALL_CONSTANT = 64  # elements; larger constants are kept by identity, hashing megabytes would cost more than it saves
 
 
@@ -216,28 +218,9 @@ class Graph:
 
 
 def topological(roots: Iterable[Node], first: Iterable[Node] = ()) -> list[Node]:
-    order: list[Node] = []
-    seen: set[Node] = set()
-    for node in first:
-        if node not in seen:
-            seen.add(node)
-            order.append(node)
-    for root in roots:
-        stack: list[tuple[Node, Iterator[Node]]] = []
-        if root not in seen:
-            seen.add(root)
-            stack.append((root, iter(root.inputs)))
-        while stack:  # iterative: a 10,000-step loop makes a graph deeper than Python's recursion limit
-            node, operands = stack[-1]
-            for operand in operands:
-                if operand not in seen:
-                    seen.add(operand)
-                    stack.append((operand, iter(operand.inputs)))
-                    break
-            else:
-                stack.pop()
-                order.append(node)
-    return order
+    """The nodes that the roots need, operands before what reads them, each once; `first` before all of them."""
+    order = dict.fromkeys(first)
+    return [*order, *postorder(roots, _operands, set(order))]
 
 
 def users(nodes: Iterable[Node]) -> dict[Node, list[Node]]:

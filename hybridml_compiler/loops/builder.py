@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import dtypes
 from ..sizes.dims import Dim, Size, at_most, is_dim, same
+from ..walk import postorder, reachable
 from .index import constant_factor, terms, value_range
-from .ir import Buffer, Expr, Reduce
+from .ir import Buffer, Expr, Reduce, args_of
 
 Scalar = Expr | Dim | int | float | bool
 _INT64 = 1 << 63
@@ -326,14 +327,7 @@ class LoopBuilder:
 
     def without_bounds(self, expr: Expr, memo: dict[Expr, Expr]) -> Expr:
         """The expression without its `bounded` promises, otherwise as it is."""
-        stack = [expr]
-        while stack:
-            part = stack[-1]
-            waiting = [a for a in part.args if a not in memo]
-            if part not in memo and waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
+        for part in postorder([expr], lambda part: () if part in memo else part.args):
             if part not in memo:
                 memo[part] = self._unbounded(part, [memo[a] for a in part.args])
         return memo[expr]
@@ -475,14 +469,7 @@ class LoopBuilder:
 
 def _reads(value: Expr, part: Expr) -> bool:
     """True if one expression is part of the other."""
-    stack, seen = [value], {value}
-    while stack:
-        found = stack.pop()
-        if found is part:
-            return True
-        stack += [arg for arg in found.args if arg not in seen]
-        seen.update(found.args)
-    return False
+    return any(found is part for found in reachable([value], args_of))
 
 
 _NOTHING: frozenset[Expr] = frozenset()

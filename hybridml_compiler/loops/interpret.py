@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import CompileError
 from ..sizes.values import evaluate
+from ..walk import postorder
 from .builder import scan_start
 from .index import coefficient, opaque_leaves
 from .ir import Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, extent, statements, steps
@@ -142,16 +143,9 @@ class _Run:
 
     def value(self, expr: Expr) -> Array:
         """The value of an expression over the current grid; operands first, not by recursion."""
-        stack = [(expr, False)]
-        while stack:
-            part, ready = stack.pop()
-            if part in self.values:
-                continue
-            if ready:
+        for part in postorder([expr], lambda part: () if part in self.values else part.args):
+            if part not in self.values:
                 self.values[part] = self.compute(part, [self.values[a] for a in part.args])
-            else:
-                stack.append((part, True))
-                stack.extend((a, False) for a in part.args)
         return self.values[expr]
 
     def compute(self, expr: Expr, args: list[Array]) -> Array:

@@ -24,6 +24,7 @@ once. Each knows the integer range it can take (for index arithmetic) and the va
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,10 +33,12 @@ import numpy as np
 
 from ..once import lazy
 from ..sizes.dims import Size, is_symbolic, symbols_of
+from ..walk import postorder, reachable
 
 # A loop extent no array reaches: a kernel takes its real length as an argument.
 ANY_LENGTH = (1 << 62) - 1
 Role = Literal["in", "out", "inout", "scratch"]
+args_of: Callable[[Expr], tuple[Expr, ...]] = operator.attrgetter("args")
 
 
 @dataclass(frozen=True)
@@ -310,33 +313,13 @@ def operands(stmt: Stmt) -> tuple[Expr, ...]:
 
 def loads(expr: Expr) -> list[Expr]:
     """The loads in an expression, each once, those of indices included."""
-    found: list[Expr] = []
-    stack, seen = [expr], {expr}
-    while stack:
-        part = stack.pop()
-        if part.op == "load":
-            found.append(part)
-        fresh = [a for a in part.args if a not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return found
+    return [part for part in reachable([expr], args_of) if part.op == "load"]
 
 
 def expressions(body: Sequence[Stmt]) -> list[Expr]:
     """Every distinct expression under `body`, operands first."""
-    order: dict[Expr, None] = {}
-    for stmt in statements(body):
-        stack = list(reversed(operands(stmt)))
-        while stack:
-            expr = stack[-1]
-            if expr.args and expr not in order:
-                waiting = [a for a in expr.args if a not in order]
-                if waiting:
-                    stack.extend(reversed(waiting))
-                    continue
-            stack.pop()
-            order[expr] = None
-    return list(order)
+    seen: set[Expr] = set()
+    return [expr for stmt in statements(body) for expr in postorder(operands(stmt), args_of, seen)]
 
 
 def changing(body: Sequence[Stmt]) -> set[Expr]:

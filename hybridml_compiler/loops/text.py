@@ -42,6 +42,7 @@ import numpy as np
 
 from .. import dtypes
 from ..sizes.dims import Size, is_dim
+from ..walk import postorder
 from .ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, extent, operands
 from .parse import INFIX, parse_kernel
 
@@ -194,7 +195,7 @@ class _Printer:
 
     def expression(self, expr: Expr) -> str:
         """Text of an operand of a statement; what has a name and is not yet defined is defined first."""
-        for part in _below(expr, stop=self.names):
+        for part in postorder([expr], lambda part: () if part in self.names else part.args):
             if part in self.named and part not in self.names:
                 depth = max((self.level[d] for d in part.depends if d in self.level), default=0)
                 text = self.show(part)
@@ -230,20 +231,6 @@ class _Printer:
 
     def where(self, args: Sequence[Expr]) -> str:
         return " if ".join(map(self.show, args))
-
-
-def _below(expr: Expr, stop: Any = ()) -> list[Expr]:
-    """The expression and its parts, operands first, without what lies under a part in `stop`."""
-    order: dict[Expr, None] = {}
-    stack = [(expr, False)]
-    while stack:
-        part, done = stack.pop()
-        if done:
-            order[part] = None
-        elif part not in order and part not in stop:
-            stack.append((part, True))
-            stack.extend((a, False) for a in reversed(part.args))
-    return list(order)
 
 
 def _named_values(kernel: Kernel) -> set[Expr]:

@@ -24,6 +24,7 @@ from ..graph.body import body_of
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, users, with_inputs
 from ..graph.rewrite import make
 from ..ops.control import LOOP
+from ..walk import postorder
 
 LONG = 2000  # nodes: planning and compiling them takes a second
 _FEWEST = 32  # steps
@@ -204,26 +205,11 @@ def _steps(anchors: Sequence[Node]) -> list[Step]:
     for node in topological(anchors):
         if any(n in varies for n in node.inputs):
             varies.add(node)
-    steps: list[Step] = []
-    for anchor in anchors:
-        step: Step = []
-        stack = [(anchor, 0)] if anchor not in seen else []
-        seen.add(anchor)
-        while stack:
-            node, k = stack.pop()
-            if k < len(node.inputs):
-                stack.append((node, k + 1))
-                operand = node.inputs[k]
-                if operand in seen or operand.op is None:
-                    continue
-                cut = _slice_of(operand)
-                if cut is None or cut.base in varies:
-                    seen.add(operand)
-                    stack.append((operand, 0))
-            else:
-                step.append(node)
-        steps.append(step)
-    return steps
+
+    def inside(node: Node) -> list[Node]:
+        return [n for n in node.inputs if n.op is not None and ((cut := _slice_of(n)) is None or cut.base in varies)]
+
+    return [postorder([anchor], inside, seen) for anchor in anchors]
 
 
 def _reads(step: Step, before: Step) -> list[tuple[Reference, ...]]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hybridml as hm
-from hybridml.profiler.layers import layered
+from hybridml.display.layers import layered
 from tests.support.markup import balanced
 
 X = hm.asarray(np.random.default_rng(0).standard_normal((64, 32), dtype=np.float32))

@@ -24,6 +24,7 @@ from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.hoist import dependent, is_dear, varying
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.walk import reachable
 
 from ...core.context import enable_grad, grad_is_off
 from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
@@ -234,15 +235,9 @@ def _worth_saving(loop: Loop, gradient: Gradient) -> list[ir.Node]:
 
 def _dear_sources(root: ir.Node, early: set[ir.Node], inputs: Iterable[ir.Node]) -> set[ir.Node]:
     """The dear values that a value is made of, by cheap operations."""
-    found: set[ir.Node] = set()
-    seen = {root, *inputs}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if is_dear(node):
-            found.add(node)
-        else:
-            new = [n for n in node.inputs if n in early and n not in seen]
-            seen.update(new)
-            stack += new
-    return found
+    given = {*inputs} - {root}
+
+    def cheap(node: ir.Node) -> list[ir.Node]:
+        return [] if is_dear(node) else [n for n in node.inputs if n in early and n not in given]
+
+    return {node for node in reachable([root], cheap) if is_dear(node)}

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from hybridml_compiler.graph import ir
+from hybridml_compiler.walk import postorder
 
 
 def between(outputs: Sequence[ir.Node], known: Container[ir.Node]) -> list[ir.Node]:
     """What `outputs` are computed from, operands first, down to inputs and known nodes: not what those are made of, so
     a step costs the same wherever in a long program it is.
     """
-    order: list[ir.Node] = []
-    seen: set[ir.Node] = set()
-    stack = list(reversed(outputs))
-    while stack:
-        node = stack[-1]
-        waiting = [] if node in known else [n for n in node.inputs if n not in seen]
-        if waiting:
-            stack += reversed(waiting)
-            continue
-        stack.pop()
-        if node not in seen:
-            seen.add(node)
-            order.append(node)
-    return order
+    return postorder(outputs, lambda node: () if node in known else node.inputs)
 
 
 def cut(

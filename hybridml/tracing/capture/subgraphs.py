@@ -16,6 +16,7 @@ from typing import Any
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
+from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
 from ...core.context import clock, grad_is_off
@@ -210,20 +211,13 @@ def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs:
     """
     final: dict[ir.Node, ir.Node] = dict(inputs)
     taken: dict[ir.Node, ir.Node] = {}
-    stack = list(reversed(outputs))
-    while stack:
-        node = stack[-1]
-        if node in final:
-            stack.pop()
-        elif node.is_constant:
+    for node in postorder(outputs, lambda n: n.inputs if n.op is not None and inside(n) else (), set(final)):
+        if node.is_constant:
             final[node] = node
         elif node.op is None or not inside(node):
             _ = [int(n) for n in node.shape]
             final[node] = taken[node] = ir.input_node(node.aval, node.name)
         else:
-            waiting = [n for n in node.inputs if n not in final]
-            stack += reversed(waiting)
-            if not waiting:
-                operands = tuple([final[n] for n in node.inputs])
-                final[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
+            operands = tuple([final[n] for n in node.inputs])
+            final[node] = node if operands == node.inputs else ir.with_inputs(node, operands)
     return Closed([final[n] for n in outputs], list(taken), list(taken.values()))

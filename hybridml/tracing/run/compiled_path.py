@@ -88,6 +88,8 @@ class CompiledPath(PathEnd):
     """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
     they raise for."""
 
+    graph: Any = None  # what `fn.graph` is, once it has been asked for
+
     def __init__(
         self, tracer: Tracer, result: Any, backend: str, given: Sequence[ir.Node] = (),
         effects: Sequence[Mutation] = (),

@@ -19,6 +19,7 @@ from ...errors import CompileError
 from ...loops.index import coefficient
 from ...loops.ir import ANY_LENGTH, Buffer, Expr, Kernel, Store, changing, extent
 from ...sizes.dims import Size, at_most, is_dim, same
+from ...walk import postorder
 from . import ir
 from .scalars import LaneBuilder, Lanes
 from .sizes import Sizes
@@ -26,6 +27,7 @@ from .types import I64, PTR, VOID, Literal, constant, intrinsic, memory_type
 from .vectors.interleave import interleave
 from .vectors.nontemporal import LINE, beside, stream, streamed
 
+_ENDS = ("load", "index", "var")  # parts of an expression whose own operands have other levels
 _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}
 
 CarriedBody = Callable[[list[Lanes]], list[Lanes]]  # values carried into an iteration -> out of it
@@ -221,16 +223,11 @@ class LoopEmitter:
     @staticmethod
     def _arithmetic(expr: Expr) -> list[Expr]:
         """The parts of an expression, operands first, down to loads and checked indices."""
-        order: dict[Expr, None] = {}
-        stack = [(expr, False)]
-        while stack:
-            part, done = stack.pop()
-            if done or part.op in ("load", "index", "var"):
-                order[part] = None
-            elif part.args and part not in order:
-                stack.append((part, True))
-                stack.extend((a, False) for a in reversed(part.args))
-        return list(order)
+
+        def arithmetic(part: Expr) -> list[Expr]:
+            return [] if part.op in _ENDS else [a for a in part.args if a.args or a.op in _ENDS]
+
+        return postorder([expr], arithmetic)
 
     def emit_expr(self, expr: Expr, in_lanes: bool) -> Lanes:
         if expr.op == "const":

@@ -35,6 +35,7 @@ EMITTERS = (
     "runtime.sanitize",
     "sizes.*",
     "dtypes",
+    "walk",
 )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from ...graph.ir import Node
 from ...loops.ir import Kernel, Work
+from ...walk import reachable
 from .. import cost
 from ..kernels.library import Target
 from ..lowering.footprint import may_overwrite, splits_evenly
@@ -176,17 +177,12 @@ class _Chains:
     def _circular(self, joined: Step) -> bool:
         """Is there a way out of the chain and back into it?"""
         inside = set(joined.tasks)
-        stack = [t for member in joined.tasks for t in self.after[member] if t not in inside]
-        seen = set(stack)
-        while stack:
-            for task in self.steps[stack.pop()].tasks:
-                for following in self.after[task]:
-                    if following in inside:
-                        return True
-                    if following not in seen:
-                        seen.add(following)
-                        stack.append(following)
-        return False
+        outside = [t for member in joined.tasks for t in self.after[member] if t not in inside]
+
+        def following(task: int) -> list[int]:
+            return [after for own in self.steps[task].tasks for after in self.after[own]]
+
+        return any(task in inside for task in reachable(outside, following))
 
     def _in_order(self) -> list[Step]:
         steps = list({id(step): step for step in self.steps}.values())

@@ -21,6 +21,7 @@ from ...graph.body import family
 from ...graph.facts import element_cost, is_expensive, may_fail, moved, reduced_axes, widens
 from ...graph.ir import Graph, Node, users
 from ...sizes.dims import hint, is_dim
+from ...walk import reachable
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import LIBRARY, Call, Library, Matched, Target
@@ -403,14 +404,7 @@ def _any_fails(nodes: Iterable[Node]) -> bool:
 
 def _depend(groups: Sequence[Group], on: Group) -> bool:
     """Does one of the groups need this one, directly or not?"""
-    stack, seen = list(groups), set(groups)
-    while stack:
-        g = stack.pop()
-        if g is on:
-            return True
-        stack.extend(g.after - seen)
-        seen |= g.after
-    return False
+    return on in reachable(groups, lambda g: g.after)
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:

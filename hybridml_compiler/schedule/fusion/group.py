@@ -16,6 +16,7 @@ from typing import Literal
 
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
+from ...walk import reachable
 from ..kernels.library import Matched
 
 # Kinds that cannot be inlined into another loop.
@@ -85,15 +86,10 @@ def row_aligned(
 
 
 def _reaches(node: Node, roots: Container[Node], in_memory: Container[Node]) -> bool:
-    stack, seen = [node], {node}
-    while stack:
-        for operand in stack.pop().inputs:
-            if operand in roots:
-                return True
-            if operand.op is not None and operand not in in_memory and operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return False
+    def inlined(n: Node) -> list[Node]:
+        return [operand for operand in n.inputs if operand.op is not None and operand not in in_memory]
+
+    return any(operand in roots for n in reachable([node], inlined) for operand in n.inputs)
 
 
 def _keeps_rows(node: Node, operand: Node, space: tuple[int, ...], axes: tuple[int, ...]) -> bool:

@@ -25,6 +25,7 @@ from math import inf
 
 from ...graph.facts import element_cost, reduced_axes
 from ...graph.ir import Graph, Node
+from ...walk import reachable
 from .. import cost
 from .group import Group, reads_in_place
 from .min_cut import minimum_cut
@@ -112,13 +113,10 @@ class _Regions:
 
     def _cone(self) -> set[Node]:
         """What is wanted, and everything that it is computed from."""
-        stack, seen = list(self.wanted), set(self.wanted)
-        while stack:
-            for operand in stack.pop().inputs:
-                if operand not in seen and not self._lies_in_memory(operand):
-                    seen.add(operand)
-                    stack.append(operand)
-        return seen
+        return set(reachable(self.wanted, self._computed))
+
+    def _computed(self, node: Node) -> list[Node]:
+        return [operand for operand in node.inputs if not self._lies_in_memory(operand)]
 
     def _lies_in_memory(self, node: Node) -> bool:
         return node.op is None or (node in self.materialised and node not in self.inside)
@@ -126,12 +124,8 @@ class _Regions:
     def _is_kept_anyway(self, node: Node) -> bool:
         """Would its own kernels spend as much on the one operand that costs them most? What is computed from it further
         on has an end here then."""
-        kernels, cone, stack = self.readers[node], {node}, [node]
-        while stack:
-            for operand in stack.pop().inputs:
-                if operand not in cone and operand not in self.wanted and not self._lies_in_memory(operand):
-                    cone.add(operand)
-                    stack.append(operand)
+        kernels = self.readers[node]
+        cone = reachable([node], lambda n: [operand for operand in self._computed(n) if operand not in self.wanted])
         least: dict[Node, float] = {n: 0.0 for n in self.wanted}  # of having it in these kernels
         for n in sorted(cone, key=self.position.__getitem__):
             have = [least[i] if i in least else self._have(i, kernels) for i in n.inputs]
@@ -216,15 +210,8 @@ class _Regions:
 
 def _cost_of(values: Sequence[Value], k: int, kept: set[int]) -> float:
     """Of computing a value, with all that has to be computed or loaded for it."""
-    total, stack, seen = 0.0, [k], {k}
-    while stack:
-        i = stack.pop()
-        total += values[i].load if i in kept else values[i].again
-        for operand in () if i in kept else values[i].operands:
-            if operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return total
+    needed = reachable([k], lambda i: () if i in kept else values[i].operands)
+    return sum((values[i].load if i in kept else values[i].again for i in needed), 0.0)
 
 
 def kept(values: Sequence[Value]) -> set[int]:

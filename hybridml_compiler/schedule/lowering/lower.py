@@ -10,9 +10,10 @@ from ...graph import facts
 from ...graph.facts import reduced_axes
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, expressions, statements
+from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, args_of, expressions, statements
 from ...loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, plain_store
 from ...sizes.dims import is_dim, same
+from ...walk import reachable
 from .. import cost
 from ..fusion.group import Group, form_of
 from ..kernel_cost import kernel_cost
@@ -267,29 +268,16 @@ class GroupLowering(Expressions):
 
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
     """Does the expression of `node` reach `wanted` without passing another root?"""
-    stack, seen = list(node.inputs), set(node.inputs)
-    while stack:
-        n = stack.pop()
-        if n is wanted:
-            return True
-        if n.op is not None and n not in roots:
-            new = [i for i in n.inputs if i not in seen]
-            seen.update(new)
-            stack.extend(new)
-    return False
+    return any(n is wanted for n in reachable(node.inputs, lambda n: () if n in roots else n.inputs))
 
 
 def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
     """Nanoseconds to compute one element of a node from what is in memory."""
-    total, stack, seen = 0.0, [node], {node}
-    while stack:
-        n = stack.pop()
-        total += facts.element_cost(n)
-        for operand in n.inputs:
-            if operand.op is not None and not in_memory(operand) and operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return total
+
+    def computed(n: Node) -> list[Node]:
+        return [operand for operand in n.inputs if operand.op is not None and not in_memory(operand)]
+
+    return sum(map(facts.element_cost, reachable([node], computed)), 0.0)
 
 
 def _serial(inner: Stmt, vars_: tuple[Expr, ...]) -> Kernel:
@@ -304,10 +292,4 @@ def _moves_data(position: Expr, var: Expr) -> bool:
     """Is the variable used by a loaded index (so that two iterations may hit one element)?"""
     if var not in position.depends:
         return True
-    stack = [position]
-    while stack:
-        expr = stack.pop()
-        if expr.op == "load" and var in expr.depends:
-            return True
-        stack.extend(expr.args)
-    return False
+    return any(expr.op == "load" and var in expr.depends for expr in reachable([position], args_of))

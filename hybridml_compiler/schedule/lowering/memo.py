@@ -13,6 +13,7 @@ from typing import Any
 from ...aval import Aval
 from ...graph.ir import Node, input_node
 from ...loops.ir import Kernel
+from ...walk import postorder
 from ..fusion.group import Group
 
 Lowered = Sequence[tuple[Kernel, tuple[Node, ...]]]  # kernels, each with the nodes whose memory it is given
@@ -43,20 +44,13 @@ class Alike:
     def signature(self, group: Group) -> tuple[Any, list[Node]]:
         """What alike groups have in common, and the nodes of this one in the order in which it names them."""
         roots, number, lines = set(group.roots), dict[Node, int](), list[Any]()
-        stack: list[Node] = list(reversed(group.roots))
-        while stack:
-            node = stack[-1]
-            if node in number:
-                stack.pop()
-                continue
-            leaf = node.op is None or (node not in roots and self.in_memory(node))
-            waiting = [] if leaf else [n for n in node.inputs if n not in number]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
-            stack.pop()
+
+        def is_leaf(node: Node) -> bool:
+            return node.op is None or (node not in roots and self.in_memory(node))
+
+        for node in postorder(group.roots, lambda node: () if is_leaf(node) else node.inputs):
             number[node] = len(number)
-            lines.append(self._line(node, leaf, number))
+            lines.append(self._line(node, is_leaf(node), number))
         written = [n for n in number if n in self.overwrites]
         for node in written:
             number.setdefault(self.overwrites[node], len(number))  # in whose memory it is, whether or not that is read
