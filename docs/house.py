@@ -70,7 +70,7 @@ def circles(graph: nx.DiGraph) -> list[set[str]]:
 
 
 def room(module: str) -> str:
-    """The room of a module: `hybridml.core.tape` is in `core`, the package itself is the room of its name."""
+    """The room of a module: `hybridml.core.autodiff.tape` is in `core`, the package itself is the room of its name."""
     package, _, rest = module.partition(".")
     name = rest.split(".")[0] or package
     return "base" if package == COMPILER and name in BASE else name

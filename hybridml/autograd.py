@@ -20,21 +20,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, S
 from hybridml_compiler.ops.table import OPS
 
 from .core import aliasing
-from .core.context import (
-    _no_grad,
-    clock,
-    current_interpreter,
-    enable_grad,
-    grad_is_off,
-    is_grad_enabled,
-    lift,
-    no_grad,
-    switches,
-)
-from .core.dispatch import constant
-from .core.shared import accumulating
-from .core.source_location import here
-from .core.tape import (
+from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
     Node,
@@ -51,7 +37,21 @@ from .core.tape import (
     run_hooks,
     stale,
     turned,
-)  # fmt: skip
+)
+from .core.context import (
+    _no_grad,
+    clock,
+    current_interpreter,
+    enable_grad,
+    grad_is_off,
+    is_grad_enabled,
+    lift,
+    no_grad,
+    switches,
+)
+from .core.dispatch import constant
+from .core.shared import accumulating
+from .core.source_location import here
 from .core.tensor import Tensor, like, method
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]

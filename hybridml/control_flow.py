@@ -24,8 +24,8 @@ from hybridml_compiler.ops.table import OPS
 from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
+from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
 from .core.pytree import LEAF, Structure
-from .core.tape import Node, boundary, is_node, kept_by, make_node, part
 from .core.tensor import Tensor, wrap
 from .tracing.capture.tracer import Tracer, top_tracer
 

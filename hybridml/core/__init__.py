@@ -8,18 +8,15 @@ eager.py            the interpreter at the bottom: NumPy, and kernels compiled f
 precision.py        composites on float16 and bfloat16 that compute in float32
 interpreter.py      what dispatch asks of an interpreter, and the stack of those in force
 context.py          the interpreter and the grad mode that hold here
-tape.py             the tape and the engine that walks it backward
-pullbacks.py        the reverse step of a row, generated when first needed
 aliasing.py         views and in-place updates: one memory, several tensors, one history
-replay.py           random numbers of a checkpoint's first run, drawn again
 pytree.py           nested containers of leaves, taken apart and put together
 source_location.py  lines of the user's program
 tracebacks.py       tracebacks that show the user's frames
 leaks.py            who holds a traced value that outlived its trace
-references.py       reference counts: whether anybody else holds an object
 shared.py           state that threads share, with its locks
 atomic.py           files that are replaced whole
 states.py           checks of a `state_dict` before it is loaded
 dlpack.py           DLPack: memory shared with other libraries
+autodiff/           the tape and the engine that walks it backward, and the reverse steps of rows
 proxies/            stand-ins for Python numbers and NumPy arrays inside a trace
 """

@@ -24,12 +24,12 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import at_hand
 
+from .autodiff.pullbacks import pull_of
+from .autodiff.references import VARIABLE
+from .autodiff.tape import is_node, make_node
 from .context import grad_is_off, lift
 from .eager import active_interpreter
-from .pullbacks import pull_of
-from .references import VARIABLE
 from .source_location import write_stamp
-from .tape import is_node, make_node
 from .tensor import Tensor, like
 
 _ndarray = np.ndarray

@@ -26,13 +26,13 @@ from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes
 
 from . import aliasing
+from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
+from .autodiff.tape import node_source
 from .context import clock, grad_is_off
 from .dispatch import bare, checked, marked, of_list, record, slow, slow_operator
 from .eager import recover
 from .interpreter import interpreter_stack
-from .pullbacks import digits, kept_names, may_be_stale, pull_of
 from .source_location import outer, users
-from .tape import node_source
 from .tensor import Tensor
 from .tracebacks import shorten
 

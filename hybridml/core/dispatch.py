@@ -23,14 +23,14 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 
 from . import aliasing
+from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
+from .autodiff.tape import make_node, part
 from .context import current_interpreter, grad_is_off
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
 from .proxies.integer import IntProxy, plain
 from .proxies.scalar import ScalarProxy, known, tensor_of
-from .pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .source_location import here
-from .tape import make_node, part
 from .tensor import Tensor, aval_of, wrap
 
 _ndarray = np.ndarray

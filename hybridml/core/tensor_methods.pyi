@@ -15,7 +15,7 @@ from hybridml.arrays.indexing.at import _At
 from hybridml.arrays.reducing.cumulative import Extremes
 from hybridml.arrays.reducing.reductions import Bounds
 from hybridml.arrays.searching.orders import Chosen
-from hybridml.core.tape import Handle
+from hybridml.core.autodiff.tape import Handle
 from .tensor import Tensor
 
 _Operand: TypeAlias = Tensor | np.ndarray | np.generic | builtins.complex  # complex stands for float, int and bool too

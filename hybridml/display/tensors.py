@@ -8,8 +8,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 
+from ..core.autodiff.tape import Node, is_node, pull_name
 from ..core.context import current_interpreter
-from ..core.tape import Node, is_node, pull_name
 from ..core.tensor import Tensor
 from .reports import render
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from .. import random
-from ..core.tape import Leaf
+from ..core.autodiff.tape import Leaf
 from ..core.tensor import Tensor
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from ..tracing.python_state.side_effects import way_back

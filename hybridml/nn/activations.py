@@ -9,12 +9,12 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from .. import functional as F
 from ..core.tensor import Tensor
-from .held import Held
+from .function_module import FunctionModule
 from .module import Module
 from .parameter import Parameter
 
 
-class _Inplace(Held):
+class _Inplace(FunctionModule):
     """Base class of activations whose only option, `inplace`, has no effect."""
 
     def __init__(self, inplace: bool = False) -> None:
@@ -105,7 +105,7 @@ class Hardswish(_Inplace):
     function = staticmethod(F.hardswish)
 
 
-class Sigmoid(Held):
+class Sigmoid(FunctionModule):
     """Logistic function ``1 / (1 + exp(-input))``: (...) -> (...). See `functional.sigmoid`.
 
     >>> Sigmoid()(hm.asarray([0.0])).tolist()
@@ -118,7 +118,7 @@ class Sigmoid(Held):
         super().__init__()
 
 
-class Tanh(Held):
+class Tanh(FunctionModule):
     """Hyperbolic tangent of each element: (...) -> (...). See `functional.tanh`.
 
     >>> Tanh()(hm.asarray([0.0])).tolist()
@@ -131,7 +131,7 @@ class Tanh(Held):
         super().__init__()
 
 
-class LogSigmoid(Held):
+class LogSigmoid(FunctionModule):
     """Logarithm of the sigmoid, computed without overflow: (...) -> (...). See `functional.logsigmoid`.
 
     >>> LogSigmoid()(hm.asarray([-1000.0])).tolist()
@@ -144,7 +144,7 @@ class LogSigmoid(Held):
         super().__init__()
 
 
-class Softsign(Held):
+class Softsign(FunctionModule):
     """Softsign activation ``input / (1 + |input|)``: (...) -> (...). See `functional.softsign`.
 
     >>> Softsign()(hm.asarray([-1.0, 3.0])).tolist()
@@ -157,7 +157,7 @@ class Softsign(Held):
         super().__init__()
 
 
-class Tanhshrink(Held):
+class Tanhshrink(FunctionModule):
     """Tanhshrink activation ``input - tanh(input)``: (...) -> (...). See `functional.tanhshrink`.
 
     >>> Tanhshrink()(hm.asarray([0.0])).tolist()
@@ -170,7 +170,7 @@ class Tanhshrink(Held):
         super().__init__()
 
 
-class LeakyReLU(Held):
+class LeakyReLU(FunctionModule):
     """Input where it is positive, ``negative_slope * input`` elsewhere: (...) -> (...).
 
     `inplace` is accepted for PyTorch's sake and has no effect. See `functional.leaky_relu`.
@@ -185,7 +185,7 @@ class LeakyReLU(Held):
         super().__init__(negative_slope=negative_slope)
 
 
-class ELU(Held):
+class ELU(FunctionModule):
     """Exponential linear unit: input where positive, ``alpha * (exp(input) - 1)`` elsewhere (Clevert et al. 2015).
 
     Shapes (...) -> (...). `inplace` is accepted for PyTorch's sake and has no effect. See `functional.elu`.
@@ -200,7 +200,7 @@ class ELU(Held):
         super().__init__(alpha=alpha)
 
 
-class CELU(Held):
+class CELU(FunctionModule):
     """Exponential linear unit with a continuous slope at 0: `ELU` with ``exp(input / alpha)`` (Barron 2017).
 
     Shapes (...) -> (...). Raises ArgumentError when it is called and `alpha` is 0. `inplace` is accepted for PyTorch's
@@ -216,7 +216,7 @@ class CELU(Held):
         super().__init__(alpha=alpha)
 
 
-class Hardtanh(Held):
+class Hardtanh(FunctionModule):
     """Input clipped to `min_val` .. `max_val`, with gradient 0 at both ends: (...) -> (...).
 
     Raises ArgumentError when it is called and `min_val` is above `max_val`. `inplace` is accepted for PyTorch's sake
@@ -232,7 +232,7 @@ class Hardtanh(Held):
         super().__init__(min_val=min_val, max_val=max_val)
 
 
-class Threshold(Held):
+class Threshold(FunctionModule):
     """Input where it is above `threshold`, `value` elsewhere: (...) -> (...).
 
     `inplace` is accepted for PyTorch's sake and has no effect. See `functional.threshold`.
@@ -247,7 +247,7 @@ class Threshold(Held):
         super().__init__(threshold=threshold, value=value)
 
 
-class GELU(Held):
+class GELU(FunctionModule):
     """Gaussian error linear unit ``input * Phi(input)`` (Hendrycks and Gimpel 2016): (...) -> (...).
 
     `approximate` is "none" for the exact normal distribution function Phi, or "tanh" for a formula with a tanh; others
@@ -263,7 +263,7 @@ class GELU(Held):
         super().__init__(approximate=approximate)
 
 
-class Softplus(Held):
+class Softplus(FunctionModule):
     """Smooth rectifier ``log(1 + exp(beta * input)) / beta``: (...) -> (...).
 
     Where ``beta * input > threshold`` the result is the input itself. See `functional.softplus`.
@@ -278,7 +278,7 @@ class Softplus(Held):
         super().__init__(beta=beta, threshold=threshold)
 
 
-class Hardshrink(Held):
+class Hardshrink(FunctionModule):
     """Input where it is outside of -lambd .. lambd, 0 within: (...) -> (...). See `functional.hardshrink`.
 
     >>> Hardshrink()(hm.asarray([-1.0, 0.2])).tolist()
@@ -291,7 +291,7 @@ class Hardshrink(Held):
         super().__init__(lambd=lambd)
 
 
-class Softshrink(Held):
+class Softshrink(FunctionModule):
     """Input moved towards 0 by `lambd`, and 0 where it would pass it: (...) -> (...).
 
     Raises ArgumentError when it is called and `lambd` is negative. See `functional.softshrink`.
@@ -306,7 +306,7 @@ class Softshrink(Held):
         super().__init__(lambd=lambd)
 
 
-class GLU(Held):
+class GLU(FunctionModule):
     """Gated linear unit ``a * sigmoid(b)`` of the halves a and b of axis `dim` (Dauphin et al. 2017).
 
     Shapes (..., 2 k, ...) -> (..., k, ...). Raises ShapeError where the axis has an odd number of elements. See
@@ -322,7 +322,7 @@ class GLU(Held):
         super().__init__(dim=dim)
 
 
-class Softmax(Held):
+class Softmax(FunctionModule):
     """Exponentials that sum to 1 along axis `dim`: (...) -> (...).
 
     Unlike PyTorch's, `dim` has a default, the last axis. See `functional.softmax`.
@@ -337,7 +337,7 @@ class Softmax(Held):
         super().__init__(dim=dim)
 
 
-class Softmin(Held):
+class Softmin(FunctionModule):
     """Softmax of the negated input along axis `dim`: (...) -> (...). See `functional.softmin`.
 
     >>> Softmin(dim=-1)(hm.asarray([1.0, 1.0])).tolist()
@@ -350,7 +350,7 @@ class Softmin(Held):
         super().__init__(dim=dim)
 
 
-class LogSoftmax(Held):
+class LogSoftmax(FunctionModule):
     """Logarithm of the softmax along axis `dim`, without its rounding: (...) -> (...). See `functional.log_softmax`.
 
     >>> LogSoftmax(dim=-1)(hm.asarray([0.0, -1000.0])).tolist()
@@ -363,7 +363,7 @@ class LogSoftmax(Held):
         super().__init__(dim=dim)
 
 
-class Softmax2d(Held):
+class Softmax2d(FunctionModule):
     """Softmax over the channels of images: (n, c, h, w) or (c, h, w) -> the same shape.
 
     Raises ShapeError for an input of another number of axes.
@@ -381,7 +381,7 @@ class Softmax2d(Held):
         return F.softmax(input, -3)
 
 
-class RReLU(Held):
+class RReLU(FunctionModule):
     """Leaky relu with random slopes between `lower` and `upper` in training (Xu et al. 2015): (...) -> (...).
 
     In evaluation the slope is the middle of the two. Raises ArgumentError when it is called and `lower` is above

@@ -12,7 +12,7 @@ from .. import functional as F
 from ..core.tensor import Tensor, adopt
 from ..functional.arguments import Padding, Pair, numbers, positive
 from ..functional.convolution import same_padding, transposed_size
-from .held import Spatial
+from .function_module import Spatial
 from .linear import uniform_by_fan_in
 from .parameter import Parameter
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.dropouts import check_probability
-from .held import Held, Spatial
+from .function_module import FunctionModule, Spatial
 
 
-class Dropout(Held):
+class Dropout(FunctionModule):
     """Zeros in place of elements, with probability `p`, in training (Srivastava et al. 2014): (...) -> (...).
 
     The rest is scaled by ``1 / (1 - p)``; in evaluation the input is returned as it is. Raises ArgumentError unless 0

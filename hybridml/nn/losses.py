@@ -8,10 +8,10 @@ from hybridml_compiler.errors import ArgumentError
 
 from .. import functional as F
 from ..core.tensor import Tensor
-from .held import Held
+from .function_module import FunctionModule
 
 
-class _Loss(Held):
+class _Loss(FunctionModule):
     reductions: tuple[str, ...] = ("mean", "sum", "none")
 
     def __init__(self, *, reduction: str = "mean") -> None:

@@ -19,8 +19,8 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, Trac
 
 from .. import arrays as xp
 from ..core.aliasing import stamp
+from ..core.autodiff.tape import Leaf
 from ..core.context import no_grad
-from ..core.tape import Leaf
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
 from ..tracing.capture.tracer import is_tracing

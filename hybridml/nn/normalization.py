@@ -11,7 +11,7 @@ from .. import arrays as xp
 from .. import functional as F
 from ..core.context import no_grad
 from ..core.tensor import Tensor
-from .held import Held, Spatial
+from .function_module import FunctionModule, Spatial
 from .module import Module
 from .parameter import Parameter
 
@@ -162,7 +162,7 @@ class InstanceNorm2d(_InstanceNorm, dims=2): ...
 class InstanceNorm3d(_InstanceNorm, dims=3): ...
 
 
-class LocalResponseNorm(Held):
+class LocalResponseNorm(FunctionModule):
     """Input divided by a power of the mean square of neighbouring channels (Krizhevsky et al. 2012).
 
     Shapes (n, c, ...) -> (n, c, ...): ``input / (k + alpha * mean)^beta``, the mean over `size` channels. Raises

@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.arguments import LAYOUTS
-from .held import Spatial
+from .function_module import Spatial
 
 
 class _Pad(Spatial):

@@ -8,10 +8,10 @@ from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.adaptive import Sizes
 from ..functional.arguments import Pair
-from .held import Held, Spatial
+from .function_module import FunctionModule, Spatial
 
 
-class _MaxPool(Spatial, Held):
+class _MaxPool(Spatial, FunctionModule):
     """Largest value of each window.
 
     Shapes {layout} -> (..., {out}).
@@ -41,7 +41,7 @@ class _MaxPool(Spatial, Held):
         )  # fmt: skip
 
 
-class _MaxUnpool(Spatial, Held):
+class _MaxUnpool(Spatial, FunctionModule):
     """Values of a `MaxPool{dims}d` put back at their indices, with zeros elsewhere: (..., {out}) -> (..., {axes}).
 
     Called with (input, indices, output_size=None), where `input` and `indices` have one shape (ShapeError otherwise);
@@ -63,7 +63,7 @@ class _MaxUnpool(Spatial, Held):
         return found
 
 
-class _AvgPool(Spatial, Held):
+class _AvgPool(Spatial, FunctionModule):
     """Mean of the elements of each window.
 
     Shapes {layout} -> (..., {out}).
@@ -94,7 +94,7 @@ class _AvgPool(Spatial, Held):
         )  # fmt: skip
 
 
-class _LPPool(Spatial, Held):
+class _LPPool(Spatial, FunctionModule):
     """Norm ``(sum x^p)^(1/p)`` of each window, with p = `norm_type`.
 
     Shapes {layout} -> (..., {out}).
@@ -114,7 +114,7 @@ class _LPPool(Spatial, Held):
         super().__init__(norm_type=norm_type, kernel_size=kernel_size, stride=stride, ceil_mode=ceil_mode)
 
 
-class _AdaptiveAvgPool(Spatial, Held):
+class _AdaptiveAvgPool(Spatial, FunctionModule):
     """Mean over windows chosen so that the result has `output_size`.
 
     Shapes {layout} -> (..., {out}).
@@ -131,7 +131,7 @@ class _AdaptiveAvgPool(Spatial, Held):
         super().__init__(output_size=output_size)
 
 
-class _AdaptiveMaxPool(Spatial, Held):
+class _AdaptiveMaxPool(Spatial, FunctionModule):
     """Largest value of windows chosen so that the result has `output_size`.
 
     Shapes {layout} -> (..., {out}).
@@ -187,7 +187,7 @@ class AvgPool1d(_AvgPool, dims=1):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        Held.__init__(
+        FunctionModule.__init__(
             self, kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
             ceil_mode=ceil_mode, count_include_pad=count_include_pad,
         )  # fmt: skip

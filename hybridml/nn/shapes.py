@@ -10,11 +10,11 @@ from hybridml_compiler.errors import ShapeError
 from .. import functional as F
 from ..core.tensor import Tensor
 from ..functional.arguments import Pair
-from .held import Held
+from .function_module import FunctionModule
 from .module import Module
 
 
-class Unfold(Held):
+class Unfold(FunctionModule):
     """Windows of an image as columns (im2col): (n, c, h, w) or (c, h, w) -> (n, c * kh * kw, windows).
 
     The options are one number or one per axis. Raises ShapeError for other axes or a window larger than the padded
@@ -30,7 +30,7 @@ class Unfold(Held):
         super().__init__(kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride)
 
 
-class Fold(Held):
+class Fold(FunctionModule):
     """Columns added up at their windows in an image, the transpose of `Unfold`.
 
     Shapes (n, c * kh * kw, windows), or without n, -> (n, c, *output_size). Raises ShapeError where the columns are
@@ -50,7 +50,7 @@ class Fold(Held):
         )
 
 
-class Upsample(Held):
+class Upsample(FunctionModule):
     """Image of another size: (n, c, ...) -> (n, c, *size), or `scale_factor` times as large.
 
     `mode` is "nearest", "nearest-exact", "linear" (n, c, l), "bilinear" or "bicubic" (n, c, h, w), "trilinear"
@@ -103,7 +103,7 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, "bilinear", align_corners=True)
 
 
-class PixelShuffle(Held):
+class PixelShuffle(FunctionModule):
     """Channels moved to pixels: (..., c r^2, h, w) -> (..., c, h r, w r) with r = `upscale_factor` (Shi et al. 2016).
 
     Raises ShapeError where the channels do not divide by r^2. See `functional.pixel_shuffle`.
@@ -118,7 +118,7 @@ class PixelShuffle(Held):
         super().__init__(upscale_factor=upscale_factor)
 
 
-class PixelUnshuffle(Held):
+class PixelUnshuffle(FunctionModule):
     """Pixels moved to channels: (..., c, h r, w r) -> (..., c r^2, h, w) with r = `downscale_factor`.
 
     Raises ShapeError where height or width do not divide by r. See `functional.pixel_unshuffle`.
@@ -133,7 +133,7 @@ class PixelUnshuffle(Held):
         super().__init__(downscale_factor=downscale_factor)
 
 
-class ChannelShuffle(Held):
+class ChannelShuffle(FunctionModule):
     """Channels of (n, c, ...) dealt out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
 
     Raises ShapeError where `groups` does not divide the channels. See `functional.channel_shuffle`.
@@ -148,7 +148,7 @@ class ChannelShuffle(Held):
         super().__init__(groups=groups)
 
 
-class CosineSimilarity(Held):
+class CosineSimilarity(FunctionModule):
     """Cosine of the angle of two inputs along axis `dim`: (..., k, ...) twice -> (..., ...), of shapes that broadcast.
 
     Lengths are at least `eps`. Raises DTypeError for complex numbers. See `functional.cosine_similarity`.
@@ -163,7 +163,7 @@ class CosineSimilarity(Held):
         super().__init__(dim=dim, eps=eps)
 
 
-class PairwiseDistance(Held):
+class PairwiseDistance(FunctionModule):
     """Distance ``|x1 - x2 + eps|_p`` of two inputs along the last axis: (..., k) twice -> (...).
 
     With `keepdim` the result is (..., 1). The shapes broadcast. See `functional.pairwise_distance`.

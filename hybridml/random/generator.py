@@ -22,8 +22,8 @@ from hybridml_compiler.sizes.dims import is_dim
 
 from ..arrays.creation import asarray, tensor
 from ..core import aliasing
+from ..core.autodiff.replay import source
 from ..core.context import lift, literal, no_grad
-from ..core.replay import source
 from ..core.shared import generator_states
 from ..core.tensor import Tensor, adopt, like, wrap
 from ..tracing.python_state.names import roots

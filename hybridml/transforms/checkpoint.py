@@ -17,12 +17,12 @@ from typing import Any
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
+from ..core.autodiff.replay import Recording, Replay, drawing_from
+from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.pytree import tree_leaves, tree_map
-from ..core.replay import Recording, Replay, drawing_from
 from ..core.shared import generator_states
 from ..core.source_location import here
-from ..core.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.tensor import Tensor, like
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]

@@ -12,9 +12,9 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, S
 from .. import autograd
 from ..arrays.creation import asarray, ones_like, zeros_like
 from ..autograd import enable_grad
+from ..core.autodiff.tape import Leaf, is_node, parents_of, stamp_of
 from ..core.context import clock, grad_is_off
 from ..core.pytree import flatten, tree_leaves, tree_map
-from ..core.tape import Leaf, is_node, parents_of, stamp_of
 from ..core.tensor import Tensor
 
 Argnums = int | Sequence[int]

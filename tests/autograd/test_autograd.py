@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.core.references import VARIABLE
+from hybridml.core.autodiff.references import VARIABLE
 
 
 def leaf(*values: float) -> hm.Tensor:

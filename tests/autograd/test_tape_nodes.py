@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 import hybridml as hm
-from hybridml.core import tape
-from hybridml.core.tape import Leaf, freed, is_freed, is_node, kept_by, make_node, node_source, parents_of, stamp_of
+from hybridml.core.autodiff import tape
+from hybridml.core.autodiff.tape import (
+    Leaf,
+    freed,
+    is_freed,
+    is_node,
+    kept_by,
+    make_node,
+    node_source,
+    parents_of,
+    stamp_of,
+)
 
 SOURCES = Path(hm.__file__).parent
 
@@ -91,4 +101,4 @@ def test_only_the_tape_knows_where_things_are_in_a_node() -> None:
             index = at.slice.operand if isinstance(at.slice, ast.UnaryOp) else at.slice
             if name in ("node", "_node", "joint") and isinstance(index, ast.Constant | ast.Slice):
                 found.append(f"{path.relative_to(SOURCES)}:{at.lineno}")
-    assert not found, f"read nodes by the functions of core/tape.py: {found}"
+    assert not found, f"read nodes by the functions of core/autodiff/tape.py: {found}"

@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.core.eager import active_interpreter
-from hybridml.core.interpreter import (
+from hybridml.core.interpreter import (  # fmt: skip
     Interpreter,
     Reading,
     below,
@@ -19,7 +19,7 @@ from hybridml.core.interpreter import (
     interpret,
     interpreter_stack,
     is_in_force,
-)  # fmt: skip
+)
 from hybridml.core.tensor import Tensor
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.ops.op import Op

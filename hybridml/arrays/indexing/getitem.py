@@ -15,9 +15,9 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
+from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
 from ...core.context import grad_is_off, lift
 from ...core.interpreter import interpreter_stack
-from ...core.tape import Node, kept_by, make_step, parents_of
 from ...core.tensor import Tensor, method, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced

@@ -15,8 +15,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
 from hybridml_compiler.ops.control import COND
 
+from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
-from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.tensor import Tensor
 from .loop import zeros
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot

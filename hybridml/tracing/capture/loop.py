@@ -26,8 +26,8 @@ from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.walk import reachable
 
+from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
-from ...core.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.tensor import Tensor
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer

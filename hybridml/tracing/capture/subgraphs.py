@@ -19,8 +19,8 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
+from ...core.autodiff.tape import Leaf, Node, make_node, parents_of
 from ...core.context import clock, grad_is_off
-from ...core.tape import Leaf, Node, make_node, parents_of
 from ...core.tensor import Tensor
 from ..python_state.guards import Watch
 from ..python_state.mutations import find

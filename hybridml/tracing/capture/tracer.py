@@ -28,10 +28,10 @@ from hybridml_compiler.ops.movement import inverse
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
+from ...core.autodiff.tape import Leaf, is_node
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tape import Leaf, is_node
 from ...core.tensor import Tensor, adopt, leaked, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource

@@ -16,13 +16,13 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from ...core import aliasing, pytree
+from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.integer import plain
 from ...core.proxies.scalar import known as as_known
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
-from ...core.tape import is_node
 from ...core.tensor import Tensor, adopt, wrap
 from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import aliasing, pytree
+from ...core.autodiff.tape import Node, freed, is_freed, is_node, part
 from ...core.context import grad_is_off
-from ...core.tape import Node, freed, is_freed, is_node, part
 from ...core.tensor import Tensor, adopt
 from ..capture.memory_order import as_seen
 from .compiled_path import CompiledPath, real_of

@@ -14,7 +14,7 @@ from sys import getrefcount
 
 import numpy as np
 
-from ...core.references import VARIABLE
+from ...core.autodiff.references import VARIABLE
 from ...core.tensor import Tensor
 from ..capture.tracer import Input, ShadowLeaf
 

@@ -20,7 +20,7 @@ import numpy as np
 from hybridml_compiler.graph import ir
 from hybridml_compiler.locks import lock
 
-from ...core import replay
+from ...core.autodiff import replay
 from ...core.context import _no_grad, grad_is_off, nans_var, stance_var, switches
 from ...core.interpreter import interpreter_var
 from ...core.proxies.integer import LARGEST

@@ -29,9 +29,9 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
 
+from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
 from ...core.context import grad_is_off, nans_var
 from ...core.source_location import here
-from ...core.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
 from ...core.tensor import Tensor, wrap
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.subgraph import cut

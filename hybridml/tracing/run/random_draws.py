@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler.graph import ir
 
-from ...core.replay import source
+from ...core.autodiff.replay import source
 from ...core.tensor import Tensor
 
 

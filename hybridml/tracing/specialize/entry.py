@@ -19,11 +19,12 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.sizes.dims import is_dim
 
-from ...core import pytree, replay
+from ...core import pytree
+from ...core.autodiff import replay
+from ...core.autodiff.tape import is_node
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import Proxy
 from ...core.shared import accumulating
-from ...core.tape import is_node
 from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory

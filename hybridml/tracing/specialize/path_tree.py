@@ -29,7 +29,7 @@ from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.sizes.guards import Guards
 
-from ...core.tape import is_node
+from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
 from ..capture.subgraph import between, cut
 from ..capture.tracer import Tracer

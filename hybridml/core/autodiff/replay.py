@@ -18,9 +18,9 @@ import numpy as np
 
 from hybridml_compiler.errors import GradientError
 
-from .context import no_grad
-from .shared import drawing
-from .tensor import Tensor
+from ..context import no_grad
+from ..shared import drawing
+from ..tensor import Tensor
 
 
 @dataclass

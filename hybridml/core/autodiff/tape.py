@@ -28,11 +28,11 @@ import numpy as np
 from hybridml_compiler.errors import GradientError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from .context import _no_grad, clock, current_interpreter, grad_is_off, switches
+from ..context import _no_grad, clock, current_interpreter, grad_is_off, switches
+from ..shared import accumulating
+from ..source_location import line_of, overwritten_at
+from ..tensor import Tensor, like
 from .references import ARGUMENT, VARIABLE
-from .shared import accumulating
-from .source_location import line_of, overwritten_at
-from .tensor import Tensor, like
 
 Node = list[Any]
 _STAMP, _PULL, _SHAPE, _COUNT, _HEAD = range(5)

@@ -12,8 +12,8 @@ from typing import Any
 from hybridml_compiler import dtypes
 from hybridml_compiler.ops.op import Op
 
+from ..tensor import Tensor, like
 from .tape import Node, kept_by, kept_source, parent_source, parents_of, part, stale
-from .tensor import Tensor, like
 
 
 def compile_function(op: Op, name: str, lines: list[str], env: dict[str, Any]) -> Callable[..., Any]:

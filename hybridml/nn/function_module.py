@@ -10,7 +10,7 @@ from ..functional.arguments import LAYOUTS
 from .module import Module
 
 
-class Held(Module):
+class FunctionModule(Module):
     """Calls `function` with what `forward` gets, and with the options that the module was made with, its attributes.
 
     An option that is a tensor is a buffer.
@@ -47,7 +47,7 @@ class Spatial(Module):
     A family is a class with a docstring and its `functions` of 1, 2 and 3 axes, if it has any. Its members are classes
     with ``dims=``, which get the family's docstring in the words for so many axes:
 
-        class _MaxPool(Spatial, Held):
+        class _MaxPool(Spatial, FunctionModule):
             \"\"\"Largest value of each window: {layout} -> (..., {out}).\"\"\"
             functions = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 

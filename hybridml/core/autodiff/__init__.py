@@ -1,0 +1,7 @@
+"""Reverse-mode differentiation.
+
+tape.py        the tape and the engine that walks it backward
+pullbacks.py   the reverse step of a row, generated when first needed
+replay.py      random numbers of a checkpoint's first run, drawn again
+references.py  reference counts: whether anybody else holds an object
+"""
