@@ -14,19 +14,17 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
-from ..loops.ir import ANY_LENGTH
 from ..once import once
 from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
-from ..runtime.allocation import empty
-from .pointwise import Pointwise, compile_pointwise
 from .policy import MOST, known_or_made
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
+    from .pointwise import Pointwise
 
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
@@ -66,6 +64,8 @@ def _compiler() -> bool:
 
 def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
     """Over operands of one shape, or of one element."""
+    from ..runtime.allocation import empty  # what links and loads code is imported with the first kernel
+
     shape = arrays[0].shape
     kinds, single = [], []
     for a in arrays:
@@ -81,6 +81,8 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 
 @once
 def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
+    from .pointwise import compile_pointwise
+
     op = OPS[name]
     wide = tuple(dtypes.float32 if dtypes.is_narrow(kind) else kind for kind in kinds)
     computed = op.infer(*(Aval((), kind) for kind in wide)).dtype
@@ -98,6 +100,8 @@ class _Load:
     """An operand as `lower` sees it: of any length, or of one element."""
 
     def __init__(self, s: Any, buffer: Any, dtype: np.dtype, single: bool) -> None:
+        from ..loops.ir import ANY_LENGTH
+
         self.s, self.buffer, self.dtype = s, buffer, dtype
         self.shape = (1,) if single else (ANY_LENGTH,)
 
