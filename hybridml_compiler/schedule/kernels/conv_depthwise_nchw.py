@@ -1,7 +1,7 @@
-"""How a depthwise convolution with channels first is cut: a plane at a time, in tiles of rows. Numbers only.
+"""Blocking of a depthwise convolution with channels first: one plane after another, in tiles of rows. Numbers only.
 
-Pixels of a row are the vector. The last tile of rows and the last vector of a row lie over the one before, rather than
-be shorter: what they share is computed twice.
+Pixels of a row are the vector. The last tile of rows and the last vector of a row overlap the one before, rather than
+be shorter: their common part is computed twice.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..kernel_cost import kernel_cost
 from .expressions import Expressions, Index, Load, unravel
 from .iteration_shape import in_shape_of_source
 
-TURN = 256  # elements of some tiles before what reads them (see _tiles_in_turns); 128 to 1024 are within 8 %
+TURN = 256  # elements of some tiles before their readers run (see _tiles_in_turns); 128 to 1024: within 8 %
 TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 
 
@@ -188,7 +188,7 @@ class GroupLowering(Expressions):
         return [first, self.finish(apply)]
 
     def _tiles(self) -> list[Kernel]:
-        """Random bits a block at a time: a loop over whole tiles, then the rest element by element."""
+        """Random bits in blocks: a loop over whole tiles, then the rest element by element."""
         node, *readers = self.group.roots
         if readers:
             return self._tiles_in_turns(node, readers)
@@ -216,10 +216,9 @@ class GroupLowering(Expressions):
         return kernels
 
     def _tiles_in_turns(self, node: Node, readers: Sequence[Node]) -> list[Kernel]:
-        """Some tiles, then what reads their elements, in turns: bits that nothing else reads never leave L1.
+        """Some tiles, then the readers of their elements, alternately: bits that nothing else reads never leave L1.
 
-        Memory works on the operands of the readers while the bits are computed: a dropout of 4M elements takes 2.4 ms,
-        of which the bits alone are 2.0, and 3.6 with one loop after the other in parts of any size.
+        Memory works on the operands of the readers while the bits are computed ([Note: Lowering]).
         """
         op = node.op
         assert op is not None and op.lower_tile is not None
@@ -266,7 +265,7 @@ class GroupLowering(Expressions):
 
 
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
-    """Does the expression of `node` reach `wanted` without passing another root?"""
+    """Whether the expression of `node` reaches `wanted` without passing another root."""
     stack, seen = list(node.inputs), set(node.inputs)
     while stack:
         n = stack.pop()
@@ -280,7 +279,7 @@ def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
 
 
 def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
-    """Nanoseconds to compute one element of a node from what is in memory."""
+    """Nanoseconds to compute one element of a node from memory."""
     total, stack, seen = 0.0, [node], {node}
     while stack:
         n = stack.pop()
@@ -301,7 +300,7 @@ def _serial(inner: Stmt, vars_: tuple[Expr, ...]) -> Kernel:
 
 
 def _moves_data(position: Expr, var: Expr) -> bool:
-    """Is the variable used by a loaded index (so that two iterations may hit one element)?"""
+    """Whether a loaded index uses the variable (so that two iterations may hit one element)."""
     if var not in position.depends:
         return True
     stack = [position]
