@@ -3,9 +3,9 @@
     load <8 x float>, ptr %p  ->  %q = call ptr @hml_inside(ptr %p, ptr %bounds, i64 32, ptr "k_12 reads")
                                   load <8 x float>, ptr %q
 
-Every pointer has bounds, a second pointer (runtime/sanitize.py), or none where nobody knows. They go where it goes:
-along offsets, choices and loops; through the arguments of functions, of which those that take several pointers have one
-more for each; and through tables, whose entries are pairs here. Kernels are emitted by the same code as ever.
+Every pointer has bounds, a second pointer (runtime/sanitize.py), or none where nobody knows. They follow it:
+along offsets, choices and loops; through arguments, where a function that takes several pointers has one
+more for each; and through tables, whose entries are pairs here. Kernels are emitted by the same code.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class CheckedBuilder(IRBuilder):
         return self.zext(bits, I64) if bits.type.width < 64 else self.trunc(bits, I64)
 
     def _lane_addresses(self) -> Value:
-        """Memory of the function for the addresses of a vector."""
+        """Memory of the function for the addresses of one vector."""
         name = "%lane.addresses"
         line = f"  {name} = alloca ptr, i64 64, align 8"
         entry = self.function.blocks[0].lines

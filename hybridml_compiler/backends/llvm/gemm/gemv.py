@@ -1,6 +1,6 @@
 """A product of few rows with a transposed B as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-Rows of B are read once, where they lie; see `schedule.dots` for the order of the sums. The last tile of a unit overlaps
+Rows of B are read once, in place; the planner's gemv.py has the order of the sums. The last tile of a unit overlaps
 the one before where columns are left over: it computes the same bits again.
 """
 
@@ -117,7 +117,7 @@ def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:
 
 
 def _halves(b: ir.IRBuilder, x: Any, y: Any, width: int) -> Any:
-    """Of every `width` lanes of x, then of y, the lower half plus the upper."""
+    """For every `width` lanes of x, then of y, the lower half plus the upper."""
     lanes = np.arange(x.type.count * (1 if y is None else 2)).reshape(-1, 2, width // 2)
     low, high = (ir.Constant(ir.VectorType(I32, lanes[:, h].size), lanes[:, h].ravel().tolist()) for h in (0, 1))
     other = x if y is None else y
