@@ -1,4 +1,4 @@
-"""Executable: a compiled graph as one native function over data pointers, and what is known about it."""
+"""Executable: a compiled graph as one native function over data pointers, and the facts known about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .status import reraise
 
 
 class Stages(Protocol):
-    """What there is to see of how an executable was made; worked out when somebody looks."""
+    """The stages by which an executable was made; worked out when somebody looks."""
 
     @property
     def ir(self) -> str: ...
@@ -33,7 +33,7 @@ class Stages(Protocol):
 
 
 class Shapes:
-    """What the shapes of the arrays of a call say: the values of the symbols, and all sizes that follow from those."""
+    """Shapes of the arrays of a call: the values of the symbols, and all sizes that follow from those."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Executable:
 
     @property
     def launches(self) -> Sequence[Any]:
-        """What one call launches, in order."""
+        """The launches of one call, in order."""
         return self.stages.launches
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

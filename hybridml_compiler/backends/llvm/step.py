@@ -58,11 +58,11 @@ def emit_step(
     timed: bool = False,
     parts: int = 1,
 ) -> set[str]:
-    """Add `step` to the module; returns the runtime symbols it needs.
+    """Adds `step` to the module; returns the runtime symbols it needs.
 
-    `callees[k]` is called by launch k, None for a copy. `hold`: here BLAS is held at one thread, and scratch
-    memory asked for, and not by the caller. `timed`: the clock is read before and after each launch. With several `parts` it is
-    `i64 step(ptr table, i64 part)`, and runs one part of each.
+    `callees[k]` is called by launch k, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
+    asked for here, rather than by the caller. `timed`: the clock is read before and after each launch. With several
+    `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
     part = None if parts == 1 else step.args[1]

@@ -1,4 +1,4 @@
-"""An entry in Python: the meaning of `entry_ir`, for interpreters whose structs could not be measured (4 us a call).
+"""An entry in Python: the meaning of ir.py, for interpreters whose structs could not be measured.
 
 Its outputs are always fresh: nobody's memory is used again.
 """
