@@ -27,7 +27,7 @@ from .pointwise import Pointwise, compile_pointwise
 if TYPE_CHECKING:
     from ..graph.ir import Node
 
-# Elements of the deciding operand from which a kernel on two cores, called in 5 us, is faster than NumPy.
+# Elements of the deciding operand from which a kernel on two cores is faster than NumPy.
 LARGE = 1 << 16
 # Signatures compiled for one row; a program with more (every batch of another length) goes on with NumPy.
 MOST = 64
@@ -35,15 +35,13 @@ _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
 def deciding(op: Op) -> int:
-    """The operand whose size says whether `compute` is faster: of a scatter the updates.
-
-    100,000 rows of 16 float32 added to 1,000 rows: 0.4 ms, NumPy's add.at 15.
-    """
+    """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Numerics] has
+    times)."""
     return -1 if op.kind == "scatter" else 0
 
 
 def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
-    """`op.eager` for operands of which the `deciding` one is large."""
+    """`op.eager` for operands whose `deciding` one is large."""
     if op.kind in _KINDS and not op.variadic and all([_is_plain(a) for a in arrays]) and _compiler():
         found = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
         if found is None:
@@ -54,7 +52,7 @@ def compute(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> 
 
 
 def _is_plain(array: np.ndarray) -> bool:
-    """Does generated code read it?"""
+    """Whether generated code can read the array."""
     return array.flags.c_contiguous and array.dtype.kind != "c"
 
 
@@ -115,7 +113,7 @@ def _rounded(computed: np.dtype, operands: Sequence[np.dtype]) -> np.dtype:
 
 
 def _stores(op: Op) -> bool:
-    """Does it move elements of any dtype as they are?"""
+    """Whether the row moves elements of any dtype as they are."""
     return op.kind == "gather" or op is _astype
 
 

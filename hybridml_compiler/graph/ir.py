@@ -140,7 +140,7 @@ _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applica
 
 
 def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
-    """(canonical parameters, their text, type of the result), remembered for what has been applied before."""
+    """(canonical parameters, their text, type of the result), remembered for operands and parameters seen before."""
     plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
     if any([a.symbolic for a in avals]) or any(map(has_dims, params.values())):
         return _symbolic(op, avals, params)
@@ -159,7 +159,8 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
 
 
 def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
-    """As `_inferred` where sizes come with the call: what the row decides is a guard of the program (sizes/dims.py)."""
+    """`_inferred` where sizes come with the call: the decisions of the row are guards of the program
+    (sizes/dims.py)."""
     with structural(False):
         if op.kind in _KNOWN_SIZES:
             sizes = [n for a in avals for n in a.shape]
@@ -228,7 +229,7 @@ def topological(roots: Iterable[Node], first: Iterable[Node] = ()) -> list[Node]
 
 
 def users(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
-    """For each node the nodes that read it (once per operand position)."""
+    """The nodes that read each node (once per operand position)."""
     table: dict[Node, list[Node]] = {}
     for node in nodes:
         table.setdefault(node, [])

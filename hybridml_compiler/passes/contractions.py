@@ -64,7 +64,8 @@ def _convolution_as_product(node: Node) -> Node | None:
 
 
 def _planes_as_product(node: Node) -> Node | None:
-    """One tap, the result with channels first: a product of the weights and the planes of each image."""
+    """A convolution by one tap, the result with channels first: a product of the weights and the planes of each
+    image."""
     w = node.inputs[1]
     n, _, o, height, width = node.shape
     pixels = _meeting(node, (height, width), node.params["stride"])

@@ -191,7 +191,7 @@ def _within(node: Node, other: Node) -> list[int] | None:
     becomes = {own: stand.get(start) for start, own in a.consts} | {own: slices.get(x) for x, own in a.xs}
     if any(value is None for value in becomes.values()):
         return None
-    pairs: list[int] = []  # the other's carry for each of ours: taken to be it where it starts alike, and checked below
+    pairs: list[int] = []  # the other's carry for each of ours: taken where both start the same, and checked below
     for start, own, _ in a.carries:
         k = next((k for k, c in enumerate(b.carries) if c[0] is start and k not in pairs), None)
         if k is None:

@@ -2,7 +2,7 @@
 
 A convolution takes and gives its channels last; the library around it speaks channels first. Between two convolutions
 there is then a permutation back and one forth, with an activation, a normalisation or a pooling in between. Here the
-first one is moved past what lies between, so that it meets the second and both are gone:
+first one is moved past those, so that it meets the second and both are gone:
 
     permute_dims(conv) -> relu -> permute_dims -> conv      becomes      conv -> relu -> conv
 
@@ -125,7 +125,7 @@ def _unpermuted(form: Form, axes: Axes) -> Node:
 
 
 def _reordered(values: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
-    """One value an axis of the core, from one an axis of the permuted array."""
+    """One value per axis of the core, from one per axis of the permuted array."""
     return tuple(values[k] for k in inverse(axes))
 
 
@@ -183,7 +183,7 @@ def _of_core(value: Any, axes: Axes, form: str) -> Any:
 
 
 def _reduction(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
-    """One that names its axes; another order of the same elements is as good."""
+    """Form of a reduction that names its axes; another order of the same elements is as good."""
     ((core, axes),) = operands
     given = node.params.get("axis")
     if axes is None or given is None:
@@ -215,7 +215,7 @@ def _reshape(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None
 def reshaped(old: Shape, new: Shape, axes: Axes) -> tuple[Shape, Axes] | None:
     """(shape of the core, axes) after `old -> new` on an array that is permuted by `axes`, None if it must be moved.
 
-    Axes may split, appear and go (of size 1), and merge where they lie side by side in the core too.
+    Axes may split, appear and go (of size 1), and merge where they are adjacent in the core too.
     """
     parts = _parts(old, new)
     if parts is None:

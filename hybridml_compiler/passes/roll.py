@@ -2,7 +2,7 @@
 
     %5 = tanh(%4); %9 = tanh(%8); ...      anchors: nodes of one operation, type and line
     steps: the nodes that an anchor is computed from, and anchors before it are not
-    steps alike, node by node, that read   -> carries    results of the step before
+    equal steps, node by node, that read   -> carries    results of the step before
                                               constants  values from outside, the same for all
                                               slices     x[t], x[t + 1], ... of one array; numbers that change
 
@@ -178,7 +178,7 @@ class _Loop:
 
 
 def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
-    """The longest run of steps alike that end at these nodes, or at every second of them, ...; unless `exact`, of steps
+    """The longest run of equal steps that end at these nodes, or at every second of them, ...; unless `exact`, of steps
     that may read anything from outside."""
     for stride in (1, 2, 3, 4):
         if len(anchors) < _FEWEST * stride:

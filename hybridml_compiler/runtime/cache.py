@@ -254,8 +254,8 @@ class ObjectCache:
 
 
 class _Rests:
-    """Pauses for a thread, to be called again and again: others have four fifths of the time, a millisecond each
-    turn."""
+    """Pauses for a thread, to be called again and again: others have four fifths of the time, in turns of a
+    millisecond."""
 
     def __init__(self) -> None:
         self.since = time.perf_counter()

@@ -83,7 +83,7 @@ class Shapes:
 
 @dataclass(eq=False)
 class Executable:
-    """`exe(arrays)` runs the graph: one C-contiguous array an input, in order; returns one array an output.
+    """`exe(arrays)` runs the graph: one C-contiguous array per input, in order; returns one array per output.
 
     A donated output is the array of the input it overwrites; the others are fresh. `step` is the address of
     `i64 step(ptr table)`, for callers that build the table of pointers themselves: inputs, fresh outputs, arena.

@@ -58,7 +58,7 @@ class Host:
 
     @property
     def key(self) -> str:
-        """Text of all of it."""
+        """Text of all fields, for keys of the cache."""
         return "\n".join(map(str, asdict(self).values()))
 
 

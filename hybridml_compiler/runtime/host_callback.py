@@ -28,9 +28,7 @@ CALL = "hml_numpy"  # void hml_numpy(ptr text, ptr buffers, ptr done): 1 is writ
 MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
-Compute = Callable[
-    [Sequence[np.ndarray], Sequence[np.ndarray]], None
-]  # the operands of a graph, and arrays for its results
+Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # operands of a graph, arrays for results
 _runs: dict[bytes, _Run] = {}
 
 _kept = threading.local()

@@ -130,7 +130,7 @@ def _quota() -> int:
 
 
 class Pool:
-    """The control block, the code on it and the worker threads. One to a process; the busy word is its lock."""
+    """The control block, the code on it and the worker threads. One per process; the busy word is its lock."""
 
     def __init__(self, threads: int) -> None:
         scratch.symbols()  # which workers have no errors to raise for

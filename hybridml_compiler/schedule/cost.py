@@ -18,7 +18,7 @@ CACHE_BYTES = 16 << 20
 STREAM_BYTES = 16 << 20
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
-# A thread's share of a longer launch is cut into ranges of so many nanoseconds, of which others take over what is left
+# A thread's share of a longer launch is cut into ranges of so many nanoseconds; others take over the remaining ones
 # when they are ready: cores are not equally fast, nor ours alone (MLP step 2.36 ms, 2.28 with four of them). To claim
 # one takes less than 0.1 us.
 RANGE_NS = 25_000.0

@@ -69,7 +69,7 @@ class Quotient:
 
 DIVIDE: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod}
 Atom = Symbol | Quotient
-Size: TypeAlias = Any  # an int, or a Dim, which does what an int does
+Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 Monomial = tuple[Atom, ...]  # factors in the order of their text
 
 
@@ -223,7 +223,7 @@ class Dim:
 
 
 def _asked_by_user() -> bool:
-    """Does a user's line want the text of a size, which is that of its number? To the framework it is a formula."""
+    """Whether a user's line wants the text of a size, which is that of its number; to the framework it is a formula."""
     if collector.get() is None or structurally.get():
         return False
     return not is_internal(sys._getframe(2).f_code.co_filename)
@@ -355,7 +355,7 @@ def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-# ---------------------------------------------------------------- what follows from the form
+# ---------------------------------------------------------------- consequences of the form
 
 
 def hint(size: Size) -> int:
@@ -372,7 +372,7 @@ def is_dim(size: Any) -> bool:
 
 
 def is_symbolic(sizes: Iterable[Any]) -> bool:
-    """Is there a Dim among the sizes?"""
+    """Whether there is a Dim among the sizes."""
     return Dim in map(type, sizes)
 
 
@@ -394,7 +394,7 @@ def symbols_of(*sizes: Any) -> set[Symbol]:
 
 
 def same(a: Size, b: Size) -> bool:
-    """Are they equal by their form?"""
+    """Whether two sizes are equal by their form."""
     return a is b or (type(a) is type(b) and (a.terms == b.terms if type(a) is Dim else a == b))
 
 
@@ -443,7 +443,7 @@ def _least(atom: Atom) -> int | None:
 
 
 def provable(relation: str, a: Size, b: Size) -> bool | None:
-    """`a == b` or `a < b`, if it follows from the form or from what is known already; else None."""
+    """`a == b` or `a < b`, if it follows from the form or from the guards; else None."""
     d = a - b
     if type(d) is not Dim:
         return bool(d == 0 if relation == "==" else d < 0)
@@ -459,7 +459,7 @@ def provable(relation: str, a: Size, b: Size) -> bool | None:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """Is a <= b known from the form?"""
+    """Whether a <= b is known from the form."""
     if type(a) is not Dim and type(b) is not Dim:
         return bool(a <= b)
     return provable("<", b, a) is False
@@ -476,7 +476,7 @@ def extremes(sizes: Sequence[Size]) -> tuple[Size, Size] | None:
 
 
 class Collector(Protocol):
-    """What takes the guards; see guards.py."""
+    """The collector of guards; see guards.py."""
 
     def least_of(self, size: Dim) -> int | None: ...
     def equality(self, difference: Dim) -> bool | None: ...

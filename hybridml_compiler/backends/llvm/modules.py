@@ -52,7 +52,7 @@ class Module:
 
 
 class Works:
-    """The works of a plan, with the modules of each: launches of groups that are alike have one work."""
+    """The works of a plan, with the modules of each: launches of equal groups have one work."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Work, list[Module]]] = {}  # by identity

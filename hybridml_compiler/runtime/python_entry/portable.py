@@ -17,7 +17,7 @@ from hybridml_compiler.runtime.python_entry.spec import ArraySpec, Constant, Ent
 
 
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
-    """`entry.build_entry` without native code round the step."""
+    """`entry.build_entry` without native code around the step."""
     arrays = spec.arrays
     busy = lock()
     unset = object()

@@ -128,7 +128,7 @@ def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node],
 def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
     """Whether the kernel of `node` at element i, counted in row-major order, reads `read` only at element i.
 
-    True if all that lies between is elementwise over one shape, or reshapes; false as soon as one path moves elements.
+    True if all nodes between are elementwise over one shape, or reshapes; false as soon as one path moves elements.
     """
     if node.op is None:
         return False

@@ -44,7 +44,7 @@ class Tiling:
     unit_panels: int
     unit_blocks: int  # of images
     unit_rows: int
-    how: Format = FLOATS  # what is in a word of the image and of the weights; a step of the sum is a tap and a word
+    how: Format = FLOATS  # contents of a word of the image and the weights; a step of the sum is a tap and a word
 
     @property
     def columns(self) -> int:

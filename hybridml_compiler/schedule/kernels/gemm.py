@@ -41,7 +41,7 @@ class Product(Work):
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see low_precision.py.
     `computed`: a has no memory; it is computed while it is packed, see prologue.py.
-    `passing`: only its epilogue reads the result, a tile of rows at a time, which has no place in memory.
+    `passing`: only its epilogue reads the result, one tile of rows after another, and it has no memory.
     """
 
     dtype: np.dtype

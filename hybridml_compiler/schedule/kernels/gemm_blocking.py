@@ -38,7 +38,7 @@ IN_FLIGHT_FEW = 10
 # eight of 256x784x256, whose rows are 16 panels of 48 columns and one of 16, run at 103 GF/s of one core instead of 98.
 TAIL_NS = 1e6
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
-# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies in scratch memory.
+# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it is in scratch memory.
 UNIT_BYTES = 1 << 18
 UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
 # Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2
@@ -159,7 +159,7 @@ def blocking_of_rows(product: Product, blocking: Blocking) -> Blocking:
 
 
 def _most_in_place(product: Product, panel: int, depth: int) -> int:
-    """Bytes of B up to which it is read where it is, in blocks of k and panels of so many bytes a row."""
+    """Bytes of B up to which it is read in place, in blocks of k and panels of so many bytes per row."""
     stride = product.b.row * product.dtype.itemsize
     if panel <= LINE and panel < stride:
         shared = len({k * stride // LINE % L2_SETS for k in range(depth)}) * L2_WAYS < depth

@@ -135,7 +135,7 @@ class _Tiles:
         return {i for i in range(width) if any(_dead(self.convolution, start + i) for start in starts)}
 
     def _met(self, pixels: list[tuple[int, int]]) -> list[list[int]]:
-        """For each column of taps the pixels that it meets, where a tile is a row of few pixels; else an empty list."""
+        """The pixels that each column of taps meets, where a tile is a row of few pixels; else an empty list."""
         c = self.convolution
         if self.tiling.tiles > 1 or self.starts:
             return []
