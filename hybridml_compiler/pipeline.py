@@ -9,7 +9,7 @@ source       loop nests -> their text, one module per distinct kernel
 codegen      text -> LLVM IR -> object code in parallel, or object code from the cache
 link         object code -> one native entry
 
-Check, source and codegen of a kernel begin as soon as the plan knows it, while others are still being planned.
+Check, source and codegen of a kernel begin as soon as the plan knows it, while others are planned ([Note: Stages]).
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
 
 def deciding(op: Op) -> int:
-    """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Numerics] has
-    times)."""
+    """The operand whose size says whether `compute` is faster: for a scatter the updates ([Note: Runtime])."""
     return -1 if op.kind == "scatter" else 0
 
 

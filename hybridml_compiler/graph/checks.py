@@ -1,13 +1,13 @@
-"""Checks: operations that may raise, whose errors a program owes whether or not anything reads their results.
+"""Checks: operations that may raise, whose errors a program owes even where their results go unread.
 
-A capture notes every operation that may raise, as eager code would run it. What computes every element of it raises
+A capture notes every operation that may raise, as eager code would run it. A node that computes all of it raises
 its error too; for the others the graph keeps a check, a root that nothing reads:
 
     x[[0, 9]] of three rows, unused               -> sum(index([0, 9], size=3))    one number, of the indices alone
     cholesky(a), unused                           -> itself
 
 A value is *covered* where something that is computed reads all of it. A slice does not, nor does an operation without
-elements; a choice does only where its condition is data (an `arange` below a number is decided when code is made).
+elements; a choice does only where its condition is data. See [Note: Checks].
 """
 
 from __future__ import annotations

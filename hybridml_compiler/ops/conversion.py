@@ -1,5 +1,5 @@
 """Conversion between dtypes: of a scalar over the scalar builder, bfloat16 and float16 by their bits, so that no
-backend knows them; and of an array by NumPy, with the same bits.
+backend knows them; and of an array by NumPy, with the same bits ([Note: Numerics]).
 
 Floats are cut to integers. NumPy leaves open the result for nan and for numbers that the integer cannot hold; here it
 is that of x86-64, in both styles and on every machine, so that -1.0 is 255 in uint8:

@@ -12,7 +12,7 @@ the permuted value. So one walk over the graph is enough. Where an elementwise o
 itself that is permuted otherwise, one of the two must be moved: a walk back from the outputs has found which is wanted.
 
 The pass is for programs with convolutions, and for those that update their weights, which are permuted in memory too.
-Elsewhere a permutation is somebody's choice of an order in memory.
+Elsewhere a permutation is somebody's choice of an order in memory. See [Note: Layout].
 """
 
 from __future__ import annotations

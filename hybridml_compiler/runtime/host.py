@@ -35,8 +35,8 @@ class Vectors:
     registers: int
 
 
-# The first row that fits. SSE has no fused multiply-add, and the products that need one are left to BLAS there. NEON
-# has 32 registers; elements on their way take some, as its multiply-adds read no memory.
+# The first row that fits ([Note: Vector widths]). SSE has no fused multiply-add, and the products that need one are
+# left to BLAS there. NEON has 32 registers; elements on their way take some, as its multiply-adds read no memory.
 VECTORS = (
     Vectors("x86_64", ("avx512f", "avx512vl", "avx512bw", "avx512dq"), 512, 32),
     Vectors("x86_64", ("avx2", "fma"), 256, 16),

@@ -3,7 +3,7 @@
 It begins with a pointer to its free part. A function takes some by moving the pointer when it is called, and moves
 it back when it returns (`IRBuilder.memory`). Nothing else is on the way of a kernel: whoever runs steps has asked
 `hml_scratch_ready` first, where running out of memory can still be told. A thread has it from then on until it ends;
-pages that are never touched exist as addresses only.
+pages that are never touched exist as addresses only. See [Note: Memory of kernels].
 """
 
 from __future__ import annotations

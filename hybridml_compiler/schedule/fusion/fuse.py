@@ -117,8 +117,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
 
 
 def _narrowest(node: Node) -> Node:
-    """The node to keep for a node: where it only widens another, as products read it, the narrower one (
-    [Note: Fusion])."""
+    """The node to keep for a node: the narrower one that it only widens, as products read that ([Note: Fusion])."""
     return node.inputs[0] if widens(node) and node.inputs[0].op is not None else node
 
 
