@@ -129,8 +129,8 @@ def _set_option(option: str) -> None:
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
     """Object code of a module of LLVM IR, for this CPU.
 
-    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted (products and
-    convolutions run as fast), wrong for expressions, which run at half the speed.
+    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
+    are, whose expressions are hoisted by construction ([Note: Compile time]).
     With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
     Raises CompileError with LLVM's message where the text is not valid IR.
     """
