@@ -119,8 +119,8 @@ def compile(
 
 
 def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
-    """The same for sizes that come with the call. What a stage decides by a size is a guard of the executable (see
-    sizes/dims.py); sizes that do not hold to it are compiled for themselves."""
+    """`compile` for sizes that come with the call. A stage's decision by a size is a guard of the executable (see
+    sizes/dims.py); sizes that break it are compiled for themselves."""
     from .runtime.executable import Executable, Shapes
     from .runtime.linking import loader
     from .runtime.program_cache import STEP, imports

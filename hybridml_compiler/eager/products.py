@@ -64,8 +64,8 @@ def _with_numpy(x: np.ndarray, y: np.ndarray) -> Any:
 
 
 def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
-    """None where there is no compiler or nothing that computes it, or nothing to multiply; and where accesses are
-    checked, which needs a plan that says how large arrays are."""
+    """The compiled product. None where there is no compiler or no kernel for it, or nothing to multiply; and where
+    accesses are checked, which needs a plan with the sizes of arrays."""
     narrow = x.itemsize == 1
     if config.read().sanitize:
         return None

@@ -78,7 +78,7 @@ def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], tex
 
 
 def _kind(op: Op | None, inputs: tuple[Node, ...], aval: Aval) -> str:
-    """Generated code has no complex numbers: whatever takes or makes them is left to NumPy."""
+    """The kind of a node: that of its row, but for complex numbers, which generated code leaves to NumPy."""
     if op is None:
         return ""
     foreign = op.kind != "control" and (aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs))

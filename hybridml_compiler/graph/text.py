@@ -208,7 +208,7 @@ class _Parser:
         self.bodies: dict[str, Body] = {}  # graphs above the present one, by name
 
     def text(self) -> Graph:
-        """All graphs of the text but the last are bodies."""
+        """The last graph of the text; those before it are bodies."""
         graph = self.graph()
         while self.lines:
             self.bodies[graph.name] = body_of(graph)

@@ -152,7 +152,7 @@ class Work:
         return False
 
     def status_at(self, operands: int) -> int:
-        """Before which of so many operands the status word is: behind them all."""
+        """Position of the status word among so many operands: after all of them."""
         return operands
 
     def written(self, operands: int) -> list[bool]:

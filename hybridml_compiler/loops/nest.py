@@ -273,7 +273,8 @@ def _merge_runs(
 
 
 def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
-    """The outermost of the `plain` loops that have no lanes as one, whose position gives those of each."""
+    """The body with its outermost `plain` loops, which have no lanes, as one loop, whose position gives their
+    indices."""
     count, size = 0, _ONE
     while count < plain and hint(size) < _MIN_RANGE:
         size *= extent(body.vars[count])
@@ -293,7 +294,8 @@ def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
 
 
 def join_reductions(s: LoopBuilder, body: Body) -> Body:
-    """Reductions side by side over equal index spaces share their variables: one loop reads what all of them need."""
+    """The reductions, where those over equal index spaces share their variables: one loop then reads all operands
+    once."""
     stages: list[Reduce | Fill] = []
     head: Reduce | None = None
     results: set[Expr] = set()

@@ -97,7 +97,8 @@ def _from_half(s: Any, x: Scalar) -> Scalar:
 
 
 def _to_half(s: Any, x: Scalar, target: np.dtype) -> Scalar:
-    """Rounded to the nearest, ties to even; a subnormal one by adding 0.5, whose last place is that of the result."""
+    """Conversion to float16, rounded to the nearest, ties to even; a subnormal one by adding 0.5, whose last place is
+    that of the result."""
 
     def number(value: int) -> Scalar:
         return s.const(value, dtypes.uint32)

@@ -243,7 +243,8 @@ def _every(w: Any, taps: tuple[range, range], steps: tuple[int, int]) -> Any:
 
 
 def _interleaved(phases: Sequence[Any], axis: int, s: int, n: int, low: int) -> Any:
-    """Phase a holds the elements a, a + s, ... of `axis`; those of a phase that is not there are zeros."""
+    """The interleaved phases: phase a holds the elements a, a + s, ... of `axis`; those of a missing phase are
+    zeros."""
     if s == 1:
         return phases[0]
     shape = tuple(phases[0].shape)

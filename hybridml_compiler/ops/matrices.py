@@ -165,7 +165,8 @@ def general(rng: np.random.Generator, shape: Shape) -> Array:
 
 
 def symmetric(rng: np.random.Generator, shape: Shape) -> Array:
-    """Eigenvalues -0.3, 0.7, 1.7, ...: with a trace of 0 LAPACK changes the sign of a vector on the way."""
+    """Symmetric matrices with eigenvalues -0.3, 0.7, 1.7, ...: with a trace of 0, LAPACK changes the sign of a
+    vector."""
     basis, _ = np.linalg.qr(rng.standard_normal(shape))
     found: Array = (basis * (np.arange(shape[-1]) - 0.3)) @ basis.mT
     return found

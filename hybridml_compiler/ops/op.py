@@ -227,7 +227,7 @@ class Op:
 
 
 def _one_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """All results, or one of them."""
+    """The function with a parameter that chooses one of its results, or all."""
 
     def chosen(*args: Any, result: int | None, **params: Any) -> Any:
         found = fn(*args, **params)

@@ -150,7 +150,7 @@ def _set_updates(g: Any, indices: Any, x_shape: Any, axis: Any) -> Any:
 
 
 def _along(per_index: Any, taken: Any, axis: int) -> Any:
-    """A value for each index, so that it broadcasts over what `take` gives."""
+    """A value for each index, shaped so that it broadcasts over the result of `take`."""
     return per_index.reshape((*per_index.shape, *(1,) * (len(taken.shape) - axis - len(per_index.shape))))
 
 

@@ -83,7 +83,7 @@ class Loop:
 
     @property
     def others(self) -> list[Node]:
-        """All that the body computes beside its carries."""
+        """The values that the body computes other than its carries."""
         return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 
@@ -275,7 +275,7 @@ def _added_product(loop: Loop, k: int) -> _Added | None:
     if len(left.shape) != 2 or len(right.shape) != 2:
         return None
     (m, n), rows = product.shape, left.shape[1]
-    if rows * (m + n) > 2 * m * n:  # what would be kept of every step is more than a step reads and writes of the sum
+    if rows * (m + n) > 2 * m * n:  # kept operands would take more memory traffic than the sum
         return None
     return _Added((_turned(left), right), product is not value)
 

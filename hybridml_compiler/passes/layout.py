@@ -283,7 +283,7 @@ def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form |
 
 def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
     """A convolution that writes channels first, where its result is wanted so and not otherwise: the kernel transposes
-    what is in cache.
+    it in cache.
 
     Of those with groups, only a depthwise one of an image that has channels first too: then nothing is transposed.
     """

@@ -294,7 +294,7 @@ class _Slices:
     count: int
 
     def whole(self, reverse: bool) -> Node:
-        """All of them along a new first axis, the last one first if `reverse`."""
+        """All slices along a new first axis, the last one first if `reverse`."""
         if self.first.base.value is not None and self.first.at == 0 and self.count == len(self.first.base.value):
             data = self.first.base.value
             return constant(data[::-1]) if reverse else self.first.base

@@ -280,7 +280,7 @@ def _is_hex(name: str) -> bool:
 
 
 def _entry(folder: Folder, name: str) -> bytes | None:
-    """The payload of an entry; whatever else is in its place is reported and removed, and gives None."""
+    """The payload of an entry; anything else in its place is reported and removed, and gives None."""
     try:
         raw, stamp = folder.read(name, LARGEST)
         reason = f"{len(raw)} bytes"

@@ -141,7 +141,7 @@ class Folder:
             yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def files(self) -> Iterator[File]:
-        """All inside that is not a folder."""
+        """The entries inside that are not folders."""
         with os.scandir(self.path if self._handle is None else self._handle) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -161,7 +161,7 @@ class Folder:
 
 
 def _missing(path: str) -> list[str]:
-    """The folders on the way to a path, itself included, that do not exist; the outermost first."""
+    """The folders along a path, itself included, that do not exist; the outermost first."""
     found: list[str] = []
     while path and not os.path.isdir(path) and path not in found:
         found.append(path)

@@ -24,7 +24,7 @@ LARGEST = 64 << 20  # bytes; a program with larger constants is made again, from
 
 @dataclass(frozen=True)
 class Stored:
-    """`fresh` are the positions of the outputs with memory of their own; `facts` what `Stats` says of the program."""
+    """`fresh` are the positions of the outputs with memory of their own; `facts` the fields of `Stats`."""
 
     image: Image | None  # None where only LLVM can link: such a program is not kept
     constants: Sequence[np.ndarray]

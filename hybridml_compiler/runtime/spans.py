@@ -60,7 +60,7 @@ class Recorder:
         return max(0, int(self.words[COUNT]) - CAPACITY)
 
     def take(self) -> list[Span]:
-        """All records, which are then forgotten."""
+        """Returns all records and forgets them."""
         count = min(int(self.words[COUNT]), CAPACITY)
         rows = self.words[HEADER : HEADER + FIELDS * count].reshape(count, FIELDS).tolist()
         self.words[COUNT] = 0

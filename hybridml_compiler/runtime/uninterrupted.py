@@ -52,7 +52,7 @@ def start(work: Callable[[], object]) -> threading.Lock:
 
 
 def wait(ended: threading.Lock) -> None:
-    """Waits for the end of what `start` has begun."""
+    """Waits until the work of `start` has ended."""
     with ended:
         pass
 

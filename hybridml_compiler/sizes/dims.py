@@ -79,7 +79,7 @@ class Dim:
     __slots__ = ("_hash", "hint", "terms")
 
     @property
-    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself: to a user it is an int
+    def __class__(self) -> Any:  # `isinstance` looks at it after the type itself: to a user it is an int
         return int
 
     @__class__.setter
@@ -286,7 +286,7 @@ def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[
 
 
 def _divided(over: Size, by: Size) -> tuple[Size, Size]:
-    """Quotient and remainder, rounded down. What is a multiple of `by` term by term divides out."""
+    """Quotient and remainder, rounded down; terms that are multiples of `by` divide out."""
     if type(over) is not Dim and type(by) is not Dim:
         return over // by, over % by
     if type(by) is not Dim:
@@ -377,7 +377,7 @@ def is_symbolic(sizes: Iterable[Any]) -> bool:
 
 
 def symbols_of(*sizes: Any) -> set[Symbol]:
-    """All that are in sizes, and in tuples of sizes."""
+    """The symbols in sizes, and in tuples of sizes."""
     found: set[Symbol] = set()
     stack: list[Any] = list(sizes)
     while stack:
@@ -489,8 +489,8 @@ structurally: ContextVar[bool] = ContextVar("hybridml_structural", default=False
 
 @contextmanager
 def structural(on: bool = True) -> Iterator[None]:
-    """Inside, sizes are equal if it follows from their form, and unequal if not: for code whose answer to unequal sizes
-    is right for any."""
+    """Context in which sizes are equal if it follows from their form, and unequal if not: for code whose answer to
+    unequal sizes is right for any."""
     mode = structurally.set(on)
     try:
         yield

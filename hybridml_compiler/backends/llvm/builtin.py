@@ -10,7 +10,7 @@ from ...runtime.python_entry.object_layout import Layout
 from . import ir
 from .types import I8, I32, I64, PTR, VOID, constant
 
-# What it imports beside the pool's symbols.
+# Symbols that it imports, other than the pool's.
 PYTHON_API = ("Py_IncRef", "PyEval_SaveThread", "PyEval_RestoreThread", "_Py_NoneStruct")
 
 

@@ -48,13 +48,14 @@ class _PointerPhi(Phi):
 
 
 class CheckedBuilder(IRBuilder):
-    """`function.bounds` has those of a pointer, by its name."""
+    """A builder of checked functions; `function.bounds` maps each pointer's name to its bounds."""
 
     checks = True
 
     @staticmethod
     def more_arguments(function: Function) -> Sequence[Value]:
-        """The bounds of its pointers. Of one pointer it is a table, which is ours; others' functions know no bounds."""
+        """Arguments for the bounds of its pointers. A single pointer is a table, which is ours; functions of others
+        know no bounds."""
         pointers = [x for x in function.args if x.type is PTR]
         if len(pointers) < 2 or function.name.startswith(("hml_", "llvm.")) or function.name in _COPIES:
             return ()

@@ -95,7 +95,7 @@ class Branch:
 
 
 class Block:
-    """Instructions up to a jump. `once`: whatever is in it runs once in a call of the function."""
+    """Instructions up to a jump. `once`: the block runs at most once in a call of the function."""
 
     __slots__ = ("function", "lines", "name", "once", "terminated")
 
@@ -402,7 +402,7 @@ class IRBuilder:
 
     @staticmethod
     def more_arguments(function: Function) -> Sequence[Value]:
-        """Arguments that a function has beside those of its type."""
+        """Arguments of a function beyond those of its type."""
         return ()
 
     def bounded(self, pointer: Value, nbytes: Value, what: str) -> Value:

@@ -1,4 +1,4 @@
-"""Looks at the clock in a step, for a profile: the kernels are those of the ordinary step, to the last bit.
+"""Readings of the clock in a step, for a profile; its kernels are those of the ordinary step, to the last bit.
 
 Every launch writes a record to the memory behind `hml_spans` (see runtime/spans.py); one that threads share writes one
 more for each range that a thread runs.

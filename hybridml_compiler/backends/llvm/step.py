@@ -35,7 +35,7 @@ def takes_scratch(launch: Launch) -> bool:
 
 
 def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
-    """All that is emitted for the launches, a line each; `callees[k]` is that of launch k."""
+    """The text of each launch, which determines its code; `callees[k]` is called by launch k."""
     return [_launch_source(launch, callee) for launch, callee in zip(plan.launches, callees, strict=True)]
 
 

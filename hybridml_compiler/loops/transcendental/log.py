@@ -71,7 +71,7 @@ def normalised(x: Value) -> tuple[Value, Value]:
 
 
 def at_the_ends(x: Value, y: Value) -> Value:
-    """y = log(x) where 0 < x < inf; -inf at zero, nan below, and inf and nan as they are."""
+    """y = log(x) where 0 < x < inf; -inf at zero, nan below, and inf and nan unchanged."""
     y = where(x < INF, y, x)
     y = where(x < 0.0, NAN, y)
     return where(x.equals(0.0), -INF, y)

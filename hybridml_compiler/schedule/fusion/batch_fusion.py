@@ -264,7 +264,8 @@ def is_aligned(task: Task, node: Node, batch: int) -> bool:
 
 
 def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Interval]) -> dict[int, int]:
-    """Interval -> the one whose place it takes: that of an array which the kernel that makes it is the last to read."""
+    """Interval -> the one whose memory it may take over: an array that the kernel of the new one is the last to
+    read."""
     number = {node: k for k, node in enumerate(nodes)}
     found: dict[int, int] = {}
     for step, task in enumerate(tasks):

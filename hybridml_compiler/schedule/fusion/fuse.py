@@ -107,7 +107,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
             chosen.setdefault(node, "transposed operand of many products")
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], weight[node])
-        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads what is kept, and widens it
+        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
                 weighed.add(_narrowest(node))
@@ -316,7 +316,8 @@ def _share_data(node: Node, common: set[Node]) -> bool:
 
 
 def _same_space(node: Node, group: Group) -> bool:
-    """Same output space; a reduction also needs the space it reduces, a map may follow a reduction as its epilogue."""
+    """Whether both have one output space; a reduction also needs the space it reduces, a map may follow a reduction as
+    its epilogue."""
     if node.shape != group.shape or (not node.shape and group.kind == "map"):
         return node.shape == group.shape
     if node.kind != "reduction":

@@ -95,7 +95,7 @@ class _Regions:
         for task, others in enumerate(dependencies(tasks, touched)):
             for other in others:
                 self.needs[home[other]].add(home[task])
-        self.touches: list[list[Node]] = [[] for _ in steps]  # what of the arena each step reads or writes
+        self.touches: list[list[Node]] = [[] for _ in steps]  # the nodes in the arena that each step reads or writes
         self.last: dict[Node, int] = {}  # step that does so
         for node, users in touched.items():
             numbers = {home[task] for task in users}

@@ -100,7 +100,7 @@ def choose_prologues(
     overwritten: Collection[Node],
     target: Target,
 ) -> Choice:
-    """`overwritten`: inputs; a product should not hold back what writes them."""
+    """The prologues of products. `overwritten`: inputs; a product should not delay the kernels that write them."""
     readers: dict[Node, list[Group]] = {}
     for group in groups:
         for node in group.reads:

@@ -154,7 +154,7 @@ class _Regions:
         return 0.0 if node.is_constant else self._bytes(node, self._loads(node, kernels))
 
     def _bytes(self, node: Node, loads: int) -> float:
-        """Writing it, unless it is written whatever is decided, and so many loads of it."""
+        """Cost of writing a value, unless it is written anyway, and of so many loads of it."""
         writes = 0.0 if node.op is None or node in self.written else 1.5
         return cost.memory_cost((writes + loads) * node.aval.hinted.nbytes, self.far)
 

@@ -58,7 +58,7 @@ def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
 
 
 def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:
-    """None where a group is large, or neither channels nor, of a depthwise one, pixels follow each other in memory."""
+    """The tiling; None where a group is large, or neither channels nor, of a depthwise one, pixels are contiguous."""
     taps = c.kernel[0] * c.kernel[1]
     lanes = machine.vector_bytes // c.dtype.itemsize
     if c.groups == 1 or c.channels > c.features or c.features >= lanes or lanes % c.features:

@@ -141,7 +141,7 @@ def units(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
-    """None where rows of planes are too long. The bits of the result depend on the convolution alone."""
+    """The tiling; None where rows of planes are too long. The bits of the result depend on the convolution alone."""
     how = FLOATS if convolution.stored is None else format_of(convolution, machine.features)
     c = words_of(convolution, how)
     size = c.dtype.itemsize

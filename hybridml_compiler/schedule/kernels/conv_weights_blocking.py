@@ -68,7 +68,7 @@ def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
 
 
 def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | None:
-    """None where the convolution looks like another one, or neither features nor pixels follow each other in memory.
+    """The blocking; None where the convolution looks like another one, or neither features nor pixels are contiguous.
 
     The bits of the result depend on the convolution alone.
     """

@@ -168,7 +168,8 @@ def turns(convolution: Convolution) -> bool:
 
 
 def winograd_of(convolution: Convolution, machine: Machine) -> Winograd | None:
-    """None where it does not apply, or the direct kernel is faster: that depends on the convolution alone."""
+    """The blocking; None where it does not apply, or the direct kernel is faster: that depends on the convolution
+    alone."""
     c, size = convolution, convolution.dtype.itemsize
     if c.kernel not in ((3, 3), (5, 5)) or not c.stride == c.dilation == (1, 1) or c.groups > 1:
         return None

@@ -157,7 +157,7 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     probe = Expressions(in_memory, {}, [node])
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
-    while load.op in ("cast", "bitcast", "shl"):  # what `widens` is made of
+    while load.op in ("cast", "bitcast", "shl"):  # operands of `widens`
         load = load.args[0]
     if load.op != "load" or len(load.args) != 1:
         return None

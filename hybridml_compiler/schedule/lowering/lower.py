@@ -86,7 +86,8 @@ class GroupLowering(Expressions):
         return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
 
     def _reshaped(self, node: Node, source: Node, lanes: Callable[[list[Expr]], int]) -> Kernel:
-        """The loop runs over the shape of `source`, whose elements are those of the result in the same order."""
+        """The kernel of a reshaped node, over the shape of `source`, whose elements are those of the result in the same
+        order."""
         index, vars_ = self.loop_vars(source.shape)
         store = Store(self.buffer(node, "out"), self.flat(index, source.shape), self.compute(source, index))
         body = Body(vars_, tuple(self.s.pending), (store,))
@@ -162,7 +163,7 @@ class GroupLowering(Expressions):
         return self.finish(build_scan(scan, vars_, lanes=lanes(expressions([scan]))))
 
     def _scatter(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
-        """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
+        """The kernel of a scatter: copies the base, then applies the updates in index order, so it is deterministic."""
         (node,) = self.group.roots
         assert node.op is not None
         base, _, updates = node.inputs

@@ -30,7 +30,7 @@ from .winograd import emit_winograd, emit_winograd_weights
 
 @dataclass(frozen=True)
 class Preparation:
-    """`emit` adds a function as that of an algorithm; its buffers are the weights and the memory that it fills.
+    """A launch that prepares an operand; `emit` adds its function, with the operand and the memory to fill as buffers.
 
     Its last argument is the name of a function that turns squares, where features do not follow each other.
     """
@@ -177,7 +177,7 @@ def emit_convolution(
 
 
 def convolution_source(convolution: Convolution, parts: Sequence[str] = ()) -> str:
-    """All that `emit_convolution` depends on."""
+    """The text that determines the code of `emit_convolution`."""
     algorithm, plan = _chosen(convolution)
     return f"{convolution!r} by {algorithm.name} {plan!r} with {parts}"
 
@@ -210,7 +210,7 @@ def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts:
 
 
 def operand_source(operand: Weights | Pixels, parts: Sequence[str] = ()) -> str:
-    """All that `emit_operand` depends on."""
+    """The text that determines the code of `emit_operand`."""
     algorithm, plan = _chosen(operand.convolution)
     return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
 

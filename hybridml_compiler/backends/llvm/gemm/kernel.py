@@ -105,7 +105,7 @@ Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the 
 
 
 def _sizes(product: Product) -> list[Size]:
-    """All that the code of a product asks for."""
+    """The sizes and strides that the code of a product asks for."""
     found = [product.m, product.n, product.k, product.m * product.n, *product.batch]
     for x in (product.a, product.b):
         found += [x.offset, x.row, x.column, *x.batch]

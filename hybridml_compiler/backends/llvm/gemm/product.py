@@ -135,7 +135,7 @@ def emit_product(
 
 
 def product_source(product: Product, parts: Sequence[str] = ()) -> str:
-    """All that `emit_product` depends on."""
+    """The text that determines the code of `emit_product`."""
     blocking = own_blocking(product)
     how = f"{kernel.slabs(product)} slabs for {cores()} cores" if blocking is None else f"{blocking!r} with {parts}"
     words = "" if product.stored is None else f" of {format_here(product)!r}"
