@@ -1,4 +1,4 @@
-"""Stacks of the threads that are started here: those of LLVM and of BLAS want more than a program may have set."""
+"""Stacks of the threads started here: LLVM and BLAS need larger ones than a program may have set."""
 
 from __future__ import annotations
 
