@@ -1,6 +1,6 @@
 """compile(graph) -> Executable: the only place where the stages are ordered.
 
-find         the whole program, made by any process before: what follows is then left out
+find         the whole program, made by any process before: the other stages are then left out
 verify       the graph obeys its dialect
 passes       graph -> graph (see passes/)
 plan         fusion, lowering to loop nests, memory plan (see schedule/)

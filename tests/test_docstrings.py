@@ -43,7 +43,7 @@ def test_everything_public_is_described(package: str) -> None:
 
 DESCRIBED = (*PACKAGES, "nn.init", "nn.quantized", "nn.utils")
 # First words of a fragment: "Of a slot." names no value, "Bytes per slot." does.
-FRAGMENTS = ("As", "Does", "Is", "Of", "That", "Those", "What")
+FRAGMENTS = ("As", "Does", "How", "Is", "Of", "That", "Those", "What")
 SHAPE = re.compile(r"(?<!\w)\((\.\.\.|\w+,)")  # (...), (n, c), (k,): not the arguments of a call
 WITHOUT_SHAPES = (
     hm.nn.Module,

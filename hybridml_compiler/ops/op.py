@@ -18,7 +18,7 @@ A row carries everything that the framework knows of an operation:
                                          parameters that says so
   decided_by                             what may settle a result before all elements of its operands are read
   constant_of                            kinds of dtype on which the result is a constant
-  reorders                               what compiled code adds or multiplies in an order of its own; "" for equal bits
+  reorders                               what compiled code adds or multiplies in its own order; "" for equal bits
   axis_params                            parameters about the axes that operands and result share: "each" has one entry
                                          per axis, "named" is an axis or several
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
@@ -32,7 +32,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   elementwise, movement, creation, random, gather    returns the scalar at output index `i`
   reduction, contraction, convolution                the same, with `s.reduce(op, extents, body)`
   random     also has lower_tile(s, t, *loads, **params) -> the `tile` elements from flat position t * tile, where they
-             cost together what one costs
+             cost as much together as one alone
   scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order

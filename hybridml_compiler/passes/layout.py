@@ -7,7 +7,7 @@ first one is moved past those, so that it meets the second and both are gone:
     permute_dims(conv) -> relu -> permute_dims -> conv      becomes      conv -> relu -> conv
 
 Every value is kept as (core, axes), which means `permute_dims(core, axes)`. A rule for a kind of operation
-computes on the cores and gives the axes of the result; what has no rule (a matrix product, a gather, an output) reads
+gives the core and axes of the result; operations without a rule (matrix products, gathers, outputs) read
 the permuted value. So one walk over the graph is enough. Where an elementwise operation meets an operand as large as
 itself that is permuted otherwise, one of the two must be moved: a walk back from the outputs has found which is wanted.
 

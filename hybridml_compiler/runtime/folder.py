@@ -2,7 +2,7 @@
 
 A path is looked up at every use, so the folder checked under a name need not be the one opened under it: whoever can
 write a parent can rename the folder and put another in its place. A handle stays with the folder that was checked.
-Links are not followed, and what is read is checked on the open file: regular, this user's, written by nobody else.
+Links are not followed, and files are checked through their open handle: regular, this user's, written by nobody else.
 
 Windows has no handles of folders and no owners in `stat`; names are looked up below the path there, and the access
 lists of the user's profile, where caches are, keep others out.

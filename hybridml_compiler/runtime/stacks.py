@@ -14,7 +14,7 @@ _changes = Changes()
 
 
 def roomy() -> AbstractContextManager[None]:
-    """Threads that are started inside have stacks of `LEAST` bytes, or of what `threading.stack_size` gives them.
+    """Context in which threads are started with stacks of `LEAST` bytes, or of `threading.stack_size` if that is more.
 
     That setting is the process's: a thread that another one starts meanwhile has the larger stack too.
     """

@@ -181,7 +181,7 @@ def over_matrix(
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:
-    """A result of the epilogue whose memory may hold the call's own result, if nothing else wants that memory."""
+    """A result of the epilogue whose memory may hold the call's own result, if nothing else reads the latter."""
     result, *roots = group.roots
     if result not in group.local:
         return None

@@ -60,7 +60,7 @@ class Region(Work):
 
 
 def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
-    """Region of the works: those worth it are split, and the others dealt out, the largest first."""
+    """The region of these kernels: those worth it are split over the slots, the others dealt out, the largest first."""
     loads, cuts = [0.0] * slots, dict[int, tuple[int, ...]]()
     for number, kernel in enumerate(kernels):
         if _splits(kernel, slots):
@@ -80,7 +80,7 @@ def _splits(kernel: Kernel, slots: int) -> bool:
 
 
 def form_regions(tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> list[Step]:
-    """The steps in an order in which those that are launched as one are one. `kept` have memory whatever happens."""
+    """The steps with kernels merged into regions, in an order that allows it. `kept` have memory whatever happens."""
     if target.cores < 2 or any(node.aval.symbolic for task in tasks for node in task.operands):
         return list(steps)
     return _Regions(tasks, steps, kept, target).form()

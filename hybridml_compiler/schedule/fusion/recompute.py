@@ -9,7 +9,7 @@ anyway, and the best set to write is a minimum cut between the values in memory 
 
 A value on the side of the memory is kept: it is written, and loaded by the kernels that want it. A value on the side of
 the kernels is computed again in each of them, from operands that they compute as well or load, if they do not load them
-anyway. Reductions, products, random bits and what a kernel reads out of order are not computed again.
+anyway. Reductions, products, random bits and values that a kernel reads out of order are not computed again.
 
 Regions are small: they end where reading costs nothing, and at values that are kept whatever happens elsewhere. Layers
 repeat, so equal regions are cut once.

@@ -4,7 +4,7 @@ Each 2x2 square of the result is computed from a square of r + 1 rows and column
 multiplications a channel and feature instead of 4 r^2 (Lavin and Gray, "Fast algorithms for convolutional neural
 networks", 2016): 16 instead of 36, 36 instead of 100. Squares of the image and taps are transformed, their numbers
 multiplied and summed over channels as (r + 1)^2 matrix products, and these transformed back. A unit does so for some
-rows of squares: what it transforms stays in L2.
+rows of squares: its transformed squares stay in L2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The loops around the micro-kernel of weights_tile.py, cut as conv_weights_blocking.py says. The input and the
 result's gradient are read in place; pixels for which a tap is beside the input are left out by ranges. Blocks are
-added up in order, each element by whoever owns it, so that there are no partial results of threads, and bits depend on
+added up in order, each element by one thread, so that there are no partial results of threads, and bits depend on
 shapes alone.
 """
 
