@@ -47,7 +47,11 @@ BUDGETS = {
         "duplicate random programs; a helper module per pair of test files became tests/support",
     ),
     "examples": Budget(1000, "programs of the documentation"),
-    "benchmarks": Budget(3900, "four libraries, twenty workloads, two reports: times, launches"),
+    "benchmarks": Budget(
+        3950,
+        "four libraries, twenty workloads, two reports: times, launches; two trees in turns",
+        "nothing: it takes the place of scripts that were not kept",
+    ),
 }
 
 
