@@ -30,7 +30,7 @@ _ndarray = np.ndarray
 
 
 class Device:
-    """Where data lives. This version has one device, the CPU."""
+    """The device of a tensor's data. This version has one, the CPU."""
 
     __slots__ = ("type",)
 
