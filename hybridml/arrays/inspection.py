@@ -120,7 +120,7 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """Where tensors are made when no device is named."""
+        """The device on which tensors are made when none is named."""
         return CPU
 
     def devices(self) -> list[Device]:

@@ -268,7 +268,7 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 
 @method
 def copy_(self: Tensor, source: Any) -> Tensor:
-    """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
+    """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
     value = lift(source if isinstance(source, Tensor) else asarray(source, dtype=mine))
     if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):

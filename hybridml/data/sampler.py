@@ -69,7 +69,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Every index once, in an order that depends only on the seed and on how many epochs were begun.
+    """Sampler of every index once, in an order that depends only on the seed and the number of epochs begun.
 
     `generator` is a seed; a `Generator`, or None for the default one, has a seed drawn from it each epoch, so that
     `hm.manual_seed` decides.
@@ -104,7 +104,7 @@ class RandomSampler(Sampler):
         return {"epoch": self.epoch, "generator": None if source is None else source.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` gave; without a generator of its own, the default one continues from there.
+        """Continues from what `state_dict` gave; without a generator of its own, the default one continues from there.
 
         Raises ArgumentError for the state of a sampler with a seed where this one has none, and the reverse.
         """
@@ -128,7 +128,7 @@ class RandomSampler(Sampler):
 
 
 class BatchSampler:
-    """Lists of `batch_size` indices from the indices of a sampler; `drop_last` drops a shorter last one.
+    """Sampler of lists of `batch_size` indices from those of another; `drop_last` drops a shorter last one.
 
     Raises ArgumentError for a `batch_size` below 1.
 
@@ -163,7 +163,7 @@ class BatchSampler:
         return state_of(self.sampler)
 
     def load_state_dict(self, state: Any) -> None:
-        """Continue from what `state_dict` gave."""
+        """Continues from what `state_dict` gave."""
         restore(self.sampler, state)
 
 
@@ -173,6 +173,6 @@ def state_of(source: Any) -> Any:
 
 
 def restore(source: Any, state: Any) -> None:
-    """Set a sampler or a stream to what `state_of` gave."""
+    """Sets a sampler or a stream to what `state_of` gave."""
     if state is not None:
         source.load_state_dict(state)

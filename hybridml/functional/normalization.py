@@ -98,7 +98,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Divide (..., *normalized_shape) by the root of the mean square over these last axes (Zhang and Sennrich 2019).
+    """Divides (..., *normalized_shape) by the root of the mean square over these last axes (Zhang and Sennrich 2019).
 
     `eps=None` takes the machine epsilon of the input's dtype, float32 for narrower ones, as PyTorch. Raises ShapeError
     where the last axes are not `normalized_shape`, DTypeError for complex numbers.
@@ -184,7 +184,7 @@ def instance_norm(
 @compiled
 @in_float32
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """Divide (n, c, ...) by ``(k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels.
+    """Divides (n, c, ...) by ``(k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels.
 
     Channels that do not exist count as zeros. Source: Krizhevsky et al. 2012. Raises ShapeError for an input without
     positions or a `size` below 1, DTypeError for complex numbers.

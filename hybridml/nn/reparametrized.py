@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Module)
 
 
 class _How(NamedTuple):
-    """How a weight is computed, by module."""
+    """Rule by which a weight of a module is computed."""
 
     kind: str
     name: str
@@ -53,7 +53,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
-    """Divide a weight by its largest singular value, found by power iteration (Miyato et al. 2018).
+    """Divides a weight by its largest singular value, found by power iteration (Miyato et al. 2018).
 
     The weight is a matrix of the slices of axis `dim` (0; 1 for transposed convolutions) as rows. The parameter `name`
     becomes ``name_orig``; its singular vectors are the buffers ``name_u`` and ``name_v``, which a forward pass in
@@ -81,7 +81,7 @@ def spectral_norm(
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `weight_norm` an ordinary parameter again, with its present value; returns the module.
+    """Makes the weight of a `weight_norm` an ordinary parameter again, with its present value; returns the module.
 
     Raises ArgumentError where there is none.
 
@@ -93,7 +93,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `spectral_norm` an ordinary parameter again, with its present value; returns the module.
+    """Makes the weight of a `spectral_norm` an ordinary parameter again, with its present value; returns the module.
 
     Raises ArgumentError where there is none.
 

@@ -31,7 +31,7 @@ Parameter = float | Tensor | np.ndarray | Sequence[Any]  # of a distribution: it
 
 
 class Domain:
-    """Which numbers a parameter may be. Only Python numbers are checked: the elements of a tensor would have to be
+    """Set of the numbers that a parameter may be. Only Python numbers are checked: a tensor's elements would have to be
     read, which a compiled program does not. Where one is outside, floats are nan and counts are -1.
     """
 
