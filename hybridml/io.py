@@ -1,4 +1,4 @@
-"""Saves and loads tensors in the safetensors format: no code is run on loading, other frameworks read the same file.
+"""Saving and loading of tensors in the safetensors format: loading runs no code, other frameworks read the same file.
 
 A plain dict of tensors is a plain safetensors file. Nested dicts, lists and the numbers and strings in them (an
 optimizer's state, an epoch count) are kept as JSON in the file's metadata, so that one file holds a whole checkpoint.
@@ -98,7 +98,7 @@ def save(
 
 
 def _header(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> bytes:
-    """Length and JSON that stand before the bytes of the arrays, the same for the same tensors and notes."""
+    """Length and JSON before the bytes of the arrays, the same for the same tensors and notes."""
     parts: dict[str, Mapping[str, Any]] = {METADATA: dict(sorted(notes.items()))}
     start = 0
     for name, array in arrays.items():

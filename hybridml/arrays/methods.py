@@ -40,7 +40,7 @@ def _sizes(name: str, args: tuple[Any, ...], keyword: Any) -> Any:
 
 @method
 def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
-    """Cast to `dtype`; with copy=False the tensor itself when it already has it."""
+    """The tensor cast to `dtype`; with copy=False the tensor itself when it already has it."""
     if not copy and self.dtype is dtypes.canonical(dtype):
         return self
     return _astype.fn(self, dtype)
@@ -153,7 +153,7 @@ def ravel(self: Tensor) -> Tensor:
 
 @method
 def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Without the given axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+    """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
     if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
         return self
     return manipulation.squeeze(self, axis)
@@ -161,13 +161,13 @@ def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @method
 def unsqueeze(self: Tensor, axis: int) -> Tensor:
-    """With an axis of size 1 at `axis`."""
+    """The tensor with an axis of size 1 at `axis`."""
     return manipulation.expand_dims(self, axis)
 
 
 @method
 def expand(self: Tensor, *sizes: Any) -> Tensor:
-    """Broadcast to the sizes; -1 keeps the size of an axis."""
+    """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
     wanted = tuple(_sizes("expand", sizes, None))
     lead = len(wanted) - self.ndim
     if lead < 0:
@@ -278,7 +278,7 @@ def copy_(self: Tensor, source: Any) -> Tensor:
 
 @method
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Every element becomes `value`, in place."""
+    """Writes `value` into every element, in place."""
     self_ = self.detach() if self._node is not None else self
     value = tensor_of(value)
     filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
@@ -287,7 +287,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 @method
 def zero_(self: Tensor) -> Tensor:
-    """Every element becomes 0, in place."""
+    """Writes 0 into every element, in place."""
     return fill_(self, 0)
 
 

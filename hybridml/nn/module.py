@@ -416,7 +416,7 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
 
 
 def _convert(tensor: Tensor, dtype: np.dtype) -> None:
-    """Other memory for the same tensor, and for its gradient. What was recorded with the old values is stale."""
+    """Gives a tensor, and its gradient, other memory. What was recorded with the old values is stale."""
     if is_tracing() and isinstance(tensor._array, np.ndarray):
         raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
     converted = xp.astype(tensor.detach(), dtype)

@@ -34,7 +34,7 @@ class _How(NamedTuple):
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Learn the length and the direction of a weight apart: ``g * v / |v|`` (Salimans and Kingma 2016).
+    """Makes a module learn the length and the direction of a weight apart: ``g * v / |v|`` (Salimans and Kingma 2016).
 
     The parameter `name` becomes ``name_g`` and ``name_v``; lengths are of the slices of axis `dim`, or of all of it for
     None. The module is changed and given back.

@@ -167,7 +167,7 @@ class Optimizer:
             group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """State in PyTorch's form, ``{"state": {k: {name: tensor}}, "param_groups": [...]}``; tensors are not copied."""
+        """State as PyTorch lays it out, ``{"state": {k: {name: tensor}}, "param_groups": [...]}``. Not copied."""
         state: dict[int, dict[str, Tensor]] = {}
         groups = []
         for group, steps in zip(self.param_groups, self._steps, strict=True):

@@ -189,7 +189,7 @@ def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...
 
 
 def until_accepted(propose: Callable[[], tuple[Tensor, Tensor]], shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """For each element the first of its proposals that is accepted; `propose` gives (values, which are).
+    """The first proposal that is accepted, per element; `propose` gives (values, which are).
 
     The number of rounds depends on the bits alone, so the state of a generator is the same in either style.
     """

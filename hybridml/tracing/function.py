@@ -453,7 +453,7 @@ class TracedFunction(Introspection):
 
     @property
     def retraces(self) -> tuple[str, ...]:
-        """Why calls after the first were traced, a line for each (the log "hybridml", level INFO, has them, too).
+        """Reasons why calls after the first were traced, a line for each (also in the log "hybridml", level INFO).
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x, n: x * n)

@@ -73,7 +73,7 @@ def _after(labels: Sequence[Names], step: Step, output: Names) -> list[Names]:
 
 @functools.lru_cache(maxsize=1024)
 def _greedy(labels: tuple[Names, ...], output: Names, sizes: Sizes) -> list[Step]:
-    """At each step the pair whose product is the smallest beside the two; of those the cheapest."""
+    """An order that takes at each step the pair whose product is the smallest beside the two; of those the cheapest."""
     by_label, left = dict(sizes), list(labels)
     steps: list[Step] = []
 

@@ -200,7 +200,7 @@ class Gathered:
         return (*self.x.shape[: self.axis], *self.index.shape, *self.x.shape[self.axis + 1 :])
 
     def back(self, x: Tensor) -> Tensor:
-        """Another x, with its axes as they were."""
+        """Undoes the permutation of axes, for another x."""
         if x.shape != self.shape:
             x = OPS["reshape"].fn(x, self.shape)
         if self.order == tuple(range(len(self.order))):

@@ -298,7 +298,7 @@ _changes = Changes()
 
 @contextmanager
 def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
-    """While a function is traced: its lifted attributes."""
+    """A context in which the captured scalars of a traced function are seen as attributes."""
     objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
     if not objects:
         yield

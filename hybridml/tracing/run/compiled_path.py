@@ -85,7 +85,7 @@ class Result:
 
 
 class CompiledPath(PathEnd):
-    """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
+    """End of a path. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
     they raise for."""
 
     graph: Any = None  # what `fn.graph` is, once it has been asked for
