@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,25 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
+from .core.context import current_interpreter
 from .core.pytree import LEAF, Structure
 from .core.tensor import Tensor, wrap
-from .tracing.capture.tracer import Tracer, top_tracer
+
+if TYPE_CHECKING:
+    from .tracing.capture.tracer import Tracer
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
 
 _concat = OPS["concat"]
+
+
+def _tracer() -> Tracer | None:
+    """The tracer on top of the stack, None in eager code, which loads no tracer."""
+    if current_interpreter() is None:
+        return None
+    from .tracing.capture.tracer import top_tracer
+
+    return top_tracer()
 
 
 # -- containers of tensors
@@ -159,7 +171,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if not all(builtins.map(callable, (true_fn, false_fn))):
         raise ArgumentError("cond: takes a predicate and two functions: cond(pred, true_fn, false_fn, *operands)")
     predicate = _predicate(pred, "cond: pred")
-    tracer = top_tracer()
+    tracer = _tracer()
     if tracer is None or isinstance(predicate, bool):
         name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
         tensors, structure = _flatten(fn(*operands), f"cond: what {name} returns")
@@ -178,7 +190,7 @@ def _predicate(value: Any, what: str) -> Any:
         raise ShapeError(f"{what} must have one element, got shape {t.shape}; reduce it first (any, all)")
     t = t if t.shape == () else t.reshape(())
     t = t if t.dtype.kind == "b" else OPS["not_equal"].fn(t, 0)
-    return bool(t) if top_tracer() is None else t
+    return bool(t) if _tracer() is None else t
 
 
 def _traced_cond(tracer: Tracer, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
@@ -238,7 +250,7 @@ def while_loop(
     if max_steps is not None and not _is_count(max_steps, 0):
         raise ArgumentError(f"while_loop: max_steps is a number of steps, got {max_steps!r}")
     carry, structure = _flatten(init, "while_loop: init")
-    tracer = top_tracer()
+    tracer = _tracer()
     if tracer is not None:
         return _traced_while(tracer, cond_fn, body_fn, carry, structure, max_steps)
     steps = 0
@@ -323,7 +335,7 @@ def scan(
         raise ArgumentError(f"scan: unroll is a number of steps, at least 1, or True, got {unroll!r}")
     if not _is_count(checkpoint, 0):
         raise ArgumentError(f"scan: checkpoint is True, False or a number of steps, got {checkpoint!r}")
-    tracer = top_tracer()
+    tracer = _tracer()
     given = (f, carry, structure, slices, shape, steps, reverse)
     if steps and (tracer is None or unroll is True or unroll >= steps):
         return _python_scan(*given)
@@ -382,6 +394,8 @@ def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Result of a scan without steps: capturing one finds the form of the ys, and what they and the carry depend on."""
+
+    from .tracing.capture.tracer import Tracer
 
     tracer = Tracer("scan")
 

@@ -1,15 +1,15 @@
 """compile(graph) -> Executable: the only place where the stages are ordered.
 
-find         the whole program, made by any process before: what follows is then left out
+find         the whole program, made by any process before: the other stages are then left out
 verify       the graph obeys its dialect
 passes       graph -> graph (see passes/)
 plan         fusion, lowering to loop nests, memory plan (see schedule/)
-check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIFY=0 skips this and the first)
-source       loop nests -> their text, one module a distinct kernel
+check        every loop nest obeys its dialect (HYBRIDML_VERIFY=0 skips this and the first)
+source       loop nests -> their text, one module per distinct kernel
 codegen      text -> LLVM IR -> object code in parallel, or object code from the cache
 link         object code -> one native entry
 
-Check, source and codegen of a kernel begin as soon as the plan knows it, while others are still being planned.
+Check, source and codegen of a kernel begin as soon as the plan knows it, while others are planned ([Note: Stages]).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stats:
-    """What compiling cost, in milliseconds a stage, and what came out (which a program found on disk knows)."""
+    """Cost of compiling, in milliseconds per stage, and facts about the result (which a program found on disk
+    knows)."""
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
@@ -83,7 +84,7 @@ def compile(
     """An executable for the graph on this machine's CPU.
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
-    symbolic sizes, `guards` is what its capture has relied on.
+    symbolic sizes, `guards` are the conditions that its capture relied on.
     """
     from .runtime.executable import Executable
     from .runtime.program_cache import STEP
@@ -99,7 +100,7 @@ def compile(
         program, library = stages.make(key)
     else:
         program, library = found
-        stages.stats = Stats()  # whoever looks at the stages later does not change what this call cost
+        stages.stats = Stats()  # whoever looks at the stages later does not change the cost of this call
     stats.update(program.facts)
     stages.say(1, lambda: _summary(stats))
     return Executable(
@@ -118,8 +119,8 @@ def compile(
 
 
 def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
-    """The same for sizes that come with the call. What a stage decides by a size is a guard of the executable (see
-    sizes/dims.py); sizes that do not hold to it are compiled for themselves."""
+    """`compile` for sizes that come with the call. A stage's decision by a size is a guard of the executable (see
+    sizes/dims.py); sizes that break it are compiled for themselves."""
     from .runtime.executable import Executable, Shapes
     from .runtime.linking import loader
     from .runtime.program_cache import STEP, imports
@@ -154,8 +155,8 @@ def _read(text: str) -> Any:
 
 
 def _compute(graph: Graph) -> host_callback.Compute:
-    """What `interpret` makes of a graph of one operation, without its checks, which the program has gone through (2 us
-    a call, 10 with them)."""
+    """Computes a graph of one operation as `interpret`, without its checks, which the program has gone through
+    ([Note: Opaque operations])."""
     first = graph.outputs[0]
     op, position = first.op, {node: k for k, node in enumerate(graph.inputs)}
     assert op is not None
@@ -181,9 +182,8 @@ hooks.read_graph = _read
 
 
 class Stages:
-    """From a graph to code. Each stage is done when it is first asked for: an executable that was found on disk needs
-    none of them, until somebody wants to see its IR or its launches.
-    """
+    """The stages from a graph to code. Each is done when it is first asked for: an executable that was found on disk
+    needs none of them, until somebody wants to see its IR or its launches."""
 
     def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats) -> None:
         settings = config.read()
@@ -262,7 +262,7 @@ class Stages:
 
     @property
     def facts(self) -> dict[str, int]:
-        """What `Stats` says of the program."""
+        """The facts of `Stats` about the program."""
         return {
             "nodes": len(self.graph.nodes()),
             "kernels": len(self.plan.launches),
@@ -329,7 +329,7 @@ class Stages:
 
 
 def _key(graph: Graph, donate: Mapping[int, int]) -> str:
-    """The name of the graph's program: all that decides what the stages make of it."""
+    """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache, jit, threads
     from .runtime.fingerprint import fingerprint
@@ -340,7 +340,8 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
 
 
 def _find(key: str) -> tuple[Stored, Library] | None:
-    """The program kept under the key, loaded; None where there is none, or it needs what this process does not have."""
+    """The program kept under the key, loaded; None where there is none, or it needs symbols that this process does not
+    have."""
     from .runtime import program_cache
 
     try:
@@ -351,7 +352,7 @@ def _find(key: str) -> tuple[Stored, Library] | None:
 
 
 class _Reporter:
-    """HYBRIDML_DEBUG: `say(level, text)` writes to stderr what the level asks for."""
+    """HYBRIDML_DEBUG: `say(level, text)` writes to stderr, if the level asks for it."""
 
     def __init__(self, level: int, name: str) -> None:
         self.level, self.name = level, name
@@ -373,7 +374,7 @@ def _times(stats: Stats) -> str:
 
 
 def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
-    """The error that a failed index check stands for: the interpreter raises it again, with the user's line."""
+    """The error of a failed index check: the interpreter raises it again, with the user's line."""
     try:
         interpret(graph, arrays)
     except Exception as error:
@@ -382,7 +383,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 
 def host() -> Target:
-    """What this machine can do."""
+    """Abilities of this machine's CPU."""
     from .backends.llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
     from .backends.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
     from .backends.llvm.registry import kind_of

@@ -11,7 +11,6 @@ from hybridml_compiler import dtypes
 from ..core.autodiff.tape import Node, is_node, pull_name
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from .reports import render
 
 _FEWEST, _MOST = 16, 200_000  # values of a histogram
 _LARGEST = 8e307  # beyond it the distance of two is infinite
@@ -52,6 +51,8 @@ def text(t: Tensor) -> str:
 
 def html(t: Tensor) -> str:
     """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks."""
+    from .reports import render  # imported with the first page
+
     array = t._array
     rows = [("shape", " × ".join(map(str, t.shape)) or "scalar"), ("dtype", t.dtype.name), ("device", str(t.device))]
     if t._node is not None:

@@ -29,9 +29,8 @@ from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
 from ..display.reports import Report
-from ..tracing import TracedFunction
 from ..tracing.capture.memory_order import as_seen
-from ..tracing.function import Call
+from ..tracing.function import Call, TracedFunction
 from ..tracing.run.compiled_path import CompiledPath
 from ..tracing.run.program import compile_graph
 from .comparison import Difference

@@ -17,7 +17,7 @@ from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from ..tracing.python_state.mutations import Mutation, uses
 from ..tracing.python_state.names import Names, arguments
 from ..tracing.run.compiled_path import CompiledPath, array_of

@@ -20,7 +20,7 @@ from hybridml_compiler.ops.table import OPS
 from ..core import pytree
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from .comparison import Comparison, Difference, KernelLine, Style
 from .snapshot import Snapshot
 

@@ -30,7 +30,7 @@ from hybridml_compiler.runtime.spans import Span, clock
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from .watch import Watch
 
 _now = time.perf_counter_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridml.tracing import TracedFunction
+from hybridml.tracing.function import TracedFunction
 
 
 def assert_kernels(fn: TracedFunction, most: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hybridml.core.pytree import tree_map
 from hybridml.core.tensor import Device, Tensor
-from hybridml.tracing import TracedFunction
+from hybridml.tracing.function import TracedFunction
 
 FRESH_AFTER = 200  # programs of one traced function; with 256 it would start to run new signatures eagerly
 

@@ -8,7 +8,3 @@ python_state/     Python values that a trace reads or changes
 specialize/       what a program is specialized on: signatures, paths, symbolic sizes
 run/              the run of a compiled call
 """
-
-from .function import TracedFunction, trace
-
-__all__ = ["TracedFunction", "trace"]

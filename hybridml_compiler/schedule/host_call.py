@@ -1,4 +1,4 @@
-"""What NumPy computes, as a launch: a graph of one operation, which the interpreter runs at its place in the step.
+"""Calls of NumPy as launches: a graph of one operation, which the interpreter runs at its place in the step.
 
 The launch holds the graph as text, so that its code can be kept on disk and run by any process. Operands are the arrays
 that the graph takes, then those of its results; numbers that the program knows are in the text.

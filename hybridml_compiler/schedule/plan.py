@@ -1,4 +1,4 @@
-"""From a graph to its plan (launch.py): fusion, the loop nests, which launches are one, and the memory of all."""
+"""Planning of a graph (see launch.py): fusion, the loop nests, which launches are one, and the memory of all."""
 
 from __future__ import annotations
 
@@ -278,8 +278,8 @@ class _Planner:
         return work, places, sizes
 
     def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
-        """A work that is no part of a chain, its loop nests by `rebase`; and where in its operands those lie: by number
-        the first byte, and how many."""
+        """A work that is no part of a chain, its loop nests by `rebase`; and for each operand number the first byte
+        that they use, and how many."""
         nests = work.nests
         if not nests:
             return work, {}

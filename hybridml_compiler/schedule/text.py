@@ -1,4 +1,4 @@
-"""The plan of a graph as text: what is launched, why, on which memory. For people, golden tests and HYBRIDML_DEBUG=3.
+"""The plan of a graph as text: launches, reasons, and memory. For people, golden tests and HYBRIDML_DEBUG=3.
 
 launch 0: kernel, 96 bytes of traffic             a loop nest, a matrix product or a copy
   divide: an output                               why it exists, and why each further root joined it

@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_others_freeze = False  # once known, for good: Python counts frozen objects by walking through all of them
+
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
@@ -18,9 +20,16 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         try:
-            if enabled and not gc.get_freeze_count():  # somebody's, to stay
+            if enabled and not _objects_are_frozen():
                 gc.freeze()
                 gc.unfreeze()
         finally:  # a second interrupt, in those milliseconds, leaves it on as well
             if enabled:
                 gc.enable()
+
+
+def _objects_are_frozen() -> bool:
+    """Whether somebody has frozen objects, which are to stay so."""
+    global _others_freeze
+    _others_freeze = _others_freeze or gc.get_freeze_count() > 0
+    return _others_freeze

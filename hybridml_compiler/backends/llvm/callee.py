@@ -32,5 +32,5 @@ class Callee:
 
     @property
     def ranges_a_thread(self) -> int:
-        """Into how many ranges the share of a thread is cut, of which one that is ready takes over another's."""
+        """Number of ranges that a thread's share is cut into: a thread that is done takes over ranges of another."""
         return min(max(int(self.nanoseconds / (cores() * cost.RANGE_NS)), 1), cost.RANGES_A_THREAD)

@@ -1,4 +1,5 @@
-"""What a launch can be, one row a kind: how it is emitted, what it is cached under, what threads share of it."""
+"""The kinds of launch, one row each: how it is emitted, the key of its code in the cache, the range that threads
+share."""
 
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ def _of_loop(loop: Loop) -> float:
 
 
 def _iterations(chain: Chain) -> list[int]:
-    """Of each stage, for one element."""
+    """Iterations of each stage, for one element."""
     return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
 
 

@@ -28,14 +28,14 @@ from .types import I8, I64, PTR, VOID, constant
 
 
 def takes_scratch(launch: Launch) -> bool:
-    """Whether it may want scratch memory of its threads; what a small call launches never does."""
+    """Whether it may want scratch memory of its threads; launches of a small call never do."""
     if isinstance(launch.work, Kernel):
         return bool(launch.work.scratch)
     return not isinstance(launch.work, Copy | Opaque)
 
 
 def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
-    """All that is emitted for the launches, a line each; `callees[k]` is that of launch k."""
+    """The text of each launch, which determines its code; `callees[k]` is called by launch k."""
     return [_launch_source(launch, callee) for launch, callee in zip(plan.launches, callees, strict=True)]
 
 
@@ -58,11 +58,11 @@ def emit_step(
     timed: bool = False,
     parts: int = 1,
 ) -> set[str]:
-    """Add `step` to the module; returns the runtime symbols it needs.
+    """Adds `step` to the module; returns the runtime symbols it needs.
 
-    `callees[k]` is what launch k calls, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
-    asked for, and not by what calls it. `timed`: the clock is read round each launch. With several `parts` it is
-    `i64 step(ptr table, i64 part)`, and runs one part of each.
+    `callees[k]` is called by launch k, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
+    asked for here, rather than by the caller. `timed`: the clock is read before and after each launch. With several
+    `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each.
     """
     step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
     part = None if parts == 1 else step.args[1]
@@ -137,8 +137,8 @@ def emit_step(
 
 
 def extent_of(plan: Plan, number: int, place: Place) -> tuple[Size | None, str]:
-    """(bytes from a place to the end of the array that launch `number` has there, what that is); None for those that
-    the plan does not say."""
+    """(bytes from a place to the end of the array that launch `number` has there, that array's name); None for those
+    that the plan does not tell."""
     if place.base == "arena":
         for buffer in plan.buffers:
             if buffer.first <= number <= buffer.last and _is_within(place.offset, buffer):
@@ -187,7 +187,7 @@ class _Memory:
 
 
 def _parallel(b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, job: Sequence[Any]) -> None:
-    """`job`: operands, iterations, granule, ranges a thread."""
+    """Launches threads. `job`: operands, iterations, granule, ranges per thread."""
     run = _extern(module, needs, "hml_parallel_chunks", VOID, [PTR, PTR, PTR, I64, I64, I64])
     pool = module.globals.get("hml_pool")
     if pool is None:

@@ -1,4 +1,4 @@
-"""Chains: launches over one batch run element by element, so that what only they use never leaves the cache.
+"""Chains: launches over one batch run element by element, so that values which only they use never leave the cache.
 
    scores = q @ k.mT        64 matrices                  for each element i of 64, in parallel:
    weights = softmax        rows of 64 matrices     ->       scores[i], weights[i], out[i], one after the other
@@ -55,7 +55,7 @@ class Chain(Work):
     batch: int
     slots: int
     slot_bytes: int
-    ahead: tuple[tuple[int, int], ...] = ()  # operands that lie in memory, with the bytes of an element: see `_far`
+    ahead: tuple[tuple[int, int], ...] = ()  # operands in memory, with the bytes of an element: see `_far`
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -77,7 +77,7 @@ class Chain(Work):
 
 @dataclass(eq=False)
 class Task:
-    """A work before it is launched: what it is given, and the group that it computes."""
+    """A work before it is launched: its operands, and the group that it computes."""
 
     work: Work
     operands: tuple[Node, ...]
@@ -99,7 +99,7 @@ class Step:
 
 
 def fills_cache(node: Node, target: Target) -> bool:
-    """Is an array worth a chain?"""
+    """Whether an array is large enough to be worth a chain."""
     return not node.aval.symbolic and node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
 
 
@@ -175,7 +175,7 @@ class _Chains:
     # ---- order
 
     def _circular(self, joined: Step) -> bool:
-        """Is there a way out of the chain and back into it?"""
+        """Whether a path leads out of the chain and back into it."""
         inside = set(joined.tasks)
         outside = [t for member in joined.tasks for t in self.after[member] if t not in inside]
 
@@ -242,11 +242,11 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
     return after
 
 
-# ---- what splits into elements
+# ---- splitting into elements
 
 
 def is_aligned(task: Task, node: Node, batch: int) -> bool:
-    """Does part i of the work touch part i of the array only?"""
+    """Whether part i of the work touches part i of the array only."""
     work, nest = task.work.in_parts(batch), task.work.nest
     numbers = [k for k, operand in enumerate(task.operands) if operand is node]
     found = all(work.reads_apart(k, node.aval.size, batch) for k in numbers)
@@ -260,7 +260,8 @@ def is_aligned(task: Task, node: Node, batch: int) -> bool:
 
 
 def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Interval]) -> dict[int, int]:
-    """Interval -> the one whose place it takes: that of an array which the kernel that makes it is the last to read."""
+    """Interval -> the one whose memory it may take over: an array that the kernel of the new one is the last to
+    read."""
     number = {node: k for k, node in enumerate(nodes)}
     found: dict[int, int] = {}
     for step, task in enumerate(tasks):

@@ -4,8 +4,8 @@
     for each step, in parallel: the cell    ->                for each step: rows 16-31 of h @ w, of the cell
 
 A recurrent layer keeps the rows of a batch apart. So it is cut as a chain is (batch_fusion.py): each launch of a step
-splits into as many equal parts as there are cores, and part i touches part i only of all that is written, in its step
-or by the one before. Else threads meet at every launch of every step, and read what others have just written.
+splits into as many equal parts as there are cores, and part i touches only part i of every array that its step
+or the one before writes. Else threads meet at every launch of every step, and read what others have just written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def in_parts(
 
 
 def _splits(work: Work, parts: int, target: Target) -> bool:
-    """Can it be cut, with the same bits and without reading much again?"""
+    """Whether the work can be split, with the same bits and without reading much again."""
     if isinstance(work, Kernel):
         return work.range is not None and not work.checked and not work.total % (work.granule * parts)
     call = work.call if isinstance(work, Fused) else work

@@ -48,7 +48,7 @@ class Convolution(Work):
     w: Strided  # kh, kw, g, c, o
     channels_first: bool = False  # the result is out[n,g,o,y,x]
     stored: tuple[np.dtype, np.dtype] | None = None  # dtypes of a and w in memory, if narrower (low_precision.py)
-    passing: bool = False  # only its epilogue reads the result: a row of it at a time, which has no place in memory
+    passing: bool = False  # only its epilogue reads the result: row by row, with no place in memory
 
     @property
     def result(self) -> tuple[int, int]:
@@ -73,7 +73,7 @@ class Convolution(Work):
 
 @dataclass(frozen=True)
 class Weights(Work):
-    """What the kernel of a convolution reads in the place of its weights, made by a launch of its own."""
+    """The weights as the kernel of a convolution reads them, made by a launch of its own."""
 
     convolution: Convolution
     nbytes: int
@@ -146,15 +146,15 @@ def convolution_of(
     return convolution, a[0], w[0]
 
 
-# Features of a group that make it worth a vector; convolutions of smaller groups are those of wide operands.
+# Features of a group that make it worth a vector; convolutions of smaller groups cast their operands first.
 MIN_FEATURES = 8
 
 
 def reads_narrow(node: Node) -> bool:
-    """Are its operands read as they are stored, through casts? Whether they are depends on the convolution alone.
+    """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
 
-    One of bfloat16 whose kernel is larger than its result is the gradient of a weight: a sum over pixels, of which no
-    two lie next to each other in memory. That is computed in float32, and so are small groups.
+    In bfloat16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over pixels,
+    and no two of these are adjacent in memory. That is computed in float32, and so are small groups.
     """
     stored = [_unmoved(x).dtype for x in node.inputs]
     kinds = [x.kind for x in stored if x.itemsize < node.dtype.itemsize]
@@ -177,8 +177,8 @@ def _unmoved(node: Node) -> Node:
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Can a convolution read this operand where it is? Some axis must lie next to each other, as vectors do; what is
-    narrow there is packed into words, whatever lies next to each other."""
+    """Whether a convolution can read this operand in place. Some axis must be contiguous, as vectors are; narrow
+    operands are packed into words, whichever axis is."""
     found = strides_of(node, in_memory, casts=True)
     if found is None:
         return False
