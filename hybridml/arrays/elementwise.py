@@ -29,7 +29,7 @@ def _is_number(x: Any) -> bool:
 
 
 def fabs(x: Tensor, /) -> Tensor:
-    """|x| as a float.
+    """Absolute value of x as a float.
 
     >>> import hybridml as hm
     >>> hm.fabs(hm.tensor([-1, 2])).tolist()
@@ -231,7 +231,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
-    """`(x // y, x % y)`.
+    """Floor quotient and remainder, `(x // y, x % y)`.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.divmod(hm.tensor([7, -7]), 4)]

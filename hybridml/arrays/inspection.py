@@ -46,7 +46,7 @@ class FloatLimits:
 
 @dataclass(frozen=True)
 class IntegerLimits:
-    """Result of `iinfo`."""
+    """Result of `iinfo`: the limits of an integer dtype."""
 
     bits: int
     max: int

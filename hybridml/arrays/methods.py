@@ -208,7 +208,7 @@ def repeat(self: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> T
 
 @method
 def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Standard deviation."""
+    """Standard deviation of the elements."""
     return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
 
@@ -293,7 +293,7 @@ def zero_(self: Tensor) -> Tensor:
 
 @method
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """`clip` in place."""
+    """Clips the elements in place."""
     return aliasing.update(self, lambda x: manipulation.clip(x, min, max), (), "clamp_")
 
 

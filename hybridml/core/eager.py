@@ -67,7 +67,7 @@ class Eager:
         return array_of(t)
 
     def trust(self, t: Tensor) -> None:
-        """Does nothing: NumPy checks indices in any case."""
+        """Ignored: NumPy checks indices in any case."""
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
         before = [(t, wrap(t._array.copy())) for t in tensors]

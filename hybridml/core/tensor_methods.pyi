@@ -189,7 +189,7 @@ class TensorMethods:
     def clamp(self, /, min: Any = None, max: Any = None) -> Tensor:
         """x limited to min..max; either bound may be missing, a number or a tensor."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
-        """`clip` in place."""
+        """Clips the elements in place."""
     def clip(self, /, min: Any = None, max: Any = None) -> Tensor:
         """x limited to min..max; either bound may be missing, a number or a tensor."""
     def clone(self) -> Tensor:

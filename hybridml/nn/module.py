@@ -299,15 +299,15 @@ class Module:
         self.to(dtype=dtype)
 
     def bfloat16(self) -> Self:
-        """``to(hm.bfloat16)``."""
+        """Casts parameters and buffers, as ``to(hm.bfloat16)``."""
         return self.to(xp.bfloat16)
 
     def float(self) -> Self:
-        """``to(hm.float32)``."""
+        """Casts parameters and buffers, as ``to(hm.float32)``."""
         return self.to(xp.float32)
 
     def double(self) -> Self:
-        """``to(hm.float64)``."""
+        """Casts parameters and buffers, as ``to(hm.float64)``."""
         return self.to(xp.float64)
 
     # --- state ------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class LRScheduler:
 
     @property
     def last_epoch(self) -> int:
-        """Steps taken so far."""
+        """Number of steps taken so far."""
         return int(self._epoch)
 
     def get_last_lr(self) -> list[float]:

@@ -118,7 +118,7 @@ class Watch:
 
     @property
     def guards(self) -> Iterator[Guard]:
-        """All guards."""
+        """All guards of the trace."""
         return chain(self.free, self.quiet)
 
     def knows(self, obj: Any) -> bool:
