@@ -50,7 +50,7 @@ class Domain:
 anything = Domain("a number", lambda v: True)
 positive = Domain("above 0", lambda v: v > 0)
 not_negative = Domain("0 or more", lambda v: v >= 0)
-probability = Domain("a probability, 0 to 1,", lambda v: 0 <= v <= 1)
+probability = Domain("a probability from 0 to 1", lambda v: 0 <= v <= 1)
 
 
 def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
