@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from .. import random
+from .. import linalg, random
 from ..core.context import no_grad
 from ..core.tensor import Tensor
-from ..functional.distances import length
 from ..functional.distances import normalize as unit
 from .module import Module
 from .parameter import Parameter, is_parameter
@@ -161,8 +160,8 @@ def _removed(module: M, name: str, kind: str, parts: tuple[str, ...]) -> M:
 
 def _length(v: Tensor, axis: int | None) -> Tensor:
     if axis is None:
-        return length(v, 2.0, tuple(range(v.ndim)))
-    return length(v, 2.0, tuple(k for k in range(v.ndim) if k != axis), keepdims=True)
+        return linalg.vector_norm(v)
+    return linalg.vector_norm(v, axis=tuple(k for k in range(v.ndim) if k != axis), keepdims=True)
 
 
 def _normed(module: Module, how: _How) -> Tensor:
