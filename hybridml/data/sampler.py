@@ -31,8 +31,8 @@ class Sampler:
     """Base class of samplers: iterating one yields indices.
 
     One whose order is not the same each time may define ``state_dict()`` and ``load_state_dict(state)``, which decide
-    what the next ``iter`` yields: a loader then resumes with it. Subclasses write ``__iter__`` and ``__len__``
-    (NotImplementedError without them).
+    what the next ``iter`` yields: a loader then resumes with it. Subclasses write ``__iter__`` (NotImplementedError
+    without it), and ``__len__`` where the number of indices is known: the length of a loader is made from it.
 
     >>> class Reverse(Sampler):
     ...     def __len__(self):
@@ -46,9 +46,6 @@ class Sampler:
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
-
-    def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} has no __len__ method")
 
 
 class SequentialSampler(Sampler):
