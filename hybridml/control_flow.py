@@ -85,7 +85,7 @@ def _with_none(s: Structure) -> Structure:
 
 
 def paths(s: Structure, start: str = "") -> list[str]:
-    """How one gets at each leaf: `[0]['h']`."""
+    """The path to each leaf, as Python code: `[0]['h']`."""
     if s.kind is None:
         return [start]
     if hasattr(s.kind, "_fields"):
@@ -102,7 +102,7 @@ def _describe(t: Tensor) -> str:
 
 
 def _check_kept(what: str, before: Sequence[Tensor], old: Structure, after: Sequence[Tensor], new: Structure) -> None:
-    """Does the carry go on as it came?"""
+    """Raises an error unless the carry has the same structure, shapes and dtypes after a step."""
     if old != new:
         raise ArgumentError(
             f"{what}: the carry has the leaves {_listed(old)} before a step and {_listed(new)} after it; the function "
@@ -124,7 +124,7 @@ def _listed(s: Structure) -> str:
 def _check_alike(
     what: str, name: str, first: Sequence[Any], old: Structure, now: Sequence[Any], new: Structure
 ) -> None:
-    """Do both branches, or two steps, give the same?"""
+    """Raises an error unless both branches, or two steps, give the same structure, shapes and dtypes."""
     if old != new:
         raise ArgumentError(f"{what} in structure: {paths(old)} and {paths(new)}; return the same containers")
     for path, x, y in zip(paths(old), first, now, strict=True):
@@ -142,7 +142,7 @@ def _version(t: Tensor) -> int:
 
 
 def _run(what: str, fn: Callable[..., Any], *groups: tuple[Sequence[Tensor], Structure]) -> Any:
-    """`fn` of containers of these tensors, which it must not write to."""
+    """Calls `fn` with containers of these tensors, which it must not write to."""
     stamps = [[_version(t) for t in tensors] for tensors, _ in groups]
     result = fn(*(_unflatten(structure, tensors) for tensors, structure in groups))
     for (tensors, _), before in zip(groups, stamps, strict=True):
@@ -366,7 +366,7 @@ def _length(slices: Sequence[Tensor], structure: Structure, length: int | None) 
 
 
 def _step(f: Any, carry: Sequence[Tensor], structure: Structure, x: Sequence[Tensor], shape: Structure) -> Any:
-    """(next carry, ys, structure of the ys)."""
+    """Runs one step: (next carry, ys, structure of the ys)."""
     result = _run("scan: f", f, (carry, structure), (x, shape))
     if not isinstance(result, tuple) or len(result) != 2:
         got = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
@@ -393,7 +393,7 @@ def _python_scan(
 def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
-    """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
+    """Result of a scan without steps: capturing one finds the form of the ys, and what they and the carry depend on."""
 
     from .tracing.capture.tracer import Tracer
 
@@ -419,7 +419,7 @@ def _empty_scan(
 
 
 def _pull_nothing(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    """Of a scan without steps: the gradient of the carry is that of what it starts from, all others are zero."""
+    """Pullback of a scan without steps: the initial carry gets the cotangent of the carry, all others zeros."""
     sources, carry = kept_by(node)
     found = [(t._node, zeros(t.shape, dtype=t.dtype)) for t in sources]
     return found + [(t._node, bundle[k]) for k, t in enumerate(carry) if k in bundle and t._node is not None]

@@ -1,4 +1,4 @@
-"""How a tensor shows itself: `repr`, and a small table for notebooks."""
+"""Forms in which a tensor is shown: `repr`, and a small table for notebooks."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Bar(NamedTuple):
 
 
 def _histogram(array: np.ndarray) -> list[Bar]:
-    """How the finite values spread; none where there are too few. Of a large array every k-th value counts, so that
-    looking at it stays a matter of milliseconds."""
+    """Bins of the finite values; none where there are too few. In a large array every k-th value counts, so that
+    showing it takes milliseconds."""
     if array.size < _FEWEST:
         return []
     values = array.reshape(-1)[:: max(1, array.size // _MOST)]

@@ -33,7 +33,7 @@ _MOST_TEXT = 60
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """What `fn(*args, **kwargs)` runs when it is traced, without running it.
+    """Explains what `fn(*args, **kwargs)` runs when it is traced, without running it.
 
     Shown are the paths that calls take by the values that Python asks for, the guards, the captured tensors by the
     names that the function has for them, what the trace has done to Python, why there are several programs, the kernels
@@ -64,7 +64,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
 
 
 def explain_last(traced: TracedFunction) -> Explanation:
-    """The same of what the last call has run."""
+    """Explains what the last call has run."""
     entry = traced._last
     assert entry is not None
     return _explained(traced, entry, traced._shown(), {}, [])
@@ -198,7 +198,7 @@ def _kernels(entry: Entry, outcome: CompiledPath) -> Iterator[tuple[KernelCost, 
 
 
 def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
-    """Results of one operation may be several nodes, computed together."""
+    """The operations among nodes: several nodes may be the results of one, computed together."""
     seen: set[Any] = set()
     for node in nodes:
         if node.kind in ("control", "opaque"):
@@ -209,7 +209,7 @@ def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
 
 
 def _lines_of(node: ir.Node) -> list[str]:
-    """The user's line; those in its bodies, of a loop that the compiler has made."""
+    """The user's line; for a loop that the compiler has made, the lines in its body."""
     if node.where:
         return [node.where]
     bodies = [body for body in node.params.values() if isinstance(body, Body)]
@@ -224,7 +224,7 @@ def flops(node: ir.Node) -> float:
 
 
 def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
-    """Of all steps of a loop (one, where only the call knows how many), or of the longest branch."""
+    """Cost of all steps of a loop (one, where only the call knows how many), or of the longest branch."""
     bodies = {
         name: sum(map(cost, _computed(body.graph.nodes())))
         for name, body in node.params.items()

@@ -33,7 +33,7 @@ class GraphDrawing:
     svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the drawing as an SVG file, which a browser shows."""
+        """Writes the drawing as an SVG file, which a browser shows."""
         Path(path).write_text(self.svg, encoding="utf-8")
 
     def __repr__(self) -> str:

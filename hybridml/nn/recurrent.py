@@ -313,7 +313,7 @@ class RNNCell(_Cell):
 
 
 def _check(name: str, states: Any, count: int, shape: tuple[int, ...]) -> None:
-    """Are these the states that a layer goes on from?"""
+    """Raises an error unless these are states that a layer can go on from."""
     if not isinstance(states, tuple | list) or len(states) != count or not all(hasattr(s, "shape") for s in states):
         wanted = "one tensor h" if count == 1 else "a tuple (h, c) of tensors"
         raise ArgumentError(f"{name}: hx must be {wanted} of shape {shape}")

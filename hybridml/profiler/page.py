@@ -33,14 +33,14 @@ class View:
     html: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page as a file for any browser."""
+        """Writes the page as a file for any browser."""
         Path(path).write_text(self.html, encoding="utf-8")
 
     def __repr__(self) -> str:
         return f"<{self.title}: {size(len(self.html))} of HTML; show it in a notebook, or save(path) it>"
 
     def _repr_html_(self) -> str:
-        """In a frame: neither its style nor its script meets those of the notebook."""
+        """The page in a frame: neither its style nor its script meets those of the notebook."""
         return render("frame.html.jinja", title=self.title, page=self.html)
 
 
@@ -172,7 +172,7 @@ class Detail(NamedTuple):
 
 
 class _Interpreted:
-    """What stands for a launch where a graph is interpreted."""
+    """Stand-in for a launch where a graph is interpreted."""
 
     spec, nbytes, reasons, where = None, 0, (), ()
 

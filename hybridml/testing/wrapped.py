@@ -74,7 +74,7 @@ def _wrapped(x: Any) -> Any:
 
 
 def through_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn` on `Array`s, as a traced function."""
+    """A function on `Array`s that runs `fn` traced."""
     traced = TracedFunction(fn, silent=True)
 
     @functools.wraps(fn)

@@ -48,7 +48,7 @@ MOST_OTHERS = 8  # values of one question that never came again: what follows is
 
 @dataclass(frozen=True)
 class Call:
-    """What a call with some arguments runs: a path, what it is called with, what it has computed on the way."""
+    """A call with some arguments: the path it runs, that path's operands, and the values computed on the way."""
 
     structure: pytree.Structure
     leaves: list[Any]
@@ -66,7 +66,7 @@ class TracedFunction(Introspection):
         self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
         silent: bool = False, dynamic: bool = True, check: Check = None,
     ) -> None:  # fmt: skip
-        """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
+        """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
         `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
         symbolic. `check`: calls that eager runs beside (see audits.py).
         """
@@ -121,7 +121,7 @@ class TracedFunction(Introspection):
             raise
 
     async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
+        """Calls a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
         out = self._general(args, kwargs)
         return await out if inspect.iscoroutine(out) else out
 
@@ -182,7 +182,7 @@ class TracedFunction(Introspection):
         return out
 
     def _other_sizes(self, key: Fields) -> list[Entry]:
-        """The program with symbolic sizes that takes a signature which is new."""
+        """The entry with symbolic sizes that takes a new signature, or None."""
         entry = self._families.entry(Signature.of(key)) if self._families is not None else None
         if entry is None:
             return []
@@ -207,7 +207,7 @@ class TracedFunction(Introspection):
         return out
 
     def _fast(self, entry: Entry, leaves: list[Any]) -> NativeCall | None:
-        """The short way of an entry, made when a path of it is taken for the second time."""
+        """The native call of an entry, made when a path of it is taken for the second time."""
         grown = entry.grown
         if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
             entry.fast, entry.tried = build(entry, leaves), grown
@@ -217,7 +217,7 @@ class TracedFunction(Introspection):
         return fast
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
-        """A call that is to be traced, where the stance has it so."""
+        """Traces a call, if the stance allows it."""
         stance = None if self._silent or not self._entries else stance_var.get()
         if stance == "eager_on_retrace":
             return self._fn(*args, **kwargs)
@@ -270,7 +270,7 @@ class TracedFunction(Introspection):
         self, fields: Fields, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
-        """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
+        """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             given = Signature.of(fields)
             key = Signature.of(self._integers.key(given))
@@ -314,7 +314,7 @@ class TracedFunction(Introspection):
         self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays, Entry]:  # fmt: skip
-        """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
+        """A new path of an entry; one in which all numbers but floats are constants, where the function fails with
         what stands for them."""
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
@@ -386,7 +386,7 @@ class TracedFunction(Introspection):
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
 
     def _count(self, why: str, is_last: bool) -> None:
-        """Say once that one Python value makes program after program (`is_last`: it will make no other one)."""
+        """Says once that one Python value makes program after program (`is_last`: it will make no other one)."""
         if is_last:
             return
         changed, arrow, _ = why.partition(" -> ")
@@ -399,7 +399,7 @@ class TracedFunction(Introspection):
             )
 
     def _note(self, reason: str) -> None:
-        """One line of `retraces`."""
+        """Adds one line to `retraces`, and to the log."""
         if len(self._retraces) < MOST_PROGRAMS:
             self._retraces.append(f"{self._name} retraced: {reason}")
         _log.info("%s retraced: %s", self._name, reason)
@@ -420,7 +420,7 @@ class TracedFunction(Introspection):
         self._report(f"{message}. Return the tensor and read it after the call, or use tensor operations")
 
     def _report(self, message: str) -> None:
-        """Once for each reason."""
+        """Warns the user, once for each message."""
         if message not in self._reported:
             self._reported.add(message)
             report(f"{self._name} {message}")
@@ -448,12 +448,12 @@ class TracedFunction(Introspection):
     # -- what there is to see
 
     def cache_info(self) -> CacheInfo:
-        """How often calls compiled and how often they did not."""
+        """Numbers of calls that compiled and that did not, and of the programs kept."""
         return CacheInfo(self._compiles, self._hits, self._programs())
 
     @property
     def retraces(self) -> tuple[str, ...]:
-        """Why calls after the first were traced, a line for each (the log "hybridml", level INFO, has them, too).
+        """Reasons why calls after the first were traced, a line for each (also in the log "hybridml", level INFO).
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x, n: x * n)
@@ -464,7 +464,7 @@ class TracedFunction(Introspection):
         return tuple(self._retraces)
 
     def clear(self) -> None:
-        """Forget every compiled signature (and the tensors they hold)."""
+        """Forgets every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
             if self._families is not None:
@@ -494,7 +494,7 @@ def trace(
     fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
     check: Check = None,
 ) -> Any:  # fmt: skip
-    """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
+    """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
     other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random

@@ -74,7 +74,7 @@ Monomial = tuple[Atom, ...]  # factors in the order of their text
 
 
 class Dim:
-    """See the module. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
+    """Symbolic size. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
 
     __slots__ = ("_hash", "hint", "terms")
 

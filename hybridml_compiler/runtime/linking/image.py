@@ -45,7 +45,7 @@ _JUMP = bytes([0xFF, 0x25])  # jmp [rip + offset], followed by the offset
 
 @dataclass(frozen=True)
 class Image:
-    """See the module. Offsets count from the beginning of `code`; `data` begins on the page after its end."""
+    """Linked machine code. Offsets count from the beginning of `code`; `data` begins on the page after its end."""
 
     code: bytes
     data: bytes
