@@ -241,7 +241,7 @@ def _matrix_exp(x: Array) -> Array:
     degrees = _DEGREES[x.real.dtype.itemsize]
     top, most = degrees[-1]
     places = np.searchsorted([bound for _, bound in degrees], norms)
-    halvings = np.where(norms > most, np.ceil(np.log2(np.maximum(norms, most) / most)), 0.0)
+    halvings = np.where(~(norms <= most), np.ceil(np.log2(np.maximum(norms, most) / most)), 0.0)
     for place, times in {(int(p), float(t)) for p, t in zip(places, halvings, strict=True) if np.isfinite(t)}:
         chosen = (places == place) & (halvings == times)
         found = _pade(flat[chosen] / flat.real.dtype.type(2.0**times), degrees[place][0] if times == 0 else top)
