@@ -119,7 +119,9 @@ def test_numpy_both_ways() -> None:
 
 
 def test_sizes_one_by_one_are_refused_with_a_way_out() -> None:
-    with pytest.raises(DTypeError, match=r"3 is not a data type \(a shape is one argument, as in zeros\(\(2, 3\)\)\)"):
+    with pytest.raises(
+        hm.DTypeError, match=r"3 is not a data type \(a shape is one argument, as in zeros\(\(2, 3\)\)\)"
+    ):
         hm.zeros(2, 3)  # type: ignore[arg-type]
 
 
