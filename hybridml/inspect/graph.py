@@ -79,9 +79,9 @@ class Node(_ReadOnly):
     def __init__(self, name: str, node: ir.Node, made: Mapping[ir.Node, Node], graphs: dict[Body, Graph]) -> None:
         """Wraps a node. `made`: nodes of the operands; `graphs`: subgraphs made so far, to which its own are added."""
         bodies = {key: value for key, value in node.params.items() if isinstance(value, Body)}
-        for body in bodies.values():
+        for part, body in bodies.items():
             if body not in graphs:
-                graphs[body] = Graph(body.graph)
+                graphs[body] = Graph(body.graph, name=part)
         file, number, source = split_line(node.where)
         self._set(
             name=name,
@@ -102,7 +102,8 @@ class Node(_ReadOnly):
     def __repr__(self) -> str:
         operands = f"({', '.join(node.name for node in self.inputs)})" if self.kind else ""
         label = f' "{self.label}"' if self.label else ""
-        return f"<{self.name} = {self.op}{label}{operands} : {self.type}>"
+        value = f" {self.value}" if self.value is not None and self.shape == () else ""
+        return f"<{self.name} = {self.op}{label}{value}{operands} : {self.type}>"
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ class Graph(_ReadOnly):
     _stages: Any
     _known: Mapping[str, Node]
 
-    def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None) -> None:
-        """Wraps a graph. `stages`: those of the compiler, for `optimized`."""
+    def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
+        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph, which has none of its own."""
         ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
@@ -163,7 +164,7 @@ class Graph(_ReadOnly):
             new._set(users=tuple(readers))
         outputs = [made[node] for node in graph.outputs]
         self._set(
-            name=graph.name,
+            name=name or graph.name,
             nodes=tuple(users),
             inputs=tuple([made[node] for node in graph.inputs]),
             captured=tuple([made[node] for node in graph.inputs if node not in ends.arguments]),

@@ -11,7 +11,7 @@ import types
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -38,6 +38,10 @@ from .specialize.path_tree import Arrays, ValueGuard
 from .specialize.signature import Fields, Signature, signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
 _log = logging.getLogger("hybridml")
@@ -57,13 +61,16 @@ class Call:
     known: Arrays
 
 
-class TracedFunction(Introspection):
-    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
+class TracedFunction(Introspection, Generic[P, R]):
+    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`.
+
+    Type checkers see the parameters and the result of the function: ``TracedFunction[[Tensor, float], Tensor]``.
+    """
 
     __qualname__: str
 
     def __init__(
-        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
+        self, fn: Callable[P, R], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
         silent: bool = False, dynamic: bool = True, check: Check = None,
     ) -> None:  # fmt: skip
         """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
@@ -103,7 +110,8 @@ class TracedFunction(Introspection):
         self._retraces: list[str] = []
         self._changes: Counter[str] = Counter()  # what was another value -> how often
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        out: Any
         direct = self._direct
         if direct is not None:
             out = direct(*args, **kwargs)
@@ -115,7 +123,8 @@ class TracedFunction(Introspection):
             fn = self._fn if tracer is None else tracer.copies.get(id(self._fn), self._fn)
             return fn(*args, **kwargs)
         try:
-            return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+            out = self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+            return out
         except Exception as error:
             shorten(error)
             raise
@@ -429,6 +438,12 @@ class TracedFunction(Introspection):
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
         return sum(max(len(entry.outcomes), 1) for entry in entries.values())
 
+    @overload
+    def __get__(self, obj: None, owner: type | None = None) -> Self: ...
+    @overload  # a method of Python, which has the attributes of its function
+    def __get__(
+        self: TracedFunction[Concatenate[S, Q], R], obj: S, owner: type | None = None
+    ) -> TracedFunction[Q, R]: ...
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
 
@@ -482,16 +497,37 @@ def _nothing(node: Any) -> Any:
     raise KeyError(node)
 
 
+class _WithForward(Protocol):
+    """Module, as far as `trace` looks at it."""
+
+    @property
+    def forward(self) -> Callable[..., Any]: ...
+
+
+M = TypeVar("M", bound=_WithForward)
+
+
+class _Decorator(Protocol):
+    """`trace` that has its options."""
+
+    @overload
+    def __call__(self, fn: M) -> M: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> TracedFunction[P, R]: ...
+
+
+@overload
+def trace(fn: M, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...) -> M: ...
 @overload
 def trace(
-    fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
-) -> Any: ...
+    fn: Callable[P, R], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
+) -> TracedFunction[P, R]: ...
 @overload
 def trace(
     fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
-) -> Callable[[Callable[..., Any]], Any]: ...
+) -> _Decorator: ...
 def trace(
-    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
+    fn: Any = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
     check: Check = None,
 ) -> Any:  # fmt: skip
     """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.

@@ -120,6 +120,8 @@ def test_branches_and_loops_have_subgraphs() -> None:
     assert loop.subgraphs.keys() == {"body", "condition"}
     body = loop.subgraphs["body"]
     assert "exp" in [n.op for n in body] and body.optimized is body and body.captured == ()
+    assert (body.name, loop.subgraphs["condition"].name, branch.subgraphs["true"].name) == ("body", "condition", "true")
+    assert "= const 10.0 : f32[]>" in repr(loop.subgraphs["condition"].constants)
     net = f.graph.to_networkx()
     assert len(net.nodes[loop.name]["subgraphs"]["body"]) == len(body)
 
@@ -331,6 +333,8 @@ def test_a_drawing_is_well_formed(tmp_path: Path) -> None:
         assert part in found
     assert "save(path)" in repr(drawing)
     drawing.save(tmp_path / "again.svg")
+    with pytest.raises(hm.ArgumentError, match=r"draws SVG, got a path that ends in '.png'; call it model.svg"):
+        graph.draw(tmp_path / "model.png")
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "model.svg").read_bytes()
 
 
