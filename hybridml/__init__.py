@@ -61,7 +61,7 @@ _FUNCTIONS = {
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
     "stance": "hybridml.inspect.stances",
-    "trace": "hybridml.tracing.function",
+    "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),

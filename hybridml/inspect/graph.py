@@ -150,7 +150,7 @@ class Graph(_ReadOnly):
     _known: Mapping[str, Node]
 
     def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
-        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph, which has none of its own."""
+        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph."""
         ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
