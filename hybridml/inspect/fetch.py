@@ -113,8 +113,8 @@ def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tu
     observer = Observer(answer if may_steer else None)
     try:
         taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(_unknown), observer)
-    except RunEagerly as endless:
-        raise TraceError(f"{path.program.name} {endless}, with the values that are fed") from None
+    except RunEagerly as error:
+        raise TraceError(f"{path.program.name} {error}, with the values that are fed") from None
     if not may_steer:
         path.named = Values(path, observer.variables)
         return path, path.named

@@ -164,8 +164,8 @@ class TracedFunction(Introspection):
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
-        except RunEagerly as endless:
-            self._report_eager(f"{endless}: such calls run eagerly")
+        except RunEagerly as error:
+            self._report_eager(f"{error}: such calls run eagerly")
         except TraceFailed as error:
             failed, why = error.entry, error.what
         except Untraceable as error:
@@ -262,8 +262,8 @@ class TracedFunction(Introspection):
                 on = entry, known, len(entry.paths)
                 break
             entry, path, known = self._grown(given, structure, leaves, objects, on)
-        except RunEagerly as endless:
-            raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
+        except RunEagerly as error:
+            raise TraceError(f"{self._name} {error}: such calls run eagerly, there is no program to see") from None
         return Call(structure, leaves, entry, path, known)
 
     def _grown(

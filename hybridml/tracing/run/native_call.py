@@ -52,7 +52,7 @@ class End:
     path: CompiledPath
     native: Native
     finish: Callable[[Any, Sequence[Any]], Any] | None
-    loans: GradDonation | None
+    donation: GradDonation | None
     extra: list[ir.Node]  # what it reads of earlier segments
     draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
 
@@ -114,7 +114,7 @@ class NativeCall:
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
-        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
+        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.donation is None:
             self.direct = self.start.native
 
     def refresh(self) -> None:
@@ -159,8 +159,8 @@ class NativeCall:
         at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
-        if at.loans is not None:
-            at.loans.offer()
+        if at.donation is not None:
+            at.donation.offer()
         if at.draws:
             out = self._draw(at, args)
         else:
@@ -276,21 +276,22 @@ class NativeCall:
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-        loans = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
+        donation = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
         states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in path.draws}
-        native = self._native(executable, path.program.reads, captured, loans, states)
+        native = self._native(executable, path.program.reads, captured, donation, states)
         finish = finisher(path, executable)
         draws = [(draw, states[id(draw.state)]._array) for draw in path.draws]
-        return End(path, native, finish, loans if loans.grads else None, path.program.reads, draws)
+        return End(path, native, finish, donation if donation.grads else None, path.program.reads, draws)
 
     def _native(
-        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: GradDonation | None = None,
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input],
+        donation: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
         from hybridml_compiler.runtime.python_entry.entry import build_entry
         from hybridml_compiler.runtime.python_entry.spec import ArraySpec, EntrySpec
 
-        loans = GradDonation([], len(executable.fresh)) if loans is None else loans
+        donation = GradDonation([], len(executable.fresh)) if donation is None else donation
         return build_entry(
             EntrySpec(
                 step=executable.step,
@@ -299,7 +300,7 @@ class NativeCall:
                 args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
                 outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
                 fallback=_miss,
-                on_status=partial(_failed, loans),
+                on_status=partial(_failed, donation),
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
                 captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
@@ -311,8 +312,8 @@ class NativeCall:
                     *(() if self.entry.silent else ((stance_var, None),)),
                 ),
                 places=self.places,
-                lent=loans.words,
-                used=loans.first(),
+                lent=donation.words,
+                used=donation.first(),
                 release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
                 keep=(executable,),
             )
@@ -335,11 +336,11 @@ def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
     return None if fast.start is None else fast
 
 
-def _failed(loans: GradDonation, status: int, *_: Any) -> object:
+def _failed(donation: GradDonation, status: int, *_: Any) -> object:
     """Cleans up after a call that failed half way."""
     from hybridml_compiler.runtime.status import reraise
 
-    loans.lose()
+    donation.lose()
     reraise(status)
     return MISS
 

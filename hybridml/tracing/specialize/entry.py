@@ -29,7 +29,7 @@ from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.tracer import Input, Tracer
-from ..python_state.builtin_patches import say, shims, variables_read
+from ..python_state.builtin_patches import patches, say, variables_read
 from ..python_state.captured_scalars import lift, over, places, seen_in, settle
 from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
@@ -153,7 +153,7 @@ class Entry:
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
         lifted, contained = lift(tracer, self.places)
-        seen_as = partial(shims, self.watch.functions, self.watch.names)
+        seen_as = partial(patches, self.watch.functions, self.watch.names)
         with seen_as():
             fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
