@@ -29,7 +29,7 @@ from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off
-from .dispatch import bare, checked, marked, of_list, record, slow, slow_operator
+from .dispatch import bare, checked, hash_key, of_list, record, slow, slow_operator
 from .eager import recover
 from .interpreter import interpreter_stack
 from .source_location import outer, users
@@ -37,7 +37,7 @@ from .tensor import Tensor
 from .tracebacks import shorten
 
 _ndarray = np.ndarray
-_MARKED = frozenset((tuple, float))  # classes of parameters that equality alone does not tell apart
+_KEYED = frozenset((tuple, float))  # classes of parameters that equality alone does not tell apart
 spaces: list[dict[str, Any]] = []  # the globals of every generated function
 
 
@@ -46,7 +46,7 @@ def generate(op: Op) -> Callable[..., Any]:
     env: dict[str, Any] = {
         "__name__": __name__,  # where NumPy's warnings come from, see context.py
         "_op": op, "_of_list": of_list,
-        "_marked": marked, "_marks": _MARKED,
+        "_hash_key": hash_key, "_keyed": _KEYED,
         "_kernel": op.eager, "_compute": compute, "_slow": slow, "_recover": recover, "_mode": interpreter_stack,
         "_shorten": shorten, "_no_grad": grad_is_off, "_clock": clock, "_Tensor": Tensor, "_ndarray": _ndarray,
         "_asarray": np.asarray, "_record": record, "_link": aliasing.link, "_checked": {}, "_accepted": _accepted(op),
@@ -91,7 +91,8 @@ def _code_of(op: Op) -> types.CodeType:
 def _waiting(count: int) -> types.CodeType:
     """Code with so many arguments that writes the text of the function, and then runs it."""
     names = ", ".join(f"_{k}" for k in range(count))
-    module = compile(f"def _({names}): return _write()({names})", "<dispatch>", "exec")
+    source = [f"def _({names}):", *_door([f"    return _write()({names})"])]
+    module = compile("\n".join(source), "<dispatch>", "exec")
     return next(code for code in module.co_consts if isinstance(code, types.CodeType))
 
 
@@ -100,7 +101,7 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
     inputs, params = list(op.inputs), _parameters(op)
     names = (*inputs, *params)
     waiting = _waiting(len(names)).replace(
-        co_name=op.name, co_qualname=op.name, co_varnames=names, co_posonlyargcount=len(inputs),
+        co_name=op.name, co_qualname=op.name, co_varnames=(*names, "_error"), co_posonlyargcount=len(inputs),
         co_filename=f"<dispatch {op.name}>",
     )  # fmt: skip
     fn = types.FunctionType(waiting, env, op.name, tuple(op.params[p] for p in params if not _is_needed(op, p)))
@@ -175,8 +176,8 @@ def _forward(op: Op) -> list[str]:
             allowed = f"{differ}_dtype not in _accepted" if len(_accepted(op)) < len(dtypes.ALL) else differ[:-4]
             lines += [f"    if {allowed}:", *_inner(again)]
         return [*lines, *_run(op, kernel, _tuple(inputs), "{}")]
-    marked = [f"_marked({p}) if {p}.__class__ in _marks else {p}" for p in params]
-    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *marked])
+    keyed = [f"_hash_key({p}) if {p}.__class__ in _keyed else {p}" for p in params]
+    key = ", ".join([*(f"_{v}.shape, _{v}.dtype" for v in inputs), *keyed])
     found = "".join(f"{p}, " for p in params)
     # Outside of the handler: an error of the slow path is no consequence of the key that was not found.
     missed = [

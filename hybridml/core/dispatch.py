@@ -28,8 +28,9 @@ from .autodiff.tape import make_node, part
 from .context import current_interpreter, grad_is_off
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
-from .proxies.integer import IntProxy, plain
-from .proxies.scalar import ScalarProxy, known, tensor_of
+from .proxies.base import concrete_value
+from .proxies.integer import IntProxy, concrete_int
+from .proxies.scalar import ScalarProxy, tensor_of
 from .source_location import here
 from .tensor import Tensor, aval_of, wrap
 
@@ -46,7 +47,7 @@ _CACHE_LIMIT = 4096  # signatures of one row; a program that makes more shapes t
 checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 
 
-def marked(value: Any) -> Any:
+def hash_key(value: Any) -> Any:
     """A parameter as part of a cache key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, but have different meanings."""
     if value.__class__ is tuple:
         return (value, *map(type, value))
@@ -101,7 +102,7 @@ def operands(
     """
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
-        given = [plain(v) for v in given]
+        given = [concrete_int(v) for v in given]
     avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]], [avals[0]]
@@ -118,7 +119,7 @@ def operands(
             real = value._number._tensor
             result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
-            result.append(interp.constant(constant(plain(value), dtype), weak))
+            result.append(interp.constant(constant(concrete_int(value), dtype), weak))
         else:
             result.append(_astype.fn(value, dtype))
         avals[k] = aval_of(result[k])
@@ -254,9 +255,9 @@ def plain_params(op: Op, params: dict[str, Any]) -> None:
         if isinstance(value, Tensor):
             params[name] = _plain(value) if not value.shape else value.tolist()
         elif isinstance(value, tuple | list) and any(isinstance(v, _STANDING) for v in value):
-            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else known(plain(v)) for v in value])
+            params[name] = type(value)([_plain(v) if isinstance(v, Tensor) else concrete_value(v) for v in value])
         elif type(value) in (IntProxy, ScalarProxy):
-            params[name] = known(plain(value))
+            params[name] = concrete_value(value)
 
 
 def _plain(t: Tensor) -> Any:
@@ -275,7 +276,7 @@ def _canonical(
             cache.clear()
         key = tuple(x for a in avals for x in (a.shape, a.dtype))
         try:
-            cache[(*key, *(marked(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
+            cache[(*key, *(hash_key(params[p]) for p in op.params))] = tuple(canonical[p] for p in op.params)
         except TypeError:  # a list as axis: canonical every time
             pass
     return canonical
@@ -291,7 +292,7 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
             return None
         key += (x._array.shape, x._array.dtype)
     try:
-        found = checked[op][(*key, *map(marked, params.values()))]
+        found = checked[op][(*key, *map(hash_key, params.values()))]
     except (KeyError, TypeError):
         return None
     known_params = dict(zip(params, found, strict=True))

@@ -126,7 +126,7 @@ def audit(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
             call = traced.resolve(args, kwargs)
         except TraceError as error:
             return _eager(name, str(error).partition(LOCATION)[0])
-        once = [effect for effect in call.outcome.effects if not effect.repeats and effect.take_back is None]
+        once = [effect for effect in call.path.effects if not effect.repeats and effect.take_back is None]
         if once:  # the next item of an iterator, a clock: no two runs are alike
             return _eager(name, f"{name} changes {', '.join(sorted(map(str, once)))}")
         start = _Start(call)
@@ -134,7 +134,7 @@ def audit(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
         other = arrays_in(traced(*args, **kwargs)), written(snapshot.state(), before)
     finally:
         snapshot.restore()
-    return _audited(name, call.outcome, start, one, other)
+    return _audited(name, call.path, start, one, other)
 
 
 def _eager(name: str, why: str) -> Audit:
@@ -149,25 +149,25 @@ class _Start:
     """Arrays that the program of a call reads, copied before anything runs."""
 
     def __init__(self, call: Call) -> None:
-        program = call.outcome.program
-        self.arrays = [a.copy() for a in inputs_of(call.outcome, call.leaves)]
+        program = call.path.program
+        self.arrays = [a.copy() for a in inputs_of(call.path, call.leaves)]
         sizes = bindings([n.shape for n in program.whole.inputs], [a.shape for a in self.arrays])
         self.graph = at_sizes(program.whole, sizes) if sizes else program.whole
         self.more = [np.array(call.known[n]) for n in program.reads]
         self.backend = program.backend
 
-    def outputs(self, outcome: CompiledPath) -> list[np.ndarray]:
+    def outputs(self, path: CompiledPath) -> list[np.ndarray]:
         """Outputs of the compiled program, run on the copied arrays."""
-        program, k = outcome.program, outcome.program.lead
+        program, k = path.program, path.program.lead
         own = [a.copy() for a in self.arrays]
         found = program.executable([*own[:k], *self.more, *own[k:]])
         return [as_seen(a, order) for a, order in zip(found, program.output_orders, strict=True)]
 
 
-def _audited(name: str, outcome: CompiledPath, start: _Start, one: Run, other: Run) -> Audit:
+def _audited(name: str, path: CompiledPath, start: _Start, one: Run, other: Run) -> Audit:
     results, state = difference(one[0], other[0]), difference(one[1], other[1])
     count, roundings, first = _operations(start)
-    within = not (results.where or state.where) or _within(outcome, start, one, other)
+    within = not (results.where or state.where) or _within(path, start, one, other)
     if first is None and not within:
         first = _search(start)
     return Audit(name, "", count, roundings, first, results, state, within)
@@ -303,9 +303,9 @@ def _eps(dtype: np.dtype) -> float:
 # -- whole programs
 
 
-def rounds(outcome: CompiledPath) -> bool:
+def rounds(path: CompiledPath) -> bool:
     """Whether a program has sums."""
-    return any(node.op is not None and node.op.reorders != "" for node in outcome.program.whole.nodes())
+    return any(node.op is not None and node.op.reorders != "" for node in path.program.whole.nodes())
 
 
 def is_close(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> list[str]:
@@ -320,9 +320,9 @@ def _is_close(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return not ulp or (math.isfinite(absolute) and a is not None and relative <= _EPS * _eps(a.dtype))
 
 
-def _within(outcome: CompiledPath, start: _Start, one: Run, other: Run) -> bool:
+def _within(path: CompiledPath, start: _Start, one: Run, other: Run) -> bool:
     """Whether results and state differ by no more than the contract has it."""
-    if not rounds(outcome):
+    if not rounds(path):
         return False
     pairs = [
         (a[name], b[name])
@@ -340,7 +340,7 @@ def _within(outcome: CompiledPath, start: _Start, one: Run, other: Run) -> bool:
     if wide is None or None in moved:
         return False
     reach = [max(_off(m[k], exact) for m in moved if m is not None) for k, exact in enumerate(wide)]
-    outputs = list(zip(start.outputs(outcome), reach, strict=True))
+    outputs = list(zip(start.outputs(path), reach, strict=True))
     return all(_is_noise(a, b, outputs) for a, b in pairs)
 
 

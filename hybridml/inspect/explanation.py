@@ -60,7 +60,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         snapshot.restore()
     names = list(arguments(traced._fn, call.structure))
     objects = dict(zip(names, call.leaves, strict=True))
-    return _explained(traced, call.entry, call.outcome, objects, names)
+    return _explained(traced, call.entry, call.path, objects, names)
 
 
 def explain_last(traced: TracedFunction) -> Explanation:
@@ -76,12 +76,12 @@ def _eager(traced: TracedFunction, why: str) -> Explanation:
 
 
 def _explained(
-    traced: TracedFunction, entry: Entry, outcome: CompiledPath, objects: Mapping[str, Any], arguments: Sequence[str]
+    traced: TracedFunction, entry: Entry, path: CompiledPath, objects: Mapping[str, Any], arguments: Sequence[str]
 ) -> Explanation:
     data = (Tensor, np.ndarray, float)
     names = Names(traced._fn, {name: obj for name, obj in objects.items() if not isinstance(obj, data)})
     guards, identities = _guards(entry, names)
-    kernels = list(_kernels(entry, outcome))
+    kernels = list(_kernels(entry, path))
     info = traced.cache_info()
     sized = entry.sized
     why = f"it {'; it '.join(sorted(traced._reported))}" if entry.eager else ""
@@ -94,14 +94,14 @@ def _explained(
         guards=guards[:_MOST_GUARDS],
         identities=identities + max(len(guards) - _MOST_GUARDS, 0),
         lifted=tuple(i.node.name for i in entry.inputs if i.node.aval.weak),
-        captured=tuple(_captured(entry, outcome)),
-        effects=tuple(_effect(effect) for effect in outcome.effects),
+        captured=tuple(_captured(entry, path)),
+        effects=tuple(_effect(effect) for effect in path.effects),
         retraces=traced.retraces,
         symbols=() if sized is None else tuple(sized.pattern.describe(arguments)) or tuple(sized.pattern.places),
         sizes=() if sized is None else tuple(SizeLine(str(g), g.where) for g in sized.guards.list),
         kernels=tuple(kernel for kernel, _ in kernels),
         lines=tuple(_lines(kernels)),
-        ir=print_graph(outcome.program.whole),
+        ir=print_graph(path.program.whole),
     )
 
 
@@ -155,10 +155,10 @@ def _container_of(name: str) -> str:
     return name.partition("[")[0].rpartition(".")[2]
 
 
-def _captured(entry: Entry, outcome: CompiledPath) -> Iterator[CapturedLine]:
-    written = {id(source.node) for _, source in outcome.writes}
-    set_ = {id(source.node) for source, _ in outcome.grads}
-    for i in outcome.inputs:
+def _captured(entry: Entry, path: CompiledPath) -> Iterator[CapturedLine]:
+    written = {id(source.node) for _, source in path.writes}
+    set_ = {id(source.node) for source, _ in path.grads}
+    for i in path.inputs:
         if i.kind in ("held", "array", "grad"):
             use = [*(["written"] if id(i.node) in written else []), *(["gradient set"] if id(i.node) in set_ else [])]
             yield CapturedLine(i.node.name, str(_aval(i.real, i.start)), " and ".join(use) or "read")
@@ -176,13 +176,13 @@ def _effect(effect: Mutation) -> EffectLine:
 # -- cost
 
 
-def _kernels(entry: Entry, outcome: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
+def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
     from hybridml_compiler.backends.llvm.registry import kind_of as code_of
     from hybridml_compiler.schedule.cost import memory_cost
 
-    segments = [ask.segment.executable for ask, _ in way(entry.root, outcome) if ask.segment is not None]
-    for executable in (*segments, outcome.program.executable):
+    segments = [ask.segment.executable for ask, _ in way(entry.root, path) if ask.segment is not None]
+    for executable in (*segments, path.program.executable):
         for launch in getattr(executable, "launches", ()):
             operations = alone = 0.0
             weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)

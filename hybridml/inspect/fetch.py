@@ -48,9 +48,9 @@ def run(
     single = isinstance(fetch, str | int)
     wanted: list[Name] = [fetch] if isinstance(fetch, str | int) else _names(fetch)
     call = traced.resolve(args, kwargs)
-    outcome = call.outcome
-    arrays = inputs_of(outcome, call.leaves)
-    sizes = bindings([n.shape for n in outcome.program.whole.inputs], [a.shape for a in arrays])
+    path = call.path
+    arrays = inputs_of(path, call.leaves)
+    sizes = bindings([n.shape for n in path.program.whole.inputs], [a.shape for a in arrays])
     with traced._lock:
         taken, named = _named(call, feed, sizes)
     targets = [named.find(name) for name in wanted]
@@ -59,14 +59,14 @@ def run(
     values = dict(zip(taken.program.whole.inputs, inputs_of(taken, call.leaves), strict=True))
     values |= {node: _fed(node, value, name, sizes) for node, (name, value) in fed.items()}
     key = tuple(targets), tuple(fed), tuple(sizes.items())
-    executable = outcome.fetches.get(key)
+    executable = path.fetches.get(key)
     if executable is None:
-        while len(outcome.fetches) >= MOST_KEPT:
-            outcome.fetches.pop(next(iter(outcome.fetches)))
+        while len(path.fetches) >= MOST_KEPT:
+            path.fetches.pop(next(iter(path.fetches)))
         backend = "interpret" if stance_var.get() == "eager" else traced._backend
         executable = compile_graph(at_sizes(graph, sizes) if sizes else graph, {}, backend)
         if backend == traced._backend:
-            outcome.fetches[key] = executable
+            path.fetches[key] = executable
     found = [wrap(np.array(a)) for a in executable([dense(values[node]) for node in reads])]
     return found[0] if single else found
 
@@ -77,21 +77,21 @@ def _names(fetch: Any) -> list[Name]:
     raise ArgumentError(f"run: fetch is a name, a line number or a list of them, got {fetch!r}")
 
 
-def inputs_of(outcome: CompiledPath, leaves: Sequence[Any]) -> list[np.ndarray]:
+def inputs_of(path: CompiledPath, leaves: Sequence[Any]) -> list[np.ndarray]:
     """The arrays that a call with these arguments starts from, as its program reads them."""
-    return [dense(in_memory(array_of(real_of(i, leaves)), i.order)) for i in outcome.inputs]
+    return [dense(in_memory(array_of(real_of(i, leaves)), i.order)) for i in path.inputs]
 
 
 def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tuple[CompiledPath, Values]:
     """The path that a call takes with the fed values, and the values on it. What variables hold is known once the
     function has been traced again; where a fed value is asked for, the answer is what it is with that value.
     """
-    outcome = call.outcome
-    may_steer = bool(feed and way(call.entry.root, outcome))
-    if outcome.named is not None and not may_steer:
-        return outcome, outcome.named
+    path = call.path
+    may_steer = bool(feed and way(call.entry.root, path))
+    if path.named is not None and not may_steer:
+        return path, path.named
 
-    seen = Values(outcome, {})
+    seen = Values(path, {})
 
     def answer(
         variables: Mapping[str, ir.Node], node: ir.Node, known: Mapping[ir.Node, np.ndarray]
@@ -113,12 +113,12 @@ def _named(call: Call, feed: Mapping[Name, Any], sizes: Mapping[str, int]) -> tu
     observer = Observer(answer if may_steer else None)
     try:
         taken, _ = call.entry.again().grow(call.structure, call.leaves, Arrays(_unknown), observer)
-    except RunEagerly as endless:
-        raise TraceError(f"{outcome.program.name} {endless}, with the values that are fed") from None
+    except RunEagerly as error:
+        raise TraceError(f"{path.program.name} {error}, with the values that are fed") from None
     if not may_steer:
-        outcome.named = Values(outcome, observer.variables)
-        return outcome, outcome.named
-    return taken, Values(outcome, observer.variables, taken)
+        path.named = Values(path, observer.variables)
+        return path, path.named
+    return taken, Values(path, observer.variables, taken)
 
 
 def _unknown(node: ir.Node) -> np.ndarray:
@@ -129,18 +129,16 @@ class Values:
     """The values of a path by the names that a user has for them; `variables` are those of Python.
 
     `taken`: another path of the function, where its inputs, lines and variables are wanted; nodes are always numbered
-    as in the `ir` of `outcome`.
+    as in the `ir` of `path`.
     """
 
-    def __init__(
-        self, outcome: CompiledPath, variables: Mapping[str, ir.Node], taken: CompiledPath | None = None
-    ) -> None:
-        whole = outcome.program.whole
-        self.name = outcome.program.name
+    def __init__(self, path: CompiledPath, variables: Mapping[str, ir.Node], taken: CompiledPath | None = None) -> None:
+        whole = path.program.whole
+        self.name = path.program.name
         self.nodes = whole.nodes()
         self.ids = {f"%{k}": node for k, node in enumerate(self.nodes)}
         # An input whose memory has another order of axes is what the program sees of it.
-        taken = outcome if taken is None else taken
+        taken = path if taken is None else taken
         whole = taken.program.whole
         starts = {i.node: i.start for i in taken.inputs}
         self.inputs = {node.name: starts.get(node, node) for node in whole.inputs}

@@ -270,7 +270,7 @@ def programs(function: TracedFunction) -> Iterator[Executable]:
     """The programs that a traced function has compiled, with those of its questions and gradients."""
     for entries in list(function._entries.values()):
         for found in entries:
-            made = [outcome.program for outcome in found.outcomes]
+            made = [path.program for path in found.paths]
             while made:
                 program = made.pop()
                 made += [backward.program for backward in program._vjps.values()]

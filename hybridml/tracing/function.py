@@ -57,7 +57,7 @@ class Call:
     structure: pytree.Structure
     leaves: list[Any]
     entry: Entry
-    outcome: CompiledPath
+    path: CompiledPath
     known: Arrays
 
 
@@ -159,22 +159,22 @@ class TracedFunction(Introspection, Generic[P, R]):
                         out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
                         if out is not MISS:
                             return out
-                        outcome, known, passed = entry.find(leaves)
-                        if outcome is not None:
+                        path, known, passed = entry.find(leaves)
+                        if path is not None:
                             self._hits += 1
                             self._last = entry
-                            return entry.run(outcome, leaves, known)
+                            return entry.run(path, leaves, known)
                 if entry.eager or not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
-                on = entry, known, len(entry.outcomes)
+                on = entry, known, len(entry.paths)
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
-        except RunEagerly as endless:
-            self._report_eager(f"{endless}: such calls run eagerly")
+        except RunEagerly as error:
+            self._report_eager(f"{error}: such calls run eagerly")
         except TraceFailed as error:
             failed, why = error.entry, error.what
         except Untraceable as error:
@@ -218,7 +218,7 @@ class TracedFunction(Introspection, Generic[P, R]):
     def _fast(self, entry: Entry, leaves: list[Any]) -> NativeCall | None:
         """The native call of an entry, made when a path of it is taken for the second time."""
         grown = entry.grown
-        if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
+        if entry.tried != grown and any(path.calls for path in entry.paths):
             entry.fast, entry.tried = build(entry, leaves), grown
         fast: NativeCall | None = entry.fast
         if fast is not None:
@@ -242,10 +242,10 @@ class TracedFunction(Introspection, Generic[P, R]):
         return self._trace(args, kwargs, *new)
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
-        entry, outcome, known = self._grown(*new)
+        entry, path, known = self._grown(*new)
         with entry.alone():
             # By now another thread may have drawn the numbers that were looked at, or stored a gradient.
-            now, known = entry.find(new[2])[:2] if entry.drawn else (outcome, known)
+            now, known = entry.find(new[2])[:2] if entry.drawn else (path, known)
             if now is not None and entry.grads_hold(new[2]):
                 return entry.run(now, new[2], known)
         return self._run(args, kwargs)
@@ -265,15 +265,15 @@ class TracedFunction(Introspection, Generic[P, R]):
             for entry in self._entries.get(key) or self._other_sizes(key):
                 if entry.eager or not entry.holds(leaves):
                     continue
-                outcome, known, _ = entry.find(leaves)
-                if outcome is not None:
-                    return Call(structure, leaves, entry, outcome, known)
-                on = entry, known, len(entry.outcomes)
+                path, known, _ = entry.find(leaves)
+                if path is not None:
+                    return Call(structure, leaves, entry, path, known)
+                on = entry, known, len(entry.paths)
                 break
-            entry, outcome, known = self._grown(given, structure, leaves, objects, on)
-        except RunEagerly as endless:
-            raise TraceError(f"{self._name} {endless}: such calls run eagerly, there is no program to see") from None
-        return Call(structure, leaves, entry, outcome, known)
+            entry, path, known = self._grown(given, structure, leaves, objects, on)
+        except RunEagerly as error:
+            raise TraceError(f"{self._name} {error}: such calls run eagerly, there is no program to see") from None
+        return Call(structure, leaves, entry, path, known)
 
     def _grown(
         self, fields: Fields, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
@@ -285,33 +285,33 @@ class TracedFunction(Introspection, Generic[P, R]):
             key = Signature.of(self._integers.key(given))
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
-                    outcome, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
-                    if on is None or on[0] is not entry or on[2] != len(entry.outcomes):
-                        outcome, known, _ = entry.find(leaves)
+                    path, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
+                    if on is None or on[0] is not entry or on[2] != len(entry.paths):
+                        path, known, _ = entry.find(leaves)
                     break
             else:
-                outcome, known = None, Arrays(_nothing)
+                path, known = None, Arrays(_nothing)
                 now = self._integers.seen(given)
                 why = self._why(key, key if now == key else given, leaves) if self._entries else ""
                 more = now.integers - key.integers
                 key = now
                 sized = self._sized(given, key, structure, leaves, objects)
                 if sized is not None:
-                    what, entry, outcome, known = sized
+                    what, entry, path, known = sized
                 else:
                     what, entry = [], self._entry(key, objects)
-                    outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+                    path, known, entry = self._compiled(given, key, entry, structure, leaves, known)
                 if why:
                     names = list(arguments(self._fn, structure))
                     what += [names[k] for k in more if k in entry.integers - entry.pinned]
                     self._count(why, bool(what))
                     self._note(why + (f": now for any {', '.join(what)}" if what else ""))
-                return entry, outcome, known
-            if outcome is None:
-                outcome, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+                return entry, path, known
+            if path is None:
+                path, known, entry = self._compiled(given, key, entry, structure, leaves, known)
             else:
                 self._hits += 1
-        return entry, outcome, known
+        return entry, path, known
 
     def _entry(self, key: Signature, objects: list[Any], sized: Sized | None = None) -> Entry:
         return Entry(
@@ -347,12 +347,12 @@ class TracedFunction(Introspection, Generic[P, R]):
                 break
             entry = self._entry(key, objects, Sized(pattern))
             try:
-                outcome, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
+                path, known = self._compile(given, key, entry, structure, leaves, Arrays(_nothing))
             except NotGeneralizable as refused:
                 for line in self._families.refuse(key, pattern, refused, arguments(self._fn, structure)):
                     self._note(line)
                 continue
-            return pattern.describe(arguments(self._fn, structure)), entry, outcome, known
+            return pattern.describe(arguments(self._fn, structure)), entry, path, known
         return None
 
     def _compile(
@@ -364,13 +364,13 @@ class TracedFunction(Introspection, Generic[P, R]):
         entry.silent = self._silent
         try:
             with collector_paused(), handled_outside():
-                outcome, known = entry.grow(structure, leaves, known)
+                path, known = entry.grow(structure, leaves, known)
         except (RunEagerly, NotCacheable):
             entry.eager = True
             entries.insert(0, entry)
             raise
-        outcome.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
-        self._trace_ms = outcome.first_ms - outcome.program.compile_ms
+        path.first_ms = (time.perf_counter() - start) * 1e3  # the run itself adds its time
+        self._trace_ms = path.first_ms - path.program.compile_ms
         if entry.pinned:  # ints at which Python has looked are part of the signature
             if entry in entries:
                 entries.remove(entry)
@@ -381,13 +381,13 @@ class TracedFunction(Introspection, Generic[P, R]):
         if self._families is not None:
             self._families.traced(key, entry)
         self._direct = None
-        once = sorted({str(effect) for effect in outcome.effects if not effect.repeats})
+        once = sorted({str(effect) for effect in path.effects if not effect.repeats})
         if once:
             entry.eager = True
             self._report_eager(f"changes {', '.join(once)}, which compiled calls cannot do: its calls run eagerly")
         self._compiles += 1
-        self._last, entry.last = entry, outcome
-        return outcome, known
+        self._last, entry.last = entry, path
+        return path, known
 
     def _why(self, key: Fields, given: Fields, leaves: list[Any]) -> str:
         if same := self._entries.get(key):
@@ -436,7 +436,7 @@ class TracedFunction(Introspection, Generic[P, R]):
 
     def _programs(self) -> int:
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
-        return sum(max(len(entry.outcomes), 1) for entry in entries.values())
+        return sum(max(len(entry.paths), 1) for entry in entries.values())
 
     @overload
     def __get__(self, obj: None, owner: type | None = None) -> Self: ...

@@ -81,12 +81,12 @@ class Introspection:
     def _parts(self) -> Iterator[tuple[str, ir.Graph | None, Any]]:
         """Yields the parts that the last call has run: segments, each with the question that it ends in (graph and
         executable are None where the value was known already), and the end, without one."""
-        outcome = self._shown()
-        for ask, value in way(None if self._last is None else self._last.root, outcome):
+        path = self._shown()
+        for ask, value in way(None if self._last is None else self._last.root, path):
             answer = _answer(ask, value)
             question = f"{ask.what}{answer} at {ask.where}"
             yield question, *((None, None) if ask.segment is None else (ask.segment.graph, ask.segment.executable))
-        yield "", outcome.program.graph, outcome.program.executable
+        yield "", path.program.graph, path.program.executable
 
     @property
     def ir(self) -> str:
@@ -138,7 +138,7 @@ class Introspection:
         from ..inspect.graph import graph_of
 
         traced: Any = self
-        return graph_of(traced.resolve(args, kwargs).outcome)
+        return graph_of(traced.resolve(args, kwargs).path)
 
     @property
     def llvm(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import ShapeError, nn
+from hybridml.core.codegen import as_operator
 
 
 def product(x: hm.Tensor, w: hm.Tensor) -> hm.Tensor:
@@ -30,7 +31,7 @@ class Model(nn.Module):
 
 
 def functions(error: BaseException) -> list[str]:
-    """Of the frames that a traceback shows, without this file's caller."""
+    """Functions of the frames that a traceback shows, without this file's caller."""
     return [frame.name for frame in traceback.extract_tb(error.__traceback__)][1:]
 
 
@@ -60,6 +61,13 @@ def test_a_second_call_and_an_error_of_the_user() -> None:
         with pytest.raises(RuntimeError, match="mine") as caught:
             check(hm.ones((2,)), True)
         assert functions(caught.value) == ["check"]
+
+
+def test_the_first_call_of_an_operation() -> None:
+    never_called = as_operator(hm.matmul)
+    with pytest.raises(ShapeError) as caught:
+        never_called(hm.ones((2, 3)), hm.ones((2, 3)))
+    assert functions(caught.value) == []
 
 
 def test_a_kernel_that_finds_the_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.tracing.python_state.builtin_patches import shims
+from hybridml.tracing.python_state.builtin_patches import patches
 from tests.support.as_eager import Made, observe
 
 T = hm.tensor
@@ -370,7 +370,7 @@ def test_variables_that_a_library_reads_are_noted_after_many_traces() -> None:
 
     fn, calls, *_ = a_variable_that_a_library_reads()
     for _ in range(600):
-        with shims((), ()):
+        with patches((), ()):
             read()
         for _ in range(20):
             read()

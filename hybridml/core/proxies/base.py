@@ -36,8 +36,8 @@ class Proxy:
 
     def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Applies a ufunc of NumPy to operands without tensors."""
-        known = {k: concrete(v) for k, v in kwargs.items()}
-        return getattr(ufunc, call)(*map(concrete, inputs), **known)
+        named = {k: concrete_value(v) for k, v in kwargs.items()}
+        return getattr(ufunc, call)(*map(concrete_value, inputs), **named)
 
 
 class NumberProxy(Proxy):
@@ -45,33 +45,33 @@ class NumberProxy(Proxy):
 
     __slots__ = ()
 
-    def _known(self) -> Any:
+    def _concrete(self) -> Any:
         """The value, of the type that it has in eager code."""
         raise NotImplementedError
 
     def __float__(self) -> float:
-        return float(self._known())
+        return float(self._concrete())
 
     def __complex__(self) -> complex:
-        return complex(self._known())
+        return complex(self._concrete())
 
     def __hash__(self) -> int:
-        return hash(self._known())
+        return hash(self._concrete())
 
     def __format__(self, spec: str) -> str:
-        return format(self._known(), spec)
+        return format(self._concrete(), spec)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return round(self._known(), digits)
+        return round(self._concrete(), digits)
 
     def __pos__(self) -> Any:
         return self
 
     def __invert__(self) -> Any:
-        return ~self._known()
+        return ~self._concrete()
 
     def __reduce__(self) -> Any:
-        value = self._known()
+        value = self._concrete()
         return type(value), (value,)
 
     def __copy__(self) -> Any:
@@ -81,14 +81,14 @@ class NumberProxy(Proxy):
         return self
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.array(self._known(), dtype)
+        return np.array(self._concrete(), dtype)
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(self._kind, name):
             raise AttributeError(f"'{self._kind.__name__}' object has no attribute {name!r}")
-        return getattr(self._known(), name)
+        return getattr(self._concrete(), name)
 
 
-def concrete(value: Any) -> Any:
+def concrete_value(value: Any) -> Any:
     """The number itself, on which the program is then specialized; anything else as it is."""
-    return value._known() if issubclass(type(value), NumberProxy) else value
+    return value._concrete() if issubclass(type(value), NumberProxy) else value

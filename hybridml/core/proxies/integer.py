@@ -49,7 +49,7 @@ class IntProxy(NumberProxy):
 
     __index__ = __trunc__ = __floor__ = __ceil__ = __int__
 
-    def _known(self) -> Any:
+    def _concrete(self) -> Any:
         """The value, of the type that it has in eager code."""
         return self._kind(int(self))
 
@@ -73,7 +73,7 @@ class IntProxy(NumberProxy):
         kind = type(other)
         if issubclass(kind, Tensor):
             return NotImplemented
-        one: Any = self._number if kind is float or kind is ScalarProxy else self._known()
+        one: Any = self._number if kind is float or kind is ScalarProxy else self._concrete()
         return op(other, one) if swapped else op(one, other)
 
     def _divided(self, other: Any, swapped: bool) -> Any:
@@ -81,8 +81,8 @@ class IntProxy(NumberProxy):
         if kind is IntProxy or (kind is int and abs(other) <= _EXACT):
             divisor = self if swapped else other
             if (divisor._value if type(divisor) is IntProxy else divisor) == 0:
-                other = plain(other)
-                return other / self._known() if swapped else self._known() / other  # as Python does, or NumPy
+                other = concrete_int(other)
+                return other / self._concrete() if swapped else self._concrete() / other  # as Python does, or NumPy
             number: Any = other._number if kind is IntProxy else float(other)
             return number / self._number if swapped else self._number / number
         return self._applied(other, operator.truediv, swapped)
@@ -97,10 +97,10 @@ class IntProxy(NumberProxy):
         return IntProxy(self._tracer, -self._number, -self._value, self._bound, self._kind)
 
     def __repr__(self) -> str:
-        return repr(self._known()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
+        return repr(self._concrete()) if is_in_force(self._tracer) else f"IntProxy({self._value})"
 
     def __str__(self) -> str:
-        return str(self._known())
+        return str(self._concrete())
 
 
 def _computed(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, Any], Any]:
@@ -112,7 +112,7 @@ def _asked(op: Callable[[Any, Any], Any], swapped: bool) -> Callable[[IntProxy, 
 
 
 def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *args: function(self._known(), *args)
+    return lambda self, *args: function(self._concrete(), *args)
 
 
 def _operators() -> None:
@@ -134,6 +134,6 @@ def _operators() -> None:
 _operators()
 
 
-def plain(value: Any) -> Any:
+def concrete_int(value: Any) -> Any:
     """The int itself, of an IntProxy; anything else as it is."""
-    return value._known() if type(value) is IntProxy else value
+    return value._concrete() if type(value) is IntProxy else value

@@ -18,7 +18,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..context import current_interpreter
 from ..tensor import Tensor, leaked, wrap
-from .base import NumberProxy, Proxy
+from .base import NumberProxy, Proxy, concrete_value
 
 _KINDS = (float, int, bool)
 
@@ -35,7 +35,7 @@ class ScalarProxy(NumberProxy):
     def _kind(self) -> Any:
         return np.float64 if self._tensor.is_double else float
 
-    def _known(self) -> Any:
+    def _concrete(self) -> Any:
         interp = current_interpreter()
         if interp is None:
             raise leaked(self._tensor)
@@ -50,7 +50,7 @@ class ScalarProxy(NumberProxy):
     __trunc__ = __int__
 
     def __index__(self) -> int:
-        return operator.index(self._known())
+        return operator.index(self._concrete())
 
     @property
     def real(self) -> Any:
@@ -60,10 +60,10 @@ class ScalarProxy(NumberProxy):
         return bool(operator.mod(self, 1) == 0.0)
 
     def __repr__(self) -> str:
-        return repr(self._known()) if current_interpreter() is not None else repr(self._tensor)
+        return repr(self._concrete()) if current_interpreter() is not None else repr(self._tensor)
 
     def __str__(self) -> str:
-        return str(self._known()) if current_interpreter() is not None else repr(self._tensor)
+        return str(self._concrete()) if current_interpreter() is not None else repr(self._tensor)
 
     def __floor__(self) -> int:
         return int(operator.floordiv(self, 1))
@@ -91,11 +91,6 @@ class ScalarProxy(NumberProxy):
         return super().__getattr__(name)
 
 
-def known(value: Any) -> Any:
-    """The number itself, on which the program is then specialized; anything else as it is."""
-    return value._known() if type(value) is ScalarProxy else value
-
-
 def tensor_of(value: Any) -> Any:
     """The tensor behind the proxy of a number or an array; anything else as it is."""
     return value._tensor if issubclass(type(value), Proxy) and value._tensor is not None else value
@@ -114,7 +109,7 @@ def _computed(method: str, op: Op) -> Method:
 
     def computed(self: ScalarProxy, other: Any) -> Any:
         if type(other) is not ScalarProxy and isinstance(other, complex | np.generic):  # with rules of their own
-            return op(other, self._known()) if swapped else op(self._known(), other)
+            return op(other, self._concrete()) if swapped else op(self._concrete(), other)
         return _number(slot(self._tensor, other))
 
     return computed
@@ -158,7 +153,7 @@ def _raised(method: str, op: Op) -> Method:
             return computed(self, other)
         pair = (other, self) if swapped else (self, other)
         if any(isinstance(x, bool) for x in pair):
-            return op(*map(known, pair))
+            return op(*map(concrete_value, pair))
         operands = [
             interp.lift(x._tensor) if type(x) is ScalarProxy else interp.constant(wrap(np.array(float(x))), True)
             for x in pair

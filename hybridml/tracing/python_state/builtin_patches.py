@@ -101,18 +101,18 @@ def variables_read(tracer: Tracer) -> Iterator[ItemGuard]:
     return (ItemGuard(_variables, _encode_key(name), value) for name, value in tracer.environment.items())
 
 
-SHIMS: dict[str, Any] = {"type": _Type(), "print": _print}
-guards.SHIMS.update(map(id, SHIMS.values()))
+PATCHES: dict[str, Any] = {"type": _Type(), "print": _print}
+guards.PATCHES.update(map(id, PATCHES.values()))
 _changes = Changes()
 
 
-def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
-    """A context in which these functions find shims under these names."""
-    wanted = [name for name in SHIMS if name in names]
+def patches(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
+    """A context in which these functions find patches under these names."""
+    wanted = [name for name in PATCHES if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
-    patches: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
-    patches |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
-    return _changes.hold(patches)
+    changes: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
+    changes |= {(i, name): partial(_shadow, space, name) for i, space in spaces.items() for name in wanted}
+    return _changes.hold(changes)
 
 
 def _watch_environ() -> Callable[[], object]:
@@ -124,13 +124,13 @@ def _watch_environ() -> Callable[[], object]:
 
 
 def _shadow(space: dict[str, Any], name: str) -> Callable[[], object] | None:
-    """Puts a shim into global variables, unless they have the user's own."""
+    """Puts a patch into global variables, unless they have the user's own."""
     if name in space:
         return None
-    space[name] = SHIMS[name]
+    space[name] = PATCHES[name]
 
     def undo() -> None:
-        if space.get(name) is SHIMS[name]:
+        if space.get(name) is PATCHES[name]:
             del space[name]
 
     return undo

@@ -74,7 +74,7 @@ _ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
 _FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
 _NAME = re.compile(r"[^\W\d]\w*")
 
-SHIMS: set[int] = set()  # ids of what is a global variable only while another thread traces (see builtin_patches.py)
+PATCHES: set[int] = set()  # ids of globals that are there only while another thread traces (see builtin_patches.py)
 
 
 class Watch:
@@ -322,7 +322,7 @@ class Watch:
                 continue
         for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
             value = fn.__globals__.get(name, _MISSING)
-            if value is _MISSING or id(value) in SHIMS or (id(fn.__globals__), name) in self._done:
+            if value is _MISSING or id(value) in PATCHES or (id(fn.__globals__), name) in self._done:
                 continue
             self._done.add((id(fn.__globals__), name))
             self._add(ItemGuard(fn.__globals__, name, value))

@@ -21,7 +21,7 @@ import numpy as np
 from hybridml_compiler.errors import describe_line
 
 from ...core import pytree
-from ...core.proxies.base import concrete
+from ...core.proxies.base import concrete_value
 from ...core.tensor import Tensor
 from .bytecode import instructions
 from .guard_types import AttributeGuard, ContentsGuard, ElementsGuard, Guard, ItemGuard, LayoutGuard, LengthGuard
@@ -116,7 +116,7 @@ def _entries(
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
     """Mutation of a dict's entry: a global variable, an attribute (of a class, too), or a key."""
 
-    real = concrete(key)  # a number of the trace: its value is known since it has been hashed
+    real = concrete_value(key)  # a number of the trace: its value is known since it has been hashed
 
     def put(value: Any) -> None:
         if isinstance(owner, dict):

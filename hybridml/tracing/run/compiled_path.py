@@ -19,8 +19,8 @@ from ...core import aliasing, pytree
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.proxies.array import ArrayProxy
-from ...core.proxies.integer import plain
-from ...core.proxies.scalar import known as as_known
+from ...core.proxies.base import concrete_value
+from ...core.proxies.integer import concrete_int
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, wrap
@@ -172,7 +172,7 @@ class CompiledPath(PathEnd):
         given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
         leaf = tensor_of(given)
         if not issubclass(type(leaf), Tensor):
-            return Result("value", -1, plain(leaf))
+            return Result("value", -1, concrete_int(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
         if not issubclass(type(t), tracer.cls):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on
@@ -340,7 +340,7 @@ def _plain_keys(s: pytree.Structure) -> pytree.Structure:
     """A structure without numbers of the trace, whose values are known when they have become keys."""
     if s.kind is None or s.kind is pytree.Again:
         return s
-    keys = tuple([as_known(plain(key)) for key in s.keys])
+    keys = tuple([concrete_value(key) for key in s.keys])
     return s._replace(keys=keys, children=tuple(map(_plain_keys, s.children)))
 
 

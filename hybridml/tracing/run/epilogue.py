@@ -13,7 +13,7 @@ from ..capture.memory_order import as_seen
 from .compiled_path import CompiledPath, real_of
 
 
-def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
+def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
     """Returns a function that makes a call's result from the native one's; None when they are the same."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
@@ -23,23 +23,23 @@ def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[
             r.kind == "float",
             r.index if r.kind == "view" else r.value,
         )
-        for r in outcome.results
+        for r in path.results
     ]
-    viewed = [r.kind == "view" for r in outcome.results]
+    viewed = [r.kind == "view" for r in path.results]
     bases = [
-        (view, None if view.of_input else place[view.index], outcome.inputs[view.index] if view.of_input else None)
-        for view in outcome.views
+        (view, None if view.of_input else place[view.index], path.inputs[view.index] if view.of_input else None)
+        for view in path.views
     ]
-    stamped = [i.real for _, i in outcome.writes if isinstance(i.real, Tensor)]
-    grads = [(i.real, None if k is None else place[k]) for i, k in outcome.grads]
-    permuted = [(place[k], order) for k, order in enumerate(outcome.program.output_orders) if order and k in place]
+    stamped = [i.real for _, i in path.writes if isinstance(i.real, Tensor)]
+    grads = [(i.real, None if k is None else place[k]) for i, k in path.grads]
+    permuted = [(place[k], order) for k, order in enumerate(path.program.output_orders) if order and k in place]
     without_history = [
-        place[k] for k, o in enumerate(outcome.program.outputs[: outcome.n_results])
+        place[k] for k, o in enumerate(path.program.outputs[: path.n_results])
         if is_node(o._node) and is_freed(o._node) and not grad_is_off()
     ]  # fmt: skip
-    history = _historian(outcome)
-    recorded = [] if history is None else [k for k in outcome.program.differentiable() if k in place]
-    structure, effects, there, known = outcome.structure, outcome.effects, outcome.there, outcome.known
+    history = _historian(path)
+    recorded = [] if history is None else [k for k in path.program.differentiable() if k in place]
+    structure, effects, there, known = path.structure, path.effects, path.there, path.known
     single = structure.children[0].kind is None and not effects
     if (
         single
@@ -87,18 +87,18 @@ def _base(source: Any, args: Sequence[Any]) -> Tensor:
     return real if isinstance(real, Tensor) else adopt(real)
 
 
-def _historian(outcome: CompiledPath) -> Callable[[Sequence[Any]], Node] | None:
+def _historian(path: CompiledPath) -> Callable[[Sequence[Any]], Node] | None:
     """Returns a function that makes a recorded call's tape node from its arguments (none wants a gradient); None if it
     has none."""
-    program = outcome.program
-    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]
-    if grad_is_off() or not wanting or not any(k < outcome.n_results for k in program.differentiable()):
+    program = path.program
+    wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and path.inputs[k].kind == "held"]
+    if grad_is_off() or not wanting or not any(k < path.n_results for k in program.differentiable()):
         return None
     needed = program.needed()
-    parents = [outcome.inputs[k].real for k in wanting]
-    given = [(k, outcome.inputs[k].index) for k in needed if outcome.inputs[k].kind == "argument"]
-    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(outcome.inputs)]
-    numbers = [(k, i.place) for k, i in enumerate(outcome.inputs) if k in needed and i.place is not None]
+    parents = [path.inputs[k].real for k in wanting]
+    given = [(k, path.inputs[k].index) for k in needed if path.inputs[k].kind == "argument"]
+    fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(path.inputs)]
+    numbers = [(k, i.place) for k, i in enumerate(path.inputs) if k in needed and i.place is not None]
 
     def history(args: Sequence[Any]) -> Node:
         kept = fixed.copy()

@@ -49,10 +49,10 @@ Native = Callable[..., Any]
 class End:
     """The native form of a compiled path."""
 
-    outcome: CompiledPath
+    path: CompiledPath
     native: Native
     finish: Callable[[Any, Sequence[Any]], Any] | None
-    loans: GradDonation | None
+    donation: GradDonation | None
     extra: list[ir.Node]  # what it reads of earlier segments
     draws: list[tuple[Draw, np.ndarray]]  # what it draws, and the state that native code reads
 
@@ -114,7 +114,7 @@ class NativeCall:
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
-        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.loans is None:
+        elif plain and isinstance(self.start, End) and self.start.finish is None and self.start.donation is None:
             self.direct = self.start.native
 
     def refresh(self) -> None:
@@ -131,9 +131,9 @@ class NativeCall:
         start = time.perf_counter()
         out = self.direct(*args)
         if self.left and out is not MISS:
-            outcome = self.start.outcome if isinstance(self.start, End) else self.last
-            if outcome is not None:
-                outcome.steady_ms.append((time.perf_counter() - start) * 1e3)
+            path = self.start.path if isinstance(self.start, End) else self.last
+            if path is not None:
+                path.steady_ms.append((time.perf_counter() - start) * 1e3)
             self.left -= 1
         return out
 
@@ -159,8 +159,8 @@ class NativeCall:
         at = self._walk(self.start, args, known) if type(self.start) is Step else self.start
         if type(at) is not End:
             return MISS
-        if at.loans is not None:
-            at.loans.offer()
+        if at.donation is not None:
+            at.donation.offer()
         if at.draws:
             out = self._draw(at, args)
         else:
@@ -243,7 +243,7 @@ class NativeCall:
             if type(found) is End:
                 for ask in passed:
                     ask.hits += 1
-                self.last = found.outcome
+                self.last = found.path
                 self.last.taken += 1
                 return found
             if not isinstance(found, Step):
@@ -267,30 +267,31 @@ class NativeCall:
         native = self._native(executable, extra, captured)
         return Step(ask, native, ask.segment.gives, extra, None)
 
-    def _end(self, outcome: CompiledPath) -> End | None:
+    def _end(self, path: CompiledPath) -> End | None:
         from hybridml_compiler.runtime.python_entry.entry import RING_MIN
 
-        executable = outcome.program.executable
-        captured = [i for i in outcome.inputs if i.kind != "argument"]
-        if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(outcome):
+        executable = path.program.executable
+        captured = [i for i in path.inputs if i.kind != "argument"]
+        if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(path):
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
-        loans = GradDonation([(source, large[k]) for source, k in outcome.grads if k in large], len(place))
-        states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in outcome.draws}
-        native = self._native(executable, outcome.program.reads, captured, loans, states)
-        finish = finisher(outcome, executable)
-        draws = [(draw, states[id(draw.state)]._array) for draw in outcome.draws]
-        return End(outcome, native, finish, loans if loans.grads else None, outcome.program.reads, draws)
+        donation = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
+        states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in path.draws}
+        native = self._native(executable, path.program.reads, captured, donation, states)
+        finish = finisher(path, executable)
+        draws = [(draw, states[id(draw.state)]._array) for draw in path.draws]
+        return End(path, native, finish, donation if donation.grads else None, path.program.reads, draws)
 
     def _native(
-        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input], loans: GradDonation | None = None,
+        self, executable: Any, extra: Sequence[ir.Node], captured: Sequence[Input],
+        donation: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
         from hybridml_compiler.runtime.python_entry.entry import build_entry
         from hybridml_compiler.runtime.python_entry.spec import ArraySpec, EntrySpec
 
-        loans = GradDonation([], len(executable.fresh)) if loans is None else loans
+        donation = GradDonation([], len(executable.fresh)) if donation is None else donation
         return build_entry(
             EntrySpec(
                 step=executable.step,
@@ -299,7 +300,7 @@ class NativeCall:
                 args=(*self.specs, *(ArraySpec(n.aval.dtype, n.aval.shape) for n in extra)),
                 outputs=tuple(ArraySpec(aval.dtype, aval.shape) for aval in executable.outputs),
                 fallback=_miss,
-                on_status=partial(_failed, loans),
+                on_status=partial(_failed, donation),
                 slot_defaults={"_node": None, "_version": 0},
                 require_none_slots=("_node",),
                 captured=tuple([states[id(i.real)] if id(i.real) in states else self._tensor(i) for i in captured]),
@@ -311,8 +312,8 @@ class NativeCall:
                     *(() if self.entry.silent else ((stance_var, None),)),
                 ),
                 places=self.places,
-                lent=loans.words,
-                used=loans.first(),
+                lent=donation.words,
+                used=donation.first(),
                 release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
                 keep=(executable,),
             )
@@ -335,11 +336,11 @@ def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
     return None if fast.start is None else fast
 
 
-def _failed(loans: GradDonation, status: int, *_: Any) -> object:
+def _failed(donation: GradDonation, status: int, *_: Any) -> object:
     """Cleans up after a call that failed half way."""
     from hybridml_compiler.runtime.status import reraise
 
-    loans.lose()
+    donation.lose()
     reraise(status)
     return MISS
 
@@ -376,20 +377,20 @@ def are_plain(captured: Sequence[Input]) -> bool:
     return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
 
 
-def _is_plain(outcome: CompiledPath) -> bool:
+def _is_plain(path: CompiledPath) -> bool:
     """Whether a path needs no more than native code and its epilogue do."""
     if (
-        outcome.copies
-        or outcome.own
-        or outcome.cut
-        or any(outcome.n_results <= k < outcome.n_own for k in outcome.program.differentiable())
+        path.copies
+        or path.own
+        or path.cut
+        or any(path.n_results <= k < path.n_own for k in path.program.differentiable())
     ):
         return False
-    if any(o._node is not None and type(o._node) is not list for o in outcome.program.outputs[: outcome.n_results]):
+    if any(o._node is not None and type(o._node) is not list for o in path.program.outputs[: path.n_results]):
         return False
-    if any(i.kind == "argument" for _, i in outcome.writes) or any(i.kind != "held" for i, _ in outcome.grads):
+    if any(i.kind == "argument" for _, i in path.writes) or any(i.kind != "held" for i, _ in path.grads):
         return False
-    return not any(r.kind == "input" for r in outcome.results) and not any(view.is_sized for view in outcome.views)
+    return not any(r.kind == "input" for r in path.results) and not any(view.is_sized for view in path.views)
 
 
 def _compiled(segment: Segment) -> Any:

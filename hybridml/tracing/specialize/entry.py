@@ -29,7 +29,7 @@ from ...core.tensor import Device, Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.tracer import Input, Tracer
-from ..python_state.builtin_patches import say, shims, variables_read
+from ..python_state.builtin_patches import patches, say, variables_read
 from ..python_state.captured_scalars import lift, over, places, seen_in, settle
 from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
@@ -40,7 +40,7 @@ from ..python_state.side_effects import SideEffects
 from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
-from .path_tree import Arrays, Path, ValueGuard, build_segment, outcomes_of, walk
+from .path_tree import Arrays, Path, ValueGuard, build_segment, paths_of, walk
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
@@ -94,19 +94,19 @@ class Entry:
         return bool(self.integers) or any(place.is_new for place in self.places)
 
     @property
-    def outcomes(self) -> list[CompiledPath]:
-        return list(outcomes_of(self.root))
+    def paths(self) -> list[CompiledPath]:
+        return list(paths_of(self.root))
 
     def find(self, leaves: Sequence[Any]) -> tuple[CompiledPath | None, Arrays, list[ValueGuard]]:
         """The path that this call takes (None: an unknown one), with the values on the way to it."""
         known = Arrays(lambda node: self._array(self.by_node[node], leaves))
-        outcome, passed = walk(self.root, known)
-        return outcome, known, passed
+        path, passed = walk(self.root, known)
+        return path, known, passed
 
-    def run(self, outcome: CompiledPath, leaves: Sequence[Any], known: Arrays) -> Any:
+    def run(self, path: CompiledPath, leaves: Sequence[Any], known: Arrays) -> Any:
         """Runs the end of a path with this call's values."""
-        self.last = outcome
-        return outcome.run(leaves, known)
+        self.last = path
+        return path.run(leaves, known)
 
     def shown(self) -> CompiledPath | None:
         """The path of the last call."""
@@ -153,7 +153,7 @@ class Entry:
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
         lifted, contained = lift(tracer, self.places)
-        seen_as = partial(shims, self.watch.functions, self.watch.names)
+        seen_as = partial(patches, self.watch.functions, self.watch.names)
         with seen_as():
             fn = over(self.fn, lifted, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
@@ -220,40 +220,40 @@ class Entry:
         hidden = SideEffects(self.watch, self.watch.name_of)
         try:
             with decisions(tracer.guards):
-                outcome = tracer.run(trace)
+                compiled = tracer.run(trace)
                 if self.sized is not None:
-                    outcome.program.needed()  # what a gradient decides is decided now
+                    compiled.program.needed()  # what a gradient decides is decided now
         finally:
             tracer.ask = None
             names.forget()
         if observer is not None:
-            return outcome, found
+            return compiled, found
         if self.sized is not None:
             self.sized.settle(leaves)
         try:
-            _ = outcome.program.executable  # an error of the compiler leaves no path behind
+            _ = compiled.program.executable  # an error of the compiler leaves no path behind
         except (CompileError, TraceError) as error:
             if self.sized is None:
                 raise
             raise NotGeneralizable(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
-        used = {i.index for o in (outcome, *self.outcomes) for i in o.inputs if i.kind == "place"}
+        used = {i.index for o in (compiled, *self.paths) for i in o.inputs if i.kind == "place"}
         self.places = settle(self.places, tracer, used, self.watch)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
         self.pinned |= looked_at & self.integers
         arrays: Container[int] = ()
         if self.seen is not None:
-            asked, values = [(ask.what, value) for ask, value in path.asked], repr([r.value for r in outcome.results])
+            asked, values = [(ask.what, value) for ask, value in path.asked], repr([r.value for r in compiled.results])
             captured = [i.real for i in tracer.inputs if i.kind == "array"]
-            arrays = self.seen.only_inputs(self.watch, captured, (digest(outcome.program.graph), asked, values))
+            arrays = self.seen.only_inputs(self.watch, captured, (digest(compiled.program.graph), asked, values))
         self.watch.read_by_numpy(arrays)
-        self._guard(outcome)
+        self._guard(compiled)
         self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in hidden.levels.values()]
         self.watch.free += variables_read(tracer)
-        self.draws |= bool(outcome.draws)
-        self.drawn += [state for state in outcome.drawn if all(state is not known for known in self.drawn)]
+        self.draws |= bool(compiled.draws)
+        self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
         self.grown += 1  # now that all guards are there
-        self.root = path.place(outcome)
-        return outcome, found
+        self.root = path.place(compiled)
+        return compiled, found
 
     def _check_arguments(
         self, given: Any, structure: pytree.Structure, shadows: Sequence[Any], hidden: SideEffects
@@ -285,9 +285,9 @@ class Entry:
             )
         return effects
 
-    def _guard(self, outcome: CompiledPath) -> None:
+    def _guard(self, path: CompiledPath) -> None:
         """Adds the facts that the new path relies on."""
-        tracer = outcome.tracer
+        tracer = path.tracer
         for i in tracer.inputs:
             if i.node in self.by_node:
                 continue
@@ -302,7 +302,7 @@ class Entry:
         self.aliased += [
             (i.index, i.real) for i in tracer.inputs if i.kind == "argument" and id(i.real) in tracer.reached
         ]
-        for _, i in outcome.writes:
+        for _, i in path.writes:
             if i.kind == "argument":
                 self.updated[id(self.by_node[i.node])] = self.by_node[i.node]
             else:

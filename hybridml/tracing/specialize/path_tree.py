@@ -123,7 +123,7 @@ def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[Va
     return at, passed
 
 
-def outcomes_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
+def paths_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
     """The compiled paths of a tree."""
     pending = [root]
     while pending:
@@ -134,12 +134,12 @@ def outcomes_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
             yield at
 
 
-def way(root: ValueGuard | PathEnd | None, outcome: PathEnd) -> list[tuple[ValueGuard, bytes]]:
+def way(root: ValueGuard | PathEnd | None, end: PathEnd) -> list[tuple[ValueGuard, bytes]]:
     """The value guards on the way to a compiled path, with the values that lead there."""
     pending: list[tuple[ValueGuard | PathEnd | None, Any]] = [(root, None)]
     while pending:
         at, before = pending.pop()
-        if at is outcome:
+        if at is end:
             found = []
             while before is not None:
                 step, before = before
@@ -220,9 +220,9 @@ class Path:
         graph, reads = cut(gives, self.given, self.tracer.name, arguments, checks)
         return Segment(graph, reads, gives, self.build(graph))
 
-    def place(self, outcome: PathEnd) -> Any:
+    def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
-        after: ValueGuard | PathEnd = outcome
+        after: ValueGuard | PathEnd = end
         for ask, value in reversed(self.asked):
             ask.next[value] = after
             after = ask
