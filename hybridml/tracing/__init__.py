@@ -1,6 +1,7 @@
 """Tracing: the same program, captured as a graph, compiled, and called as one native function.
 
-function.py       `trace`: the decorator, and the callable that it makes
+decorator.py      `trace`: the decorator
+function.py       `TracedFunction`: the callable that it makes
 introspection.py  what a traced function shows of itself: the one door to the inspector and the profiler
 compiled.py       eager composites of the library as one compiled call
 capture/          operations of a function become nodes of a graph
@@ -9,6 +10,7 @@ specialize/       what a program is specialized on: signatures, paths, symbolic 
 run/              the run of a compiled call
 """
 
-from .function import TracedFunction, trace
+from .decorator import trace
+from .function import TracedFunction
 
 __all__ = ["TracedFunction", "trace"]
