@@ -91,7 +91,8 @@ def _code_of(op: Op) -> types.CodeType:
 def _waiting(count: int) -> types.CodeType:
     """Code with so many arguments that has the text written, and goes on with it."""
     names = ", ".join(f"_{k}" for k in range(count))
-    module = compile(f"def _({names}): return _write()({names})", "<dispatch>", "exec")
+    text = "\n".join([f"def _({names}):", *_again(f"_write()({names})")])
+    module = compile(text, "<dispatch>", "exec")
     return next(code for code in module.co_consts if isinstance(code, types.CodeType))
 
 
@@ -100,7 +101,7 @@ def _unwritten(op: Op, env: dict[str, Any]) -> types.FunctionType:
     inputs, params = list(op.inputs), _parameters(op)
     names = (*inputs, *params)
     waiting = _waiting(len(names)).replace(
-        co_name=op.name, co_qualname=op.name, co_varnames=names, co_posonlyargcount=len(inputs),
+        co_name=op.name, co_qualname=op.name, co_varnames=(*names, "_error"), co_posonlyargcount=len(inputs),
         co_filename=f"<dispatch {op.name}>",
     )  # fmt: skip
     fn = types.FunctionType(waiting, env, op.name, tuple(op.params[p] for p in params if not _is_needed(op, p)))

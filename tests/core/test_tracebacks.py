@@ -10,6 +10,8 @@ import pytest
 
 import hybridml as hm
 from hybridml import ShapeError, nn
+from hybridml.core.codegen import generate
+from hybridml_compiler.ops.table import OPS
 
 
 def product(x: hm.Tensor, w: hm.Tensor) -> hm.Tensor:
@@ -77,3 +79,11 @@ def test_a_defect_of_ours_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(AttributeError) as caught:
         nn.Linear(3, 4)(hm.ones((2, 3)))
     assert "linear" in functions(caught.value)
+
+
+def test_the_first_call_of_a_row_is_as_every_other() -> None:
+    matmul = generate(OPS["matmul"])
+    for _ in range(2):
+        with pytest.raises(ShapeError) as caught:
+            matmul(hm.ones((2, 3)), hm.ones((2, 3)))
+        assert functions(caught.value) == []
