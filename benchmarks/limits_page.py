@@ -36,7 +36,7 @@ is made of is taken as it is: one with less traffic or fewer multiplications wou
 
 COLUMNS = """\
 - *call*: median of a call in milliseconds; *launches*: how much of it is spent in them, under a profile that reads the
-  clock round each.
+  clock around each.
 - *arithmetic*: the least time of all multiply-adds; *least*: the least times of the launches, added up; *memory*: the
   same if every byte came from memory, which is near the truth for large arrays and no limit for what a cache holds.
 - *share*: least over call.

@@ -13,6 +13,7 @@ from typing import Any
 
 from .worker import CANDIDATES
 
+ROOT = Path(__file__).parent.parent
 TENSORFLOW = os.environ.get("BENCH_TENSORFLOW_PYTHON", sys.executable)  # it may need an environment of its own
 
 
@@ -51,7 +52,7 @@ def environment(threads: int, cache: str) -> dict[str, str]:
 class Process:
     """A worker: a line of JSON out, a line of JSON back."""
 
-    def __init__(self, name: str, threads: int, cache: str) -> None:
+    def __init__(self, name: str, threads: int, cache: str, root: Path = ROOT) -> None:
         self.name = name
         self.process = subprocess.Popen(
             [interpreter(name), "-m", f"{__package__}.worker", name, str(threads)],
@@ -59,8 +60,8 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            cwd=Path(__file__).parent.parent,
-            env=os.environ | environment(threads, cache),
+            cwd=root,
+            env=os.environ | environment(threads, cache) | {"PYTHONPATH": str(root)},
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:

@@ -34,7 +34,7 @@ and bfloat16 are float32 rounded once more; complex numbers are NumPy's.
 """
 
 INTERNAL = (
-    "Internal rows\n\nThey stand in graphs and serve the gradients and functions of others; `hm` has no such names."
+    "Internal rows\n\nThey are nodes of graphs and serve the gradients and functions of others; `hm` has no such names."
 )
 
 
@@ -55,8 +55,8 @@ LAYERS = """\
 Generated from the docstrings of `hm.nn.functional` and `hm.nn` by `make docs`; do not edit. Names, arguments, defaults,
 state-dict keys and results are PyTorch's, with data in (n, channels, ...); the tests compare values and gradients with
 recorded ones of PyTorch. Functions are composites in plain code over [operations](ops.md): they trace, fuse and
-differentiate to any order, and large arguments run compiled in eager code too. What stands behind PyTorch's deprecated
-`size_average` and `reduce` is by keyword; `inplace` has no effect. Errors are the same in both styles.
+differentiate to any order, and large arguments run compiled in eager code too. Arguments after PyTorch's
+deprecated `size_average` and `reduce` are by keyword; `inplace` has no effect. Errors are the same in both styles.
 
 ```python
 import hybridml as hm

@@ -34,7 +34,7 @@ from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
-from .tracing import TracedFunction, compiled, trace  # noqa: F401  (compiled gives dispatch a kernel)
+from .tracing import compiled  # noqa: F401  (gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint
 from .transforms.grad import grad, jvp, value_and_grad, vjp
 
@@ -45,6 +45,7 @@ __version__ = "0.1.0"
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = ("data", "distributions", "fft", "functional", "io", "linalg", "nn", "optim", "signal", "special", "testing")
 _FUNCTIONS = {
+    "TracedFunction": "hybridml.tracing.function",
     "bfloat16": "hybridml_compiler.dtypes",
     "audit": "hybridml.inspect.audits",
     "compare": "hybridml.inspect.side_by_side",
@@ -60,6 +61,7 @@ _FUNCTIONS = {
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
     "stance": "hybridml.inspect.stances",
+    "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),

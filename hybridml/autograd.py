@@ -95,7 +95,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
 def backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False
 ) -> None:
-    """Add the gradient of this tensor with respect to every leaf into the leaf's `.grad`.
+    """Adds the gradient of this tensor with respect to every leaf into the leaf's `.grad`.
 
     gradient: cotangent of this tensor, of its shape; may be left out for a single element.
     retain_graph: keep the history for another backward (default: the value of `create_graph`).
@@ -238,7 +238,7 @@ def _set_requires_grad(self: Tensor, on: bool) -> None:
 
 @method
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Start (or stop) recording operations on this leaf; returns the tensor itself."""
+    """Starts (or stops) recording operations on this leaf; returns the tensor itself."""
     t = lift(self)
     if is_node(t._node):
         if requires_grad:
@@ -271,7 +271,7 @@ for _name, _property in {
 
 @method
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-    """Call `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
+    """Calls `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
     t = lift(self)
     node = t._node
     if node is None:
@@ -288,7 +288,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hand
 
 @method
 def retain_grad(self: Tensor) -> None:
-    """Make `backward` fill `.grad` of this inner (non-leaf) tensor too."""
+    """Makes `backward` fill `.grad` of this inner (non-leaf) tensor too."""
     t = lift(self)
     if t._node is None:
         raise GradientError("retain_grad: this tensor does not require grad")
@@ -324,11 +324,11 @@ class Context:
         self.materialize_grads = True
 
     def set_materialize_grads(self, value: bool) -> None:
-        """False: `backward` gets None, instead of zeros, for a result that nothing used."""
+        """With False, `backward` gets None, instead of zeros, for a result that nothing used."""
         self.materialize_grads = value
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep inputs or outputs of `forward`; a later in-place update of one is noticed."""
+        """Keeps inputs or outputs of `forward`; a later in-place update of one is noticed."""
         self._saved = tensors
 
     @property
@@ -369,7 +369,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Run `forward`, and record this function as one step of the history."""
+        """Runs `forward`, and records this function as one step of the history."""
         name = cls.__name__
         args = tuple(lift(a) if isinstance(a, Tensor) else a for a in args)
         wants = tuple(isinstance(a, Tensor) and a._node is not None and not grad_is_off() for a in args)
@@ -388,7 +388,7 @@ class Function:
 def _record_function(
     cls: type[Function], ctx: Context, args: tuple[Any, ...], wants: tuple[bool, ...], outs: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
-    """One node for the call, and a small node an output that hands it that output's cotangent."""
+    """Records one node for the call, and a small node per output that hands it that output's cotangent."""
     results = [like(o, o._array, None, o._version if type(o._version) is list else [o._version]) for o in outs]
     # A kept output must not keep its own history alive (a reference cycle): it is rebuilt when backward asks for it.
     position = {id(o): k for k, o in enumerate(outs)}

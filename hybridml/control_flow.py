@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,25 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
+from .core.context import current_interpreter
 from .core.pytree import LEAF, Structure
 from .core.tensor import Tensor, wrap
-from .tracing.capture.tracer import Tracer, top_tracer
+
+if TYPE_CHECKING:
+    from .tracing.capture.tracer import Tracer
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
 
 _concat = OPS["concat"]
+
+
+def _tracer() -> Tracer | None:
+    """The tracer on top of the stack, None in eager code, which loads no tracer."""
+    if current_interpreter() is None:
+        return None
+    from .tracing.capture.tracer import top_tracer
+
+    return top_tracer()
 
 
 # -- containers of tensors
@@ -73,7 +85,7 @@ def _with_none(s: Structure) -> Structure:
 
 
 def paths(s: Structure, start: str = "") -> list[str]:
-    """How one gets at each leaf: `[0]['h']`."""
+    """The path to each leaf, as Python code: `[0]['h']`."""
     if s.kind is None:
         return [start]
     if hasattr(s.kind, "_fields"):
@@ -90,7 +102,7 @@ def _describe(t: Tensor) -> str:
 
 
 def _check_kept(what: str, before: Sequence[Tensor], old: Structure, after: Sequence[Tensor], new: Structure) -> None:
-    """Does the carry go on as it came?"""
+    """Raises an error unless the carry has the same structure, shapes and dtypes after a step."""
     if old != new:
         raise ArgumentError(
             f"{what}: the carry has the leaves {_listed(old)} before a step and {_listed(new)} after it; the function "
@@ -112,7 +124,7 @@ def _listed(s: Structure) -> str:
 def _check_alike(
     what: str, name: str, first: Sequence[Any], old: Structure, now: Sequence[Any], new: Structure
 ) -> None:
-    """Do both branches, or two steps, give the same?"""
+    """Raises an error unless both branches, or two steps, give the same structure, shapes and dtypes."""
     if old != new:
         raise ArgumentError(f"{what} in structure: {paths(old)} and {paths(new)}; return the same containers")
     for path, x, y in zip(paths(old), first, now, strict=True):
@@ -130,7 +142,7 @@ def _version(t: Tensor) -> int:
 
 
 def _run(what: str, fn: Callable[..., Any], *groups: tuple[Sequence[Tensor], Structure]) -> Any:
-    """`fn` of containers of these tensors, which it must not write to."""
+    """Calls `fn` with containers of these tensors, which it must not write to."""
     stamps = [[_version(t) for t in tensors] for tensors, _ in groups]
     result = fn(*(_unflatten(structure, tensors) for tensors, structure in groups))
     for (tensors, _), before in zip(groups, stamps, strict=True):
@@ -159,7 +171,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if not all(builtins.map(callable, (true_fn, false_fn))):
         raise ArgumentError("cond: takes a predicate and two functions: cond(pred, true_fn, false_fn, *operands)")
     predicate = _predicate(pred, "cond: pred")
-    tracer = top_tracer()
+    tracer = _tracer()
     if tracer is None or isinstance(predicate, bool):
         name, fn = ("true_fn", true_fn) if predicate else ("false_fn", false_fn)
         tensors, structure = _flatten(fn(*operands), f"cond: what {name} returns")
@@ -178,7 +190,7 @@ def _predicate(value: Any, what: str) -> Any:
         raise ShapeError(f"{what} must have one element, got shape {t.shape}; reduce it first (any, all)")
     t = t if t.shape == () else t.reshape(())
     t = t if t.dtype.kind == "b" else OPS["not_equal"].fn(t, 0)
-    return bool(t) if top_tracer() is None else t
+    return bool(t) if _tracer() is None else t
 
 
 def _traced_cond(tracer: Tracer, predicate: Tensor, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
@@ -238,7 +250,7 @@ def while_loop(
     if max_steps is not None and not _is_count(max_steps, 0):
         raise ArgumentError(f"while_loop: max_steps is a number of steps, got {max_steps!r}")
     carry, structure = _flatten(init, "while_loop: init")
-    tracer = top_tracer()
+    tracer = _tracer()
     if tracer is not None:
         return _traced_while(tracer, cond_fn, body_fn, carry, structure, max_steps)
     steps = 0
@@ -323,7 +335,7 @@ def scan(
         raise ArgumentError(f"scan: unroll is a number of steps, at least 1, or True, got {unroll!r}")
     if not _is_count(checkpoint, 0):
         raise ArgumentError(f"scan: checkpoint is True, False or a number of steps, got {checkpoint!r}")
-    tracer = top_tracer()
+    tracer = _tracer()
     given = (f, carry, structure, slices, shape, steps, reverse)
     if steps and (tracer is None or unroll is True or unroll >= steps):
         return _python_scan(*given)
@@ -354,7 +366,7 @@ def _length(slices: Sequence[Tensor], structure: Structure, length: int | None) 
 
 
 def _step(f: Any, carry: Sequence[Tensor], structure: Structure, x: Sequence[Tensor], shape: Structure) -> Any:
-    """(next carry, ys, structure of the ys)."""
+    """Runs one step: (next carry, ys, structure of the ys)."""
     result = _run("scan: f", f, (carry, structure), (x, shape))
     if not isinstance(result, tuple) or len(result) != 2:
         got = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
@@ -381,7 +393,9 @@ def _python_scan(
 def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
-    """No step: what the ys would be, and what they and the carry depend on, is found by capturing one."""
+    """Result of a scan without steps: capturing one finds the form of the ys, and what they and the carry depend on."""
+
+    from .tracing.capture.tracer import Tracer
 
     tracer = Tracer("scan")
 
@@ -405,7 +419,7 @@ def _empty_scan(
 
 
 def _pull_nothing(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    """Of a scan without steps: the gradient of the carry is that of what it starts from, all others are zero."""
+    """Pullback of a scan without steps: the initial carry gets the cotangent of the carry, all others zeros."""
     sources, carry = kept_by(node)
     found = [(t._node, zeros(t.shape, dtype=t.dtype)) for t in sources]
     return found + [(t._node, bundle[k]) for k, t in enumerate(carry) if k in bundle and t._node is not None]

@@ -246,7 +246,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 
 def _scaled(name: str, k: Tensor, n: int, d: float, dtype: Any, device: Any) -> Tensor:
-    """In float64, rounded once."""
+    """Frequencies computed in float64, and rounded once."""
     if device is not None:
         Device(device)
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)

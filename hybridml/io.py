@@ -1,4 +1,4 @@
-"""Save and load tensors in the safetensors format: no code is run on loading, other frameworks read the same file.
+"""Saving and loading of tensors in the safetensors format: loading runs no code, other frameworks read the same file.
 
 A plain dict of tensors is a plain safetensors file. Nested dicts, lists and the numbers and strings in them (an
 optimizer's state, an epoch count) are kept as JSON in the file's metadata, so that one file holds a whole checkpoint.
@@ -53,7 +53,7 @@ class CheckpointError(HybridmlError, OSError):
 def save(
     obj: Mapping[str, Any] | Module, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a module's state dict, or (nested) dicts and lists of tensors, numbers and strings, to `path`.
+    """Writes a module's state dict, or (nested) dicts and lists of tensors, numbers and strings, to `path`.
 
     Arrays come back as tensors, NumPy's real numbers as Python's.
 
@@ -98,7 +98,7 @@ def save(
 
 
 def _header(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> bytes:
-    """Length and JSON that stand before the bytes of the arrays, the same for the same tensors and notes."""
+    """Length and JSON before the bytes of the arrays, the same for the same tensors and notes."""
     parts: dict[str, Mapping[str, Any]] = {METADATA: dict(sorted(notes.items()))}
     start = 0
     for name, array in arrays.items():
@@ -129,7 +129,7 @@ def _json(value: Any) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
+    """Reads what `save` wrote, or any safetensors file: a dict of tensors, nested if it was saved so.
 
     Raises FileNotFoundError, or CheckpointError for a file that is truncated, damaged or of another format. Files of
     other writers have no checksum: damage to their values is not seen.

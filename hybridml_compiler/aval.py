@@ -1,4 +1,4 @@
-"""Aval: the abstract value (shape, dtype) that stands for an array wherever no data is needed."""
+"""Aval: the abstract value (shape, dtype) of an array, used wherever no data is needed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .sizes.values import parse as parse_size
 
 @dataclass(frozen=True, slots=True)
 class Aval:
-    """Type of a value. `weak` marks a lifted Python scalar: it has a kind but follows the dtype of what it meets.
+    """Type of a value. `weak` marks a lifted Python scalar: it has a kind but follows the dtype of its other operands.
 
-    A size may be a `Dim` (see sizes/dims.py), which stands for an int wherever one is asked for.
+    A size may be a `Dim` (see sizes/dims.py), which is used as an int.
     """
 
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a user may set through the environment: one table of flags, read in one place.
+"""Settings that a user may make through the environment: one table of flags, read in one place.
 
 A value that a flag does not take is reported once and ignored. `docs/configuration.md` is generated from the table.
 """
@@ -18,7 +18,8 @@ ON = frozenset({"1", "on", "yes", "true"})
 
 @dataclass(frozen=True)
 class Flag:
-    """An environment variable; `field` is its name in `Config`, `read` raises ValueError for what it does not take."""
+    """An environment variable; `field` is its name in `Config`, `read` raises ValueError for values that it does not
+    take."""
 
     field: str
     variable: str
@@ -147,7 +148,7 @@ class Config:
 
 
 _reported: set[tuple[str, str]] = set()
-_changed: dict[str, Any] = {}  # what the program has set itself
+_changed: dict[str, Any] = {}  # changes by the program itself
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Config:
@@ -176,12 +177,12 @@ def use_deterministic(mode: bool = True) -> None:
     """Give every operation the same bits in every run, whatever ran before it.
 
     On one machine all operations give the same bits with any number of threads, eager and traced, run after run, in
-    this mode or not, as long as what is computed is compiled. Functions of the library compile a limited number of
+    this mode or not, as long as compiled code computes them. Functions of the library compile a limited number of
     shapes (64, matrix products 256) and compute further ones with NumPy, whose sums are ordered in another way: a
     result may then depend on which shapes came before. In this mode there is no such limit.
 
     An operation that is unordered by nature (sums by atomic updates on a GPU) is refused in this mode; the CPU back end
-    has none. Raises TypeError for what is not True or False.
+    has none. Raises TypeError for anything but True or False.
 
     >>> import hybridml as hm
     >>> hm.use_deterministic()

@@ -30,8 +30,8 @@ ALL: tuple[np.dtype, ...] = tuple(d for d in _SHORT if d is not float16)  # that
 _CANONICAL: dict[Any, np.dtype] = {d: d for d in _SHORT}
 
 # bfloat16 and float16 are ways to store: 8 bits of precision in the range of float32, and 11 up to 65504. Rows compute
-# in float32 and round what they make (the front end puts the casts round them, see `hybridml.core.dispatch`), products
-# read bfloat16 as it lies. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind
+# in float32 and round their results (the front end puts the casts around them, see `hybridml.core.dispatch`), products
+# read bfloat16 in place. Its type comes from ml_dtypes, which is imported when the dtype is first named. NumPy's kind
 # of such a type is "V".
 _BFLOAT16 = "bfloat16"
 
@@ -56,13 +56,13 @@ def _load_bfloat16() -> np.dtype:
 # Kinds in promotion order: a value of a higher kind decides the dtype (int64 + float32 -> float32, as PyTorch and JAX;
 # NumPy's float64 there would silently double the cost of a float32 program).
 _KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
-INEXACT = "fVc"  # kinds of what has gradients
+INEXACT = "fVc"  # kinds of dtypes that have gradients
 
 _default_float = float32
 
 
 def widens(source: np.dtype, target: np.dtype) -> bool:
-    """Is a cast one that products of narrow operands make themselves (see the scheduler's low_precision.py)?"""
+    """Whether a cast is one that products of narrow operands make themselves (see the scheduler's low_precision.py)."""
     if target is float32:
         return source.kind == "V"
     return target is int32 and source.kind in "iu" and source.itemsize == 1
@@ -141,7 +141,7 @@ def complex_of(dtype: np.dtype) -> np.dtype:
 
 
 def real_of(dtype: np.dtype) -> np.dtype:
-    """That of the parts of a complex number, or of what is real the dtype itself."""
+    """Dtype of the parts of a complex number; for a real one the dtype itself."""
     return dtype if dtype.kind != "c" else float64 if dtype is complex128 else float32
 
 

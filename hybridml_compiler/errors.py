@@ -71,7 +71,7 @@ class AxisError(ShapeError, IndexError):
 
 
 class MaskError(ShapeError, IndexError):
-    """A mask that does not fit what it is to select from, or index arrays that do not fit each other."""
+    """A mask that does not fit the array that it selects from, or index arrays that do not fit each other."""
 
 
 class DTypeError(HybridmlError, TypeError):
@@ -87,7 +87,7 @@ class ArgumentError(HybridmlError, ValueError):
 
 
 class LinAlgError(HybridmlError, np.linalg.LinAlgError):
-    """A matrix that has not what was asked for: an inverse, a Cholesky factor, eigenvalues that are found."""
+    """A matrix that lacks the result asked for: an inverse, a Cholesky factor, eigenvalues that converge."""
 
 
 class GradientError(HybridmlError, RuntimeError):

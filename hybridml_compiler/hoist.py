@@ -1,4 +1,5 @@
-"""What the body of a loop computes in every step, and what is computed once, before the loop. Capture asks."""
+"""Loop-invariant code: which nodes of a loop's body are computed in every step, and which once before it. Capture
+asks."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ def dependent(outputs: Sequence[ir.Node], on: Iterable[ir.Node]) -> set[ir.Node]
 
 
 def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.Node]) -> Callable[[ir.Node], bool]:
-    """What the body of a loop computes: what varies from step to step, what may fail, and what is as cheap to compute
-    as to read. All else is computed once, before the loop."""
-    from .schedule.lowering.pretranspose import packings  # with a loop, and not with the package
+    """Test for nodes that the body of a loop computes: those that vary from step to step, that may fail, or that are as
+    cheap to compute as to read. All others are computed once, before the loop."""
+    from .schedule.lowering.pretranspose import packings  # imported with the first loop, and not with the package
 
     varies = dependent(outputs, inputs)
     for node in ir.topological(outputs):
@@ -38,7 +39,7 @@ def varying(outputs: Sequence[ir.Node], inputs: Iterable[ir.Node], made: set[ir.
 
 
 def _is_free(node: ir.Node) -> bool:
-    """A view, a fill, or an elementwise value that is larger than what it is made of, and cheap."""
+    """A view, a fill, or an elementwise value that is larger than its operands, and cheap."""
     assert node.op is not None
     if node.kind == "elementwise":
         return not is_expensive(node) and node.aval.nbytes > sum(n.aval.nbytes for n in node.inputs)

@@ -1,4 +1,4 @@
-"""Hooks: what lower modules call of higher ones, each set once by the module that it names.
+"""Hooks: functions of higher modules that lower ones call, each set once by the module that it names.
 
 Eager transcendentals and random bits run the code that compiled programs run, so that both styles give the same bits;
 the rows of ops/ know neither loops nor a compiler.
@@ -22,8 +22,8 @@ class Hooks:
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
     # __init__.py: eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    # Text of a graph -> shapes and dtypes of what it takes and makes, and what computes it. pipeline.py, for
-    # runtime/host_callback.py.
+    # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
+    # for runtime/host_callback.py.
     read_graph: Callable[[str], Any]
     # A size (sizes/dims.py) in arithmetic of Python floats: a float, which the program then is for. The front end's
     # tracer makes it a number of the trace.

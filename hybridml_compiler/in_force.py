@@ -44,9 +44,8 @@ class Changes:
 
     @contextmanager
     def hold(self, wanted: dict[Hashable, Callable[[], Callable[[], object] | None]]) -> Iterator[None]:
-        """Changes that are in force inside: each a function that makes it and returns what takes it back, or returns
-        None for one that is not to be made.
-        """
+        """Changes that are in force inside: each a function that makes it and returns the one that undoes it, or
+        returns None for one that is not to be made."""
         holder = _Holder()
         try:
             with self._lock:
@@ -83,7 +82,7 @@ class Changes:
 
 
 def _to_the_end(step: Callable[[], object]) -> None:
-    """Do a step whole, from the start again after an interrupt, which is raised when it is done."""
+    """Runs a step whole, from the start again after an interrupt, which is raised when it is done."""
     try:
         step()
     except KeyboardInterrupt:

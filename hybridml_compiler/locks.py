@@ -1,7 +1,7 @@
 """Locks that a forked child finds free, whoever held them in the parent.
 
 `fork` copies a lock as it is, and leaves the thread that held it behind: the child would wait for ever. So locks made
-here are made anew in the child, but for those that the forking thread itself holds and is going to release. What a
+here are made again in the child, but for those that the forking thread itself holds and is going to release. What a
 lock guards must therefore be whole, or be made again, at every line (see docs/threads.md).
 """
 
@@ -42,9 +42,8 @@ def _after_fork() -> None:
 
 
 def _import_again() -> None:
-    """Forget the modules that another thread was importing: Python has a lock for each, which the child would wait for
-    for ever. It imports them anew. (The first call of a traced function imports the compiler, in 0.3 s.)
-    """
+    """Forgets the modules that another thread was importing: Python has a lock for each, which the child would wait for
+    for ever. It imports them again."""
     module_locks: dict[str, ref[Any]] = getattr(_bootstrap, "_module_locks", {})
     for name, reference in list(module_locks.items()):
         held = reference()

@@ -35,7 +35,7 @@ def once(function: Callable[..., T]) -> Callable[..., T]:
                 values[arguments] = function(*arguments)
             return values[arguments]
 
-    return update_wrapper(cache(make), function)  # in C: a known value costs 40 ns, with the lock it would be 200
+    return update_wrapper(cache(make), function)  # in C: finding a value takes a fifth of the time with the lock
 
 
 class lazy(Generic[T]):

@@ -1,15 +1,15 @@
 """compile(graph) -> Executable: the only place where the stages are ordered.
 
-find         the whole program, made by any process before: what follows is then left out
+find         the whole program, made by any process before: the other stages are then left out
 verify       the graph obeys its dialect
 passes       graph -> graph (see passes/)
 plan         fusion, lowering to loop nests, memory plan (see schedule/)
-check        every loop nest obeys its dialect: 0.05 ms a kernel (HYBRIDML_VERIFY=0 skips this and the first)
-source       loop nests -> their text, one module a distinct kernel
+check        every loop nest obeys its dialect (HYBRIDML_VERIFY=0 skips this and the first)
+source       loop nests -> their text, one module per distinct kernel
 codegen      text -> LLVM IR -> object code in parallel, or object code from the cache
 link         object code -> one native entry
 
-Check, source and codegen of a kernel begin as soon as the plan knows it, while others are still being planned.
+Check, source and codegen of a kernel begin as soon as the plan knows it, while others are planned ([Note: Stages]).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
-    from .backends.llvm.modules import Module, Works
-    from .loops.ir import Expr, Work
+    from .backends.llvm.modules import Module, PlanModules
+    from .loops.ir import Expr, KernelSpec
     from .runtime.executable import Executable
     from .runtime.linking.loader import Library
-    from .runtime.program_cache import Stored
+    from .runtime.program_cache import StoredProgram
     from .runtime.spans import Recorder
     from .schedule.kernels.library import Call, Prepared, Target
     from .schedule.launch import Launch, Plan
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stats:
-    """What compiling cost, in milliseconds a stage, and what came out (which a program found on disk knows)."""
+    """Cost of compiling, in milliseconds per stage, and facts about the result (which a program found on disk
+    knows)."""
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
@@ -83,7 +84,7 @@ def compile(
     """An executable for the graph on this machine's CPU.
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
-    symbolic sizes, `guards` is what its capture has relied on.
+    symbolic sizes, `guards` are the conditions that its capture relied on.
     """
     from .runtime.executable import Executable
     from .runtime.program_cache import STEP
@@ -99,7 +100,7 @@ def compile(
         program, library = stages.make(key)
     else:
         program, library = found
-        stages.stats = Stats()  # whoever looks at the stages later does not change what this call cost
+        stages.stats = Stats()  # whoever looks at the stages later does not change the cost of this call
     stats.update(program.facts)
     stages.say(1, lambda: _summary(stats))
     return Executable(
@@ -118,8 +119,8 @@ def compile(
 
 
 def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
-    """The same for sizes that come with the call. What a stage decides by a size is a guard of the executable (see
-    sizes/dims.py); sizes that do not hold to it are compiled for themselves."""
+    """`compile` for sizes that come with the call. A stage's decision by a size is a guard of the executable (see
+    sizes/dims.py); sizes that break it are compiled for themselves."""
     from .runtime.executable import Executable, Shapes
     from .runtime.linking import loader
     from .runtime.program_cache import STEP, imports
@@ -154,8 +155,8 @@ def _read(text: str) -> Any:
 
 
 def _compute(graph: Graph) -> host_callback.Compute:
-    """What `interpret` makes of a graph of one operation, without its checks, which the program has gone through (2 us
-    a call, 10 with them)."""
+    """Computes a graph of one operation as `interpret`, without its checks, which the program has gone through
+    ([Note: Opaque operations])."""
     first = graph.outputs[0]
     op, position = first.op, {node: k for k, node in enumerate(graph.inputs)}
     assert op is not None
@@ -181,15 +182,14 @@ hooks.read_graph = _read
 
 
 class Stages:
-    """From a graph to code. Each stage is done when it is first asked for: an executable that was found on disk needs
-    none of them, until somebody wants to see its IR or its launches.
-    """
+    """The stages from a graph to code. Each is done when it is first asked for: an executable that was found on disk
+    needs none of them, until somebody wants to see its IR or its launches."""
 
     def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats) -> None:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[Work, list[Module]], object] = lambda work, modules: None  # as they are known
+        self.compile: Callable[[KernelSpec, list[Module]], object] = lambda spec, modules: None  # as they are known
 
     @lazy
     def graph(self) -> Graph:
@@ -218,25 +218,25 @@ class Stages:
         self.say(3, lambda: describe_plan(plan))
         return plan
 
-    def _begin(self, work: Work) -> None:
-        """A work is known, while others are still being planned."""
+    def _begin(self, spec: KernelSpec) -> None:
+        """Begins with a spec that is known, while others are still being planned."""
         from .loops.verify import verify_kernel
 
-        if work in self.works:
+        if spec in self.specs:
             return
         with self.stats.stage("check"):
-            for kernel in work.nests if self.verify else ():
+            for kernel in spec.nests if self.verify else ():
                 verify_kernel(kernel, "the plan")
         with self.stats.stage("source"):
-            modules = self.works.modules(work)
+            modules = self.specs.modules(spec)
         with self.stats.stage("codegen"):
-            self.compile(work, modules)
+            self.compile(spec, modules)
 
     @lazy
-    def works(self) -> Works:
-        from .backends.llvm.modules import Works
+    def specs(self) -> PlanModules:
+        from .backends.llvm.modules import PlanModules
 
-        return Works()
+        return PlanModules()
 
     @lazy
     def modules(self) -> list[Module]:
@@ -244,7 +244,7 @@ class Stages:
 
         plan = self.plan
         with self.stats.stage("source"):
-            return modules_of(plan, self.works)
+            return modules_of(plan, self.specs)
 
     @property
     def launches(self) -> Sequence[Launch]:
@@ -262,7 +262,7 @@ class Stages:
 
     @property
     def facts(self) -> dict[str, int]:
-        """What `Stats` says of the program."""
+        """The facts of `Stats` about the program."""
         return {
             "nodes": len(self.graph.nodes()),
             "kernels": len(self.plan.launches),
@@ -281,7 +281,7 @@ class Stages:
 
         recorder = Recorder()
         with collecting(None), structural():
-            codes = [module.code for module in modules_of(self.plan, self.works, timed=True)]
+            codes = [module.code for module in modules_of(self.plan, self.specs, timed=True)]
             objects = jit.compile_sources(codes)
         symbols = imports(self.plan.constants) | recorder.imports
         return loader.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
@@ -297,8 +297,8 @@ class Stages:
             if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
                 compilation.add(memory)
 
-            def compile(work: Work, modules: Sequence[Module]) -> None:
-                if pool and callee_of(work).parallel:  # linking wants the pool, and finds its code in the cache
+            def compile(spec: KernelSpec, modules: Sequence[Module]) -> None:
+                if pool and callee_of(spec).parallel:  # linking wants the pool, and finds its code in the cache
                     compilation.add(pool.pop()())
                 for module in modules:
                     compilation.add(module.code)
@@ -308,16 +308,16 @@ class Stages:
             with self.stats.stage("codegen"):
                 return compilation.objects([module.code for module in modules])
 
-    def make(self, key: str) -> tuple[Stored, Library]:
+    def make(self, key: str) -> tuple[StoredProgram, Library]:
         """The program, kept under the key, and its code."""
         from .runtime.linking import loader
-        from .runtime.program_cache import STEP, Stored, imports
+        from .runtime.program_cache import STEP, StoredProgram, imports
         from .schedule.text import describe_launch
 
         stats, objects = self.stats, self.objects()
         plan, facts = self.plan, self.facts
         with stats.stage("link"):
-            program = Stored(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
+            program = StoredProgram(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
             if program.image is None:
                 library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
             else:
@@ -329,7 +329,7 @@ class Stages:
 
 
 def _key(graph: Graph, donate: Mapping[int, int]) -> str:
-    """The name of the graph's program: all that decides what the stages make of it."""
+    """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache, jit, threads
     from .runtime.fingerprint import fingerprint
@@ -339,8 +339,9 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 
-def _find(key: str) -> tuple[Stored, Library] | None:
-    """The program kept under the key, loaded; None where there is none, or it needs what this process does not have."""
+def _find(key: str) -> tuple[StoredProgram, Library] | None:
+    """The program kept under the key, loaded; None where there is none, or it needs symbols that this process does not
+    have."""
     from .runtime import program_cache
 
     try:
@@ -351,7 +352,7 @@ def _find(key: str) -> tuple[Stored, Library] | None:
 
 
 class _Reporter:
-    """HYBRIDML_DEBUG: `say(level, text)` writes to stderr what the level asks for."""
+    """HYBRIDML_DEBUG: `say(level, text)` writes to stderr, if the level asks for it."""
 
     def __init__(self, level: int, name: str) -> None:
         self.level, self.name = level, name
@@ -373,7 +374,7 @@ def _times(stats: Stats) -> str:
 
 
 def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
-    """The error that a failed index check stands for: the interpreter raises it again, with the user's line."""
+    """The error of a failed index check: the interpreter raises it again, with the user's line."""
     try:
         interpret(graph, arrays)
     except Exception as error:
@@ -382,7 +383,7 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 
 def host() -> Target:
-    """What this machine can do."""
+    """Abilities of this machine's CPU."""
     from .backends.llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
     from .backends.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
     from .backends.llvm.registry import kind_of

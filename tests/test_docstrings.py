@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +42,7 @@ def test_everything_public_is_described(package: str) -> None:
 
 DESCRIBED = (*PACKAGES, "nn.init", "nn.quantized", "nn.utils")
 # First words of a fragment: "Of a slot." names no value, "Bytes per slot." does.
-FRAGMENTS = ("As", "Does", "Is", "Of", "That", "Those", "What")
+FRAGMENTS = ("Are", "As", "Does", "Has", "How", "Is", "Of", "See", "That", "Those", "What", "Where", "Which")
 SHAPE = re.compile(r"(?<!\w)\((\.\.\.|\w+,)")  # (...), (n, c), (k,): not the arguments of a call
 WITHOUT_SHAPES = (
     hm.nn.Module,
@@ -117,3 +119,34 @@ def test_a_subclass_of_a_member_keeps_its_own_docstring() -> None:
 
     assert (Described.__doc__, Bare.__doc__) == ("Pooling of mine.", None)
     assert Described.dims == 2 and Described(2)(hm.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)
+
+
+def _first_lines(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line number, first line) of each docstring, of private functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (doc := ast.get_docstring(node)):
+            yield node.body[0].lineno, doc.partition("\n")[0]
+
+
+def _is_fragment(line: str) -> bool:
+    return len(line) < 20 or "?" in line or line.split(" ")[0] in FRAGMENTS
+
+
+@pytest.mark.parametrize("package", ["hybridml", "hybridml_compiler"])
+def test_first_lines_are_plain(package: str) -> None:
+    """At least 20 characters, in the indicative: no fragment, no question."""
+    root = Path(__file__).resolve().parents[1] / package
+    found = [
+        f"{path.relative_to(root)}:{number}: {line}"
+        for path in sorted(root.rglob("*.py"))
+        for number, line in _first_lines(ast.parse(path.read_text("utf-8")))
+        if _is_fragment(line)
+    ]
+    assert root.is_dir() and not found, "\n".join(found)
+
+
+def test_a_fragment_or_question_is_found() -> None:
+    lines = "Of a slot, by number.", "Does it move elements?", "Reads the sizes, or not?", "Too short."
+    assert all(map(_is_fragment, lines))
+    tree = ast.parse('def f():\n    """Of a slot.\n\n    More."""')
+    assert list(_first_lines(tree)) == [(2, "Of a slot.")]

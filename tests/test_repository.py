@@ -35,6 +35,8 @@ OTHER_TESTS = {
     "stress": "threads and forked children: run for minutes too",
 }
 TEST_MODULE = re.compile(r"^\s*(?:from|import) (?:tests|[\w.]*\.)?(?:test_\w+|conftest)\b", re.MULTILINE)
+NOTE = re.compile(r"\[Note: ([^\]]*)")  # up to the end of the line, so that a name which is broken is no heading
+HEADING = re.compile(r"^#+ \[Note: (.*)\]$", re.MULTILINE)
 OTHERS = {"file.py", "array_api_tests/test_fft.py"}  # an example, and a file of another project
 
 
@@ -129,6 +131,19 @@ def test_files_and_modules_that_are_named_exist() -> None:
     there = {name: name in known for _, name in named} | {name: exists(name) for _, name in dotted}
     wrong = [f"{place}: {name}" for place, name in [*named, *dotted] if not there[name]]
     assert not wrong, "no such file or module:\n" + "\n".join(wrong)
+
+
+def test_notes_that_are_named_are_headings_and_the_reverse() -> None:
+    """Measurements are in docs/notes/, under headings that the code names."""
+    headings = [
+        name for path in (ROOT / "docs/notes").glob("*.md") for name in HEADING.findall(path.read_text("utf-8"))
+    ]
+    named = {(place, name) for place, line in texts() for name in NOTE.findall(line) if name != "..."}
+    lost = sorted(f"{place}: {name}" for place, name in named if name not in headings)
+    assert not lost, f"no heading of a page in docs/notes: {lost}"
+    unnamed = set(headings) - {name for place, name in named if ".py:" in place}
+    assert not unnamed, f"headings that no code names: {sorted(unnamed)}"
+    assert len(headings) == len(set(headings))
 
 
 def test_folders_that_list_their_files_list_all() -> None:

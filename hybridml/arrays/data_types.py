@@ -78,7 +78,7 @@ def get_default_dtype() -> np.dtype:
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Make float32 or float64 the dtype of float literals.
+    """Makes float32 or float64 the dtype of float literals.
 
     Programs that were traced before are compiled again. Raises DTypeError for another dtype.
 

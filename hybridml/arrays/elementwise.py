@@ -29,7 +29,7 @@ def _is_number(x: Any) -> bool:
 
 
 def fabs(x: Tensor, /) -> Tensor:
-    """|x| as a float.
+    """Absolute value of x as a float.
 
     >>> import hybridml as hm
     >>> hm.fabs(hm.tensor([-1, 2])).tolist()
@@ -39,7 +39,7 @@ def fabs(x: Tensor, /) -> Tensor:
 
 
 def deg2rad(x: Tensor, /) -> Tensor:
-    """Degrees to radians.
+    """Converts degrees to radians.
 
     >>> import hybridml as hm
     >>> f"{hm.deg2rad(hm.tensor(180.0)).item():.4f}"
@@ -49,7 +49,7 @@ def deg2rad(x: Tensor, /) -> Tensor:
 
 
 def rad2deg(x: Tensor, /) -> Tensor:
-    """Radians to degrees.
+    """Converts radians to degrees.
 
     >>> import hybridml as hm
     >>> f"{hm.rad2deg(hm.tensor(hm.pi)).item():.3f}"
@@ -179,7 +179,7 @@ def _to_multiple(x: Tensor, step: int) -> Tensor:
 
 
 def isreal(x: Tensor, /) -> Tensor:
-    """Where the imaginary part is 0; everywhere for real numbers. Source: NumPy, PyTorch.
+    """Whether the imaginary part is 0, elementwise; true for real numbers. Source: NumPy, PyTorch.
 
     >>> import hybridml as hm
     >>> hm.isreal(hm.tensor([1 + 0j, 1j])).tolist()
@@ -231,7 +231,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Tensor, Tensor]:
-    """`(x // y, x % y)`.
+    """Floor quotient and remainder, `(x // y, x % y)`.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.divmod(hm.tensor([7, -7]), 4)]
@@ -263,7 +263,7 @@ def float_power(x: Tensor, y: Tensor, /) -> Tensor:
 
 
 def bitwise_count(x: Tensor, /) -> Tensor:
-    """How many bits of |x| are set, as uint8. Source: Hacker's Delight, 5-1 (sums of neighbours, in parallel).
+    """Number of bits set in |x|, as uint8. Source: Hacker's Delight, 5-1 (sums of neighbours, in parallel).
 
     >>> import hybridml as hm
     >>> hm.bitwise_count(hm.tensor([0, 7, -1])).tolist()
@@ -319,7 +319,7 @@ def spacing(x: Tensor, /) -> Tensor:
 
 
 def isposinf(x: Tensor, /) -> Tensor:
-    """Where x is +infinity.
+    """Whether x is +infinity, elementwise.
 
     >>> import hybridml as hm
     >>> hm.isposinf(hm.tensor([hm.inf, -hm.inf])).tolist()
@@ -329,7 +329,7 @@ def isposinf(x: Tensor, /) -> Tensor:
 
 
 def isneginf(x: Tensor, /) -> Tensor:
-    """Where x is -infinity.
+    """Whether x is -infinity, elementwise.
 
     >>> import hybridml as hm
     >>> hm.isneginf(hm.tensor([hm.inf, -hm.inf])).tolist()
@@ -339,7 +339,7 @@ def isneginf(x: Tensor, /) -> Tensor:
 
 
 def isclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Where |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN. Source: NumPy.
+    """Whether |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN. Source: NumPy.
 
     >>> import hybridml as hm
     >>> hm.isclose(hm.tensor([1.0, 2.0]), hm.tensor([1.0, 2.1])).tolist()

@@ -46,7 +46,7 @@ class FloatLimits:
 
 @dataclass(frozen=True)
 class IntegerLimits:
-    """Result of `iinfo`."""
+    """Result of `iinfo`: the limits of an integer dtype."""
 
     bits: int
     max: int
@@ -120,7 +120,7 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """Where tensors are made when no device is named."""
+        """The device on which tensors are made when none is named."""
         return CPU
 
     def devices(self) -> list[Device]:

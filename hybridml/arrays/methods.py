@@ -40,7 +40,7 @@ def _sizes(name: str, args: tuple[Any, ...], keyword: Any) -> Any:
 
 @method
 def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
-    """Cast to `dtype`; with copy=False the tensor itself when it already has it."""
+    """The tensor cast to `dtype`; with copy=False the tensor itself when it already has it."""
     if not copy and self.dtype is dtypes.canonical(dtype):
         return self
     return _astype.fn(self, dtype)
@@ -153,7 +153,7 @@ def ravel(self: Tensor) -> Tensor:
 
 @method
 def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Without the given axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+    """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
     if isinstance(axis, int) and -self.ndim <= axis < self.ndim and self.shape[axis] != 1:
         return self
     return manipulation.squeeze(self, axis)
@@ -161,13 +161,13 @@ def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @method
 def unsqueeze(self: Tensor, axis: int) -> Tensor:
-    """With an axis of size 1 at `axis`."""
+    """The tensor with an axis of size 1 at `axis`."""
     return manipulation.expand_dims(self, axis)
 
 
 @method
 def expand(self: Tensor, *sizes: Any) -> Tensor:
-    """Broadcast to the sizes; -1 keeps the size of an axis."""
+    """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
     wanted = tuple(_sizes("expand", sizes, None))
     lead = len(wanted) - self.ndim
     if lead < 0:
@@ -208,7 +208,7 @@ def repeat(self: Tensor, repeats: int | Tensor, *, axis: int | None = None) -> T
 
 @method
 def std(self: Tensor, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Standard deviation."""
+    """Standard deviation of the elements."""
     return manipulation.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
 
@@ -268,7 +268,7 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 
 @method
 def copy_(self: Tensor, source: Any) -> Tensor:
-    """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
+    """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
     value = lift(source if isinstance(source, Tensor) else asarray(source, dtype=mine))
     if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
@@ -278,7 +278,7 @@ def copy_(self: Tensor, source: Any) -> Tensor:
 
 @method
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Every element becomes `value`, in place."""
+    """Writes `value` into every element, in place."""
     self_ = self.detach() if self._node is not None else self
     value = tensor_of(value)
     filled = value if isinstance(value, Tensor) else OPS["full"].fn(shape=(), value=value, dtype=self_.dtype)
@@ -287,13 +287,13 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 @method
 def zero_(self: Tensor) -> Tensor:
-    """Every element becomes 0, in place."""
+    """Writes 0 into every element, in place."""
     return fill_(self, 0)
 
 
 @method
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """`clip` in place."""
+    """Clips the elements in place."""
     return aliasing.update(self, lambda x: manipulation.clip(x, min, max), (), "clamp_")
 
 

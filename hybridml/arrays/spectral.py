@@ -56,7 +56,7 @@ def kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, *, dtype: A
 
 
 class _Frames:
-    """How a signal is cut: checked sizes, and the window, as long as a frame."""
+    """Framing of a signal: checked sizes, and the window, as long as a frame."""
 
     def __init__(self, name: str, size: Any, hop: Any, length: Any, window: Any, dtype: Any) -> None:
         self.size = integer(name, "n_fft", size)

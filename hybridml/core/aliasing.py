@@ -37,7 +37,7 @@ _positive = OPS["positive"]
 
 
 class _Detached:
-    """Stands for a row in the `_view` of what a trace has detached: the same memory, another history."""
+    """Marker in place of an op in the `_view` of a tensor that a trace has detached: same memory, another history."""
 
     name, is_view, element_map = "detach", True, ""
 
@@ -58,7 +58,7 @@ DETACHED: Any = _Detached()
 
 
 def link(parent: Tensor, view: Tensor, op: Op, params: dict[str, Any]) -> None:
-    """Note that `view` was made from `parent`, if they share memory."""
+    """Notes that `view` was made from `parent`, if they share memory."""
     array = view._array
     if type(array) is _ndarray:
         base = array.base
@@ -106,7 +106,7 @@ def layout(t: Tensor) -> np.ndarray:
 
 
 def stamp(*tensors: Tensor) -> None:
-    """Note that tensors have been written to, all by one line."""
+    """Notes that tensors have been written to, all by one line."""
     if tensors:
         now = write_stamp()
         for t in tensors:
@@ -118,7 +118,7 @@ def stamp(*tensors: Tensor) -> None:
 
 
 def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: str) -> Tensor:
-    """`x` becomes `fn(x, *args)` in place, in values and in history.
+    """Replaces `x` by `fn(x, *args)` in place, in values and in history.
 
     A gradient of fn that needs the old value gets a copy of it, as in PyTorch.
     """
@@ -136,7 +136,7 @@ def update(x: Tensor, fn: Callable[..., Tensor], args: tuple[Any, ...], name: st
 
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
-    """`x` takes the values of `value` in place, and a step of history that leads to it: x is no leaf if that is one,
+    """Writes `value` into `x` in place, with a step of history that leads to it: x is no leaf if that is one,
     and has hooks of its own.
     """
     target = lift(x)
@@ -156,7 +156,7 @@ def _check_leaf(x: Tensor, name: str) -> None:
 
 
 def write(x: Tensor, value: Tensor, name: str) -> None:
-    """Store `value` into `x` (both lifted); broadcasts, never changes x's shape or dtype."""
+    """Stores `value` into `x` (both lifted); broadcasts, never changes x's shape or dtype."""
     weak = is_python_float(value)
     if weak or value.dtype is not x.dtype:
         if dtypes.result_type([(x.dtype, False), (value.dtype, weak)], name) is not x.dtype:
@@ -196,7 +196,7 @@ def is_python_float(t: Tensor) -> bool:
 
 
 def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
-    """New histories (and, traced, new graph nodes) for x, its parents and every other view of the same memory."""
+    """Gives new histories (and, traced, new graph nodes) to x, its parents and every other view of the same memory."""
     chain = [(x, value, recorded)]
     followed = recorded
     while (view := getattr(x, "_view", None)) is not None:

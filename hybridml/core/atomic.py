@@ -1,4 +1,4 @@
-"""Replace a file's content whole: readers, and whoever comes after a crash, find the old content or the new one.
+"""Atomic replacement of a file: readers, and whoever comes after a crash, find the old content or the new one.
 
 The new content is written to a part beside the file, which is then renamed. A writer holds a lock on its part, so that
 the next one can tell, and removes, the parts of writers that were killed.
@@ -26,7 +26,7 @@ Chunks = Sequence[bytes | memoryview]
 
 
 def replace(path: str | os.PathLike[str], chunks: Chunks) -> None:
-    """Put `chunks`, one after the other, in the place of a file's content.
+    """Puts `chunks`, one after the other, in the place of a file's content.
 
     Its mode, owner and extended attributes stay, and a link stays a link. Devices and pipes are written into. Raises
     OSError where `open(path, "wb")` would: a file that is read-only is not replaced.
@@ -78,7 +78,7 @@ def _replaced(target: Path, status: os.stat_result | None, chunks: Chunks) -> bo
 
 
 def _held(file: BinaryIO) -> bool:
-    """Lock a part for as long as it is open; False where it was removed before that."""
+    """Locks a part for as long as it is open; False where it was removed before that."""
     if fcntl is None:
         return True
     with suppress(OSError):  # a file system without locks: no sweep gets one there either
@@ -87,7 +87,7 @@ def _held(file: BinaryIO) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the parts that no living writer holds a lock on."""
+    """Removes the parts that no living writer holds a lock on."""
     if fcntl is None:
         return
     with suppress(OSError):
@@ -104,7 +104,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _take_over(target: Path, status: os.stat_result, part: Path) -> None:
-    """Give a part the owner, mode and extended attributes (access lists) of the file that it replaces."""
+    """Gives a part the owner, mode and extended attributes (access lists) of the file that it replaces."""
     if hasattr(os, "chown"):
         for owner in ((-1, status.st_gid), (status.st_uid, -1)):  # only root may give both
             with suppress(OSError):

@@ -89,7 +89,7 @@ def _code_of(op: Op) -> types.CodeType:
 
 @functools.cache
 def _waiting(count: int) -> types.CodeType:
-    """Code with so many arguments that has the text written, and goes on with it."""
+    """Code with so many arguments that writes the text of the function, and then runs it."""
     names = ", ".join(f"_{k}" for k in range(count))
     text = "\n".join([f"def _({names}):", *_again(f"_write()({names})")])
     module = compile(text, "<dispatch>", "exec")
@@ -197,7 +197,7 @@ def _again(call: str) -> list[str]:
 
 
 def _door(lines: Sequence[str]) -> list[str]:
-    """Source that lets errors out without a frame of ours."""
+    """Source that raises errors without a frame of ours."""
     return ["    try:", *_inner(lines), "    except Exception as _error:", "        _shorten(_error)", "        raise"]
 
 
@@ -233,7 +233,7 @@ def _tuple(names: Sequence[str]) -> str:
 
 
 def _is_needed(op: Op, name: str) -> bool:
-    """Has the parameter no default? Those behind one that has have one too, `REQUIRED`, which is refused later."""
+    """Whether a parameter has no default. Those behind one that has have one too, `REQUIRED`, refused later."""
     for p, default in op.params.items():
         if default is not REQUIRED:
             return False
@@ -243,7 +243,7 @@ def _is_needed(op: Op, name: str) -> bool:
 
 
 def _recording(op: Op) -> list[str]:
-    """Inline history for rows with one or two differentiable inputs; `_record` does it for the few that have more."""
+    """Source of the history of ops with one or two differentiable inputs; `_record` makes that of the few with more."""
     rules = [k for k, rule in enumerate(op.vjp) if rule is not None]
     if not rules:
         return ["    _t._node = None"]
@@ -285,7 +285,7 @@ def _pull_name(wanting: tuple[int, ...]) -> str:
 
 
 def _lazy_pull(op: Op, wanting: tuple[int, ...], env: dict[str, Any]) -> Callable[..., Any]:
-    """Stands in the function's globals until the first backward through this subset generates the real one."""
+    """A placeholder among the function's globals: the first backward through this subset generates the pullback."""
 
     def generate_and_pull(g: Tensor, node: list[Any]) -> Any:
         env[_pull_name(wanting)] = pull = pull_of(op, wanting)
@@ -319,7 +319,7 @@ def _node(op: Op, wanting: tuple[int, ...], indent: str) -> list[str]:
 
 
 def reflected(op: Op) -> Callable[..., Any]:
-    """`2 - x`: the operand order of the row, from the right operand's method."""
+    """The right operand's method, `2 - x`: calls the op with the operands in order."""
 
     def reflected_operator(self: Tensor, other: Any) -> Any:
         return slow_operator(op, (other, self), {})

@@ -1,4 +1,4 @@
-"""What decides how an operation runs here and now: the interpreter and the grad mode, one context variable each.
+"""The state that decides how an operation runs: the interpreter and the grad mode, one context variable each.
 
 Context variables and not globals: threads and async tasks must not see each other's trace or `no_grad`.
 """
@@ -141,7 +141,7 @@ class _Preset(set_grad_enabled):
         return self if fn is None else self(fn)
 
     def __init__(self, fn: Callable[..., Any] | None = None) -> None:
-        """Everything is done in `__new__`, which may return the decorated function."""
+        """Nothing left to do after `__new__`, which may return the decorated function."""
 
 
 class no_grad(_Preset):

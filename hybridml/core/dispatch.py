@@ -47,7 +47,7 @@ checked: dict[Op, dict[Any, tuple[Any, ...]]] = {}
 
 
 def marked(value: Any) -> Any:
-    """A parameter as a part of a key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, and they do not mean the same."""
+    """A parameter as part of a cache key: (2.0, 3) equals (2, 3) and -0.0 equals 0.0, but have different meanings."""
     if value.__class__ is tuple:
         return (value, *map(type, value))
     return repr(value) if value.__class__ is float else value
@@ -129,7 +129,7 @@ def operands(
 
 
 def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool = False) -> Any:
-    """Run a row on anything: the general form of what the generated functions do for the common case.
+    """Runs a row on anything: the general form of what the generated functions do for the common case.
 
     A tensor, or a tuple of them where the row has several results.
     """
@@ -205,7 +205,7 @@ narrow_products: dict[str, Callable[..., Any]] = {}
 
 
 def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: Callable[..., Any]) -> Any:
-    """A row on bfloat16 or float16: `run` in float32, the results rounded, unless another operand or `dtype` makes them
+    """Runs an op on bfloat16 or float16 in float32, the results rounded, unless another operand or `dtype` makes them
     wider."""
     given = _flat(op, args)
     narrow = dtypes.result_type([(dtypes.canonical(v.dtype), False) for v in given if _is_narrow(v)])
@@ -247,7 +247,7 @@ def _sequence(op: Op, xs: Any) -> Sequence[Any]:
 
 
 def plain_params(op: Op, params: dict[str, Any]) -> None:
-    """Parameters are Python values: a tensor given as one (`reshape(x, t)`) is read."""
+    """The parameters as Python values: a tensor given as one (`reshape(x, t)`) is read."""
     for name, value in params.items():
         if value is REQUIRED:
             raise TypeError(f"{op.name}() missing required argument: {name!r}")
@@ -305,7 +305,7 @@ def of_list(op: Op, xs: Any, params: dict[str, Any]) -> Tensor | None:
 
 
 def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: dict[str, Any]) -> None:
-    """Give results their history, if an input has one (the general form; generated functions inline it)."""
+    """Gives results their history, if an input has one (the general form; generated functions inline it)."""
     if not op.differentiable or grad_is_off() or not (op.results or dtypes.is_inexact(outs[0]._array.dtype)):
         return
     rules = op.vjp * len(tensors) if op.variadic else op.vjp
@@ -343,7 +343,7 @@ def record(op: Op, outs: Sequence[Tensor], tensors: Sequence[Tensor], params: di
 
 
 def _result(out: Tensor) -> tuple[Any, list[Any]]:
-    """What a node keeps of its own result: the tensor itself would be a cycle."""
+    """The array and version that a node keeps of its own result: the tensor itself would be a cycle."""
     if type(out._version) is int:
         out._version = [out._version]
     return out._array, out._version

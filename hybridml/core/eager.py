@@ -67,7 +67,7 @@ class Eager:
         return array_of(t)
 
     def trust(self, t: Tensor) -> None:
-        """NumPy checks indices in any case."""
+        """Ignored: NumPy checks indices in any case."""
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
         before = [(t, wrap(t._array.copy())) for t in tensors]
@@ -84,8 +84,8 @@ def active_interpreter() -> Interpreter[Tensor]:
 
 
 def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
-    """NumPy refused. A division by zero is a value here; for the rest raise what the row's own shape rule says, which
-    is what a traced program would raise.
+    """Handles an error of NumPy. A division by zero is a value here; the rest raise the error of the op's own shape
+    rule, as a traced program would.
     """
     if isinstance(error, FLOAT_FLAGS):
         with np.errstate(all="ignore"):

@@ -38,7 +38,7 @@ Reading = Literal["array", "item", "bool", "int", "float", "number", "nonzero", 
 
 
 class Interpreter(Protocol[T]):
-    """What dispatch, indexing and in-place updates ask of an interpreter."""
+    """Protocol of interpreters: the members that dispatch, indexing and in-place updates use."""
 
     def lift(self, value: T | np.ndarray) -> T:
         """The tensor of this interpreter that stands for a tensor or array from anywhere; its own as they are.
@@ -65,16 +65,16 @@ class Interpreter(Protocol[T]):
         """
 
     def write(self, t: T, value: T) -> None:
-        """Store `value`, of the shape and dtype of `t`, into `t` in place. History and stamps are the caller's."""
+        """Stores `value`, of the shape and dtype of `t`, into `t` in place. History and stamps are the caller's."""
 
     def layout(self, t: T) -> np.ndarray:
         """An array with the shape, dtype and strides that `t` has in eager code. Its elements must not be read."""
 
     def trust(self, t: T) -> None:
-        """Note that `t` is a look-up whose indices exist, so that nothing need check them."""
+        """Notes that `t` is a look-up whose indices exist, so that nothing need check them."""
 
     def watch(self, tensors: Iterable[T]) -> Callable[[], list[tuple[T, T]]]:
-        """A function that returns those of `tensors` that have been written to since, each with its value of now."""
+        """Returns a function that gives the `tensors` written to since this call, each with its value from before."""
 
 
 class Level(NamedTuple):
@@ -91,12 +91,12 @@ interpreter_stack = interpreter_var.get
 
 
 def interpret(interpreter: Interpreter[Any], fn: Callable[[], R]) -> R:
-    """`fn()` with the interpreter on top of the stack."""
+    """Runs `fn()` with the interpreter on top of the stack."""
     return _with_stack(Level(interpreter, interpreter_stack()), fn)
 
 
 def below(interpreter: Interpreter[Any], fn: Callable[[], R]) -> R:
-    """`fn()` with the levels beneath the interpreter, which must be on the stack, the innermost time that it is."""
+    """Runs `fn()` with the levels beneath the interpreter's innermost place on the stack, where it must be."""
     level = interpreter_stack()
     while level is not None and level.interpreter is not interpreter:
         level = level.beneath
@@ -113,12 +113,12 @@ def is_in_force(interpreter: object) -> bool:
 
 
 def eagerly(fn: Callable[[], R]) -> R:
-    """`fn()` with no interpreter in force."""
+    """Runs `fn()` with no interpreter in force."""
     return _with_stack(None, fn)
 
 
 def _with_stack(stack: Level | None, fn: Callable[[], R]) -> R:
-    """`fn()` with another stack; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
+    """Runs `fn()` with another stack; whatever happens (Ctrl-C too), the one before is in force again afterwards."""
     outer = interpreter_stack()
     try:
         interpreter_var.set(stack)

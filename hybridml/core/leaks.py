@@ -1,4 +1,4 @@
-"""What holds a traced value that outlived its trace: found by asking the garbage collector who refers to it."""
+"""Owners of a traced value that outlived its trace: found by asking the garbage collector what refers to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDE = 50  # more referrers than that are not looked through
 
 
 def held_by(value: Any) -> str:
-    """`attribute 'cache' of a Model`, `item 0 of the list 'seen'`; empty when only local variables refer to it."""
+    """The owner: `attribute 'cache' of a Model`, `item 0 of the list 'seen'`; empty where local variables alone are."""
     return _path(value, _DEPTH, {id(value)})
 
 

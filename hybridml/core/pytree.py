@@ -24,7 +24,7 @@ class Structure(NamedTuple):
 
 
 class Again:
-    """See `Structure`."""
+    """Kind of a container's second occurrence (see `Structure`)."""
 
 
 LEAF = Structure(None, (), ())
@@ -50,7 +50,7 @@ def is_container(tree: Any) -> bool:
 
 
 def flatten(tree: Any, leaves: list[Any], met: Met | None = None) -> Structure:
-    """Append the leaves of `tree` to `leaves`, left to right; the result says how to put them back.
+    """Appends the leaves of `tree` to `leaves`, left to right; the result says how to put them back.
 
     With `met` a container that is there twice is taken apart once, and is one again when it is put back; without, there
     will be two.
@@ -83,7 +83,7 @@ def _names(tree: Any) -> tuple[str, ...]:
 
 
 def _attributes(tree: Any) -> dict[str, Any]:
-    """Those of a dict of some class."""
+    """The attributes of a dict of some class."""
     return vars(tree) if hasattr(tree, "__dict__") else {}
 
 
@@ -178,7 +178,7 @@ def known_in(structure: Structure) -> set[int]:
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """`fn` of the corresponding leaves of containers with one structure.
+    """Applies `fn` to the corresponding leaves of containers with one structure.
 
     >>> tree_map(lambda a, b: a + b, {"x": 1, "y": (2, 3)}, {"x": 10, "y": (20, 30)})
     {'x': 11, 'y': (22, 33)}

@@ -55,7 +55,7 @@ def write_stamp() -> int:
 
 
 def overwritten_at(stamp: int) -> str:
-    """The line of a write; empty when it is forgotten."""
+    """The line of a write; empty when it is no longer known."""
     its, code, instruction = _written[stamp % _MOST]
     return line_of((code, instruction)) if its == stamp else ""
 

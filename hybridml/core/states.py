@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError
 
 
 def check_entries(owner: object, state: Any, *names: str) -> None:
-    """ArgumentError where `state` lacks one of `names`, or is no mapping: it comes from something else."""
+    """Raises ArgumentError where `state` lacks one of `names`, or is no mapping: it comes from something else."""
     what = f"{type(owner).__name__}.load_state_dict: needs what state_dict gave"
     if not isinstance(state, Mapping):
         raise ArgumentError(f"{what}, got {type(state).__name__}")

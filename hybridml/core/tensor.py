@@ -30,7 +30,7 @@ _ndarray = np.ndarray
 
 
 class Device:
-    """Where data lives. This version has one device, the CPU."""
+    """The device of a tensor's data. This version has one, the CPU."""
 
     __slots__ = ("type",)
 
@@ -124,11 +124,11 @@ class Tensor(TensorMethods):
         return CPU
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Number of the tensor's elements."""
         return self.size
 
     def dim(self) -> int:
-        """Number of axes."""
+        """Number of the tensor's axes."""
         return len(self._array.shape)
 
     # -- its values, as Python and NumPy see them

@@ -140,7 +140,7 @@ class TensorMethods:
     def asinh(self, /) -> Tensor:
         """Inverse hyperbolic sine."""
     def astype(self, dtype: Any, copy: builtins.bool = True) -> Tensor:
-        """Cast to `dtype`; with copy=False the tensor itself when it already has it."""
+        """The tensor cast to `dtype`; with copy=False the tensor itself when it already has it."""
     @property
     def at(self) -> _At:
         """Functional updates: `x.at[key].set(value)`, `.add`, `.subtract`, `.multiply`, `.divide`, `.power`,
@@ -152,10 +152,9 @@ class TensorMethods:
     def atanh(self, /) -> Tensor:
         """Inverse hyperbolic tangent; nan outside of [-1, 1]."""
     def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool | None = None, create_graph: builtins.bool = False) -> None:
-        """Add the gradient of this tensor with respect to every leaf into the leaf's `.grad`."""
+        """Adds the gradient of this tensor with respect to every leaf into the leaf's `.grad`."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0, *, length: builtins.int | None = None) -> Tensor:
-        """How often each of 0, 1, ... is among the integers x, or the sums of their `weights`, in (flattened) x's
-        order."""
+        """Counts of 0, 1, ... among the integers x, or the sums of their `weights`, in (flattened) x's order."""
     def bitwise_and(self, y: _Operand, /) -> Tensor:
         """x & y bit by bit; of bools: logical and."""
     def bitwise_invert(self, /) -> Tensor:
@@ -190,7 +189,7 @@ class TensorMethods:
     def clamp(self, /, min: Any = None, max: Any = None) -> Tensor:
         """x limited to min..max; either bound may be missing, a number or a tensor."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
-        """`clip` in place."""
+        """Clips the elements in place."""
     def clip(self, /, min: Any = None, max: Any = None) -> Tensor:
         """x limited to min..max; either bound may be missing, a number or a tensor."""
     def clone(self) -> Tensor:
@@ -204,7 +203,7 @@ class TensorMethods:
     def contiguous(self) -> Tensor:
         """The tensor itself if its memory is in row-major order, else such a copy."""
     def copy_(self, source: Any) -> Tensor:
-        """Take the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's
+        """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's
         dtype."""
     def copysign(self, y: _Operand, /) -> Tensor:
         """|x| with the sign of y, also of a zero."""
@@ -238,7 +237,7 @@ class TensorMethods:
     def cumulative_sum(self, /, axis: _Axis = None, reverse: builtins.bool = False, dtype: npt.DTypeLike | None = None) -> Tensor:
         """Running sum along `axis` in order (from the end with `reverse`), dtypes as `sum`."""
     def deg2rad(self, /) -> Tensor:
-        """Degrees to radians."""
+        """Converts degrees to radians."""
     def detach(self) -> Tensor:
         """The same values (shared memory) without history."""
     def diag(self, /, k: builtins.int = 0) -> Tensor:
@@ -284,7 +283,7 @@ class TensorMethods:
     def exp2(self, /) -> Tensor:
         """Exponential to base 2, 2 ** x."""
     def expand(self, *sizes: Any) -> Tensor:
-        """Broadcast to the sizes; -1 keeps the size of an axis."""
+        """The tensor broadcast to the sizes; -1 keeps the size of an axis."""
     def expand_as(self, other: Tensor) -> Tensor: ...
     def expand_dims(self, /, axis: builtins.int | Sequence[builtins.int] = 0) -> Tensor:
         """x with axes of size 1 at the given places of the result."""
@@ -293,9 +292,9 @@ class TensorMethods:
     def expm1(self, /) -> Tensor:
         """e ** x - 1, exact to rounding near 0."""
     def fill(self, value: Any) -> None:
-        """Every element becomes `value`, in place (`fill_` gives the tensor)."""
+        """Writes `value` into every element, in place (`fill_` returns the tensor)."""
     def fill_(self, value: Any) -> Tensor:
-        """Every element becomes `value`, in place."""
+        """Writes `value` into every element, in place."""
     def fix(self, /) -> Tensor:
         """x without its fraction."""
     @property
@@ -332,7 +331,7 @@ class TensorMethods:
     def heaviside(self, values: Tensor, /) -> Tensor:
         """0 where x is negative, 1 where it is positive, `values` where it is 0, nan where it is nan."""
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
-        """How many elements of x lie in each of `bins` bins of equal width from `min` to `max`, in x's float dtype."""
+        """Numbers of elements of x in each of `bins` bins of equal width from `min` to `max`, in x's float dtype."""
     def hsplit(self, indices_or_sections: Any, /) -> builtins.list[Tensor]:
         """Equal pieces along axis 1 (0 of a vector), or pieces cut at the places."""
     def hypot(self, y: _Operand, /) -> Tensor:
@@ -382,21 +381,21 @@ class TensorMethods:
     def is_leaf(self) -> builtins.bool:
         """True for a tensor without recorded history."""
     def isclose(self, y: Tensor, /, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
-        """Where |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN."""
+        """Whether |x - y| <= atol + rtol * |y|, or both are the same infinity, or (`equal_nan`) NaN."""
     def isfinite(self, /) -> Tensor:
         """True where x is neither inf nor nan."""
     def isin(self, elements: Any, /, *, invert: builtins.bool = False) -> Tensor:
-        """For each element of x whether it is among `elements` (with `invert`, whether it is not); nan is not."""
+        """Whether each element of x is among `elements` (with `invert`, whether it is not); nan is not."""
     def isinf(self, /) -> Tensor:
         """True where x is inf or -inf."""
     def isnan(self, /) -> Tensor:
         """True where x is nan."""
     def isneginf(self, /) -> Tensor:
-        """Where x is -infinity."""
+        """Whether x is -infinity, elementwise."""
     def isposinf(self, /) -> Tensor:
-        """Where x is +infinity."""
+        """Whether x is +infinity, elementwise."""
     def isreal(self, /) -> Tensor:
-        """Where the imaginary part is 0; everywhere for real numbers."""
+        """Whether the imaginary part is 0, elementwise; true for real numbers."""
     def j0(self, /) -> Tensor:
         """Bessel function of the first kind, order 0."""
     def j1(self, /) -> Tensor:
@@ -532,7 +531,7 @@ class TensorMethods:
         """The values below which a share `q` (0 to 1; a number, or any shape, which comes first in the result) of
         the elements along an axis lies, between two of them by `method` (NumPy's names)."""
     def rad2deg(self, /) -> Tensor:
-        """Radians to degrees."""
+        """Converts radians to degrees."""
     def ravel(self) -> Tensor: ...
     @property
     def real(self) -> Tensor:
@@ -542,7 +541,7 @@ class TensorMethods:
     def reciprocal(self, /) -> Tensor:
         """1 / x in floating point."""
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
+        """Calls `hook(gradient)` when this tensor's gradient is complete; what it returns replaces the gradient."""
     def remainder(self, y: _Operand, /) -> Tensor:
         """x - (x // y) * y with the sign of y, as Python's %."""
     def repeat(self, repeats: builtins.int | Tensor, *, axis: builtins.int | None = None) -> Tensor:
@@ -553,12 +552,12 @@ class TensorMethods:
     @requires_grad.setter
     def requires_grad(self, value: Any) -> None: ...
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
-        """Start (or stop) recording operations on this leaf; returns the tensor itself."""
+        """Starts (or stops) recording operations on this leaf; returns the tensor itself."""
     def reshape(self, *sizes: Any, shape: Any = None, order: builtins.str = 'C') -> Tensor:
         """The same elements in another shape: `reshape(2, -1)` or `reshape((2, -1))`; read and placed in Fortran's
         order with `order="F"`."""
     def retain_grad(self) -> None:
-        """Make `backward` fill `.grad` of this inner (non-leaf) tensor too."""
+        """Makes `backward` fill `.grad` of this inner (non-leaf) tensor too."""
     def right_shift(self, y: _Operand, /) -> Tensor:
         """x >> y, keeping the sign."""
     def rint(self, /) -> Tensor:
@@ -582,8 +581,8 @@ class TensorMethods:
     def scatter_reduce_(self, *args: Any, **params: Any) -> Tensor:
         """`scatter_reduce` in place."""
     def searchsorted(self, x2: Any, /, side: builtins.str = 'left', sorter: Tensor | None = None) -> Tensor:
-        """For each element of x2 the int64 position in ascending x1 before which it belongs: `side` "left" of
-        elements that equal it, or "right"."""
+        """Positions (int64) in ascending x1 before which the elements of x2 belong: `side` "left" of elements that
+        equal it, or "right"."""
     def select_scatter(self, src: Any, axis: builtins.int, index: builtins.int) -> Tensor:
         """x with `src` as its slice `index` of `axis`; src has x's shape without that axis."""
     def sigmoid(self, /) -> Tensor:
@@ -607,7 +606,7 @@ class TensorMethods:
     def square(self, /) -> Tensor:
         """x * x, the square."""
     def squeeze(self, axis: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
-        """Without the given axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
+        """The tensor without an axis (PyTorch: unchanged if its size is not 1), or without all axes of size 1."""
     def std(self, axis: Any = None, correction: builtins.float = 0.0, keepdims: builtins.bool = False, **numpys: Any) -> Tensor:
         """Standard deviation; `correction` (NumPy's `ddof`) is subtracted from the number of elements in the
         divisor."""
@@ -664,7 +663,7 @@ class TensorMethods:
         """The flattened x without elements that equal the one before; with `return_inverse` which of the result
         each element is, with `return_counts` how many each stands for."""
     def unsqueeze(self, axis: builtins.int) -> Tensor:
-        """With an axis of size 1 at `axis`."""
+        """The tensor with an axis of size 1 at `axis`."""
     def unstack(self, /, axis: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """The slices of x along an axis, without that axis."""
     def var(self, axis: Any = None, correction: builtins.float = 0.0, keepdims: builtins.bool = False, **numpys: Any) -> Tensor:
@@ -686,4 +685,4 @@ class TensorMethods:
     def y1(self, /) -> Tensor:
         """Bessel function of the second kind, order 1; nan below 0."""
     def zero_(self) -> Tensor:
-        """Every element becomes 0, in place."""
+        """Writes 0 into every element, in place."""

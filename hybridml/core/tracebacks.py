@@ -13,7 +13,7 @@ from hybridml_compiler.errors import CompileError, HybridmlError, is_internal
 
 
 def shorten(error: BaseException) -> None:
-    """Take the framework's frames out of the traceback of an error.
+    """Takes the framework's frames out of the traceback of an error.
 
     An error that our own code made by mistake keeps them all: they are what has to be looked at.
     """

@@ -56,7 +56,7 @@ class IterableDataset(Generic[T]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Sample k is the tuple of row k of each tensor.
+    """Data set of tensors: sample k is the tuple of row k of each.
 
     >>> data = TensorDataset(hm.asarray([[1.0], [2.0]]), hm.asarray([0, 1]))
     >>> len(data), data[1][0].tolist()

@@ -21,7 +21,7 @@ from .sampler import BatchSampler, RandomSampler, Seed, SequentialSampler, resto
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Stack samples along a new first axis; tuples, lists and dicts of samples are stacked entry by entry.
+    """Stacks samples along a new first axis; tuples, lists and dicts of samples are stacked entry by entry.
 
     Tensors, arrays and numbers become tensors (floats of the default dtype, integers int64); strings stay a list.
 
@@ -130,7 +130,7 @@ class DataLoader:
         return _counted(batches, self._epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is: batches given in the epoch under way (of the last ``iter``), and what decides the order.
+        """The loader's position: batches given in the present epoch (of the last ``iter``), and the state of the order.
 
         `hm.save` can hold it. A stream is read again up to its place. A sampler or a stream that is not the same in
         every epoch needs ``state_dict()`` and ``load_state_dict(state)``, which decide what its next ``iter`` gives.
@@ -153,7 +153,7 @@ class DataLoader:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where a loader of the same arguments was: the next ``iter`` is the rest of its epoch.
+        """Goes on from where a loader of the same arguments was: the next ``iter`` is the rest of its epoch.
 
         Where the order is drawn from a `Generator`, or from the default one, that generator goes on from there too.
         Raises ArgumentError for the state of a loader with other batches, or of something else.

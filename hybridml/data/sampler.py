@@ -31,8 +31,8 @@ class Sampler:
     """Base class of samplers: iterating one yields indices.
 
     One whose order is not the same each time may define ``state_dict()`` and ``load_state_dict(state)``, which decide
-    what the next ``iter`` yields: a loader then resumes with it. Subclasses write ``__iter__`` and ``__len__``
-    (NotImplementedError without them).
+    what the next ``iter`` yields: a loader then resumes with it. Subclasses write ``__iter__`` (NotImplementedError
+    without it), and ``__len__`` where the number of indices is known: the length of a loader is made from it.
 
     >>> class Reverse(Sampler):
     ...     def __len__(self):
@@ -46,9 +46,6 @@ class Sampler:
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
-
-    def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} has no __len__ method")
 
 
 class SequentialSampler(Sampler):
@@ -69,7 +66,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Every index once, in an order that depends only on the seed and on how many epochs were begun.
+    """Sampler of every index once, in an order that depends only on the seed and the number of epochs begun.
 
     `generator` is a seed; a `Generator`, or None for the default one, has a seed drawn from it each epoch, so that
     `hm.manual_seed` decides.
@@ -104,7 +101,7 @@ class RandomSampler(Sampler):
         return {"epoch": self.epoch, "generator": None if source is None else source.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` gave; without a generator of its own, the default one continues from there.
+        """Continues from what `state_dict` gave; without a generator of its own, the default one continues from there.
 
         Raises ArgumentError for the state of a sampler with a seed where this one has none, and the reverse.
         """
@@ -128,7 +125,7 @@ class RandomSampler(Sampler):
 
 
 class BatchSampler:
-    """Lists of `batch_size` indices from the indices of a sampler; `drop_last` drops a shorter last one.
+    """Sampler of lists of `batch_size` indices from those of another; `drop_last` drops a shorter last one.
 
     Raises ArgumentError for a `batch_size` below 1.
 
@@ -163,7 +160,7 @@ class BatchSampler:
         return state_of(self.sampler)
 
     def load_state_dict(self, state: Any) -> None:
-        """Continue from what `state_dict` gave."""
+        """Continues from what `state_dict` gave."""
         restore(self.sampler, state)
 
 
@@ -173,6 +170,6 @@ def state_of(source: Any) -> Any:
 
 
 def restore(source: Any, state: Any) -> None:
-    """Set a sampler or a stream to what `state_of` gave."""
+    """Sets a sampler or a stream to what `state_of` gave."""
     if state is not None:
         source.load_state_dict(state)

@@ -75,7 +75,7 @@ def draw_groups(
     groups: Sequence[Group], results: Sequence[tuple[str, Sequence[Node]]], keys: Keys = no_keys, *,
     bodies: bool = False,
 ) -> Drawing:  # fmt: skip
-    """Groups in order, what each hands to which, and labelled results below them. `bodies`: of loops and branches, too.
+    """Draws groups in order, their edges, and labelled results below them. `bodies`: of loops and branches, too.
 
     Every operand of a group is an input or a value of its own or of groups before it.
     """
@@ -137,7 +137,7 @@ def _group(group: Group, notes: str, inside: Drawing | None, keys: Sequence[str]
 
 
 def _operations(nodes: Sequence[Node], keys: Keys, bodies: bool) -> Drawing:
-    """What a group computes, from what it reads."""
+    """The drawing of a group's operations, with the operands that it reads."""
     own = set(nodes)
     reads = list(dict.fromkeys(n for node in nodes for n in node.inputs if n not in own))
     number = {node: k for k, node in enumerate([*reads, *nodes])}

@@ -1,4 +1,4 @@
-"""Where the nodes of a graph are drawn: in layers from the top down, every edge leading downwards.
+"""Layered layout of a graph's nodes: layers from the top down, every edge leading downwards.
 
 As K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical system structures" (IEEE Trans.
 Systems, Man, and Cybernetics 11, 1981): a layer for each node, points for edges to pass the layers between, an order in
@@ -83,7 +83,7 @@ def layered(
 
 
 def _layers(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap: float, widest: float) -> list[int]:
-    """Below all that leads to a node, in the first layer that has room; what nothing leads to, just above its user."""
+    """The layer of each node: the first with room below its operands; for one without operands, just above its user."""
     before: list[list[int]] = [[] for _ in sizes]
     after: list[list[int]] = [[] for _ in sizes]
     for a, b in edges:

@@ -41,7 +41,7 @@ class Report:
         return json.dumps(self.to_dict(), indent=indent)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as an HTML file that needs nothing but itself."""
+        """Writes the report as an HTML file that needs nothing but itself."""
         Path(path).write_text(render("page.html.jinja", report=self), encoding="utf-8")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How a tensor shows itself: `repr`, and a small table for notebooks."""
+"""Forms in which a tensor is shown: `repr`, and a small table for notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hybridml_compiler import dtypes
 from ..core.autodiff.tape import Node, is_node, pull_name
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from .reports import render
 
 _FEWEST, _MOST = 16, 200_000  # values of a histogram
 _LARGEST = 8e307  # beyond it the distance of two is infinite
@@ -52,6 +51,8 @@ def text(t: Tensor) -> str:
 
 def html(t: Tensor) -> str:
     """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks."""
+    from .reports import render  # imported with the first page
+
     array = t._array
     rows = [("shape", " × ".join(map(str, t.shape)) or "scalar"), ("dtype", t.dtype.name), ("device", str(t.device))]
     if t._node is not None:
@@ -80,8 +81,8 @@ class Bar(NamedTuple):
 
 
 def _histogram(array: np.ndarray) -> list[Bar]:
-    """How the finite values spread; none where there are too few. Of a large array every k-th value counts, so that
-    looking at it stays a matter of milliseconds."""
+    """Bins of the finite values; none where there are too few. In a large array every k-th value counts, so that
+    showing it takes milliseconds."""
     if array.size < _FEWEST:
         return []
     values = array.reshape(-1)[:: max(1, array.size // _MOST)]

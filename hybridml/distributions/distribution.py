@@ -64,7 +64,7 @@ class Distribution:
 
     @property
     def mean(self) -> Tensor:
-        """The expected value."""
+        """Expected value of a draw."""
         raise ArgumentError(f"{type(self).__name__} has no mean: its values are names, not numbers")
 
     @property

@@ -100,7 +100,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool 
 
 
 class _Split(NamedTuple):
-    """How an axis becomes (windows, places)."""
+    """Split of an axis into (windows, places)."""
 
     shape: tuple[int, int]
     table: np.ndarray | None  # which element stands at each; the last of a window stands at all places behind it

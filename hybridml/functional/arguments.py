@@ -48,7 +48,7 @@ def batched(what: str, input: Tensor, dims: int) -> tuple[Tensor, bool]:
 
 
 def fits(what: str, x: Tensor, size: Sequence[int], around: Sequence[tuple[int, int]], dilation: Sequence[int]) -> None:
-    """Raise a ShapeError if not one window fits into the padded input."""
+    """Raises a ShapeError if not one window fits into the padded input."""
     padded = tuple(n + low + high for n, (low, high) in zip(x.shape[2:], around, strict=True))
     if any(n < d * (k - 1) + 1 for n, k, d in zip(padded, size, dilation, strict=True)):
         raise ShapeError(
@@ -65,7 +65,7 @@ def padded(x: Tensor, around: Sequence[tuple[int, int]], value: float = 0) -> Te
 
 
 def real_numbers(what: str, *tensors: Tensor | None) -> None:
-    """Raise a DTypeError where an argument is complex: the formula would give a complex number that means nothing."""
+    """Raises a DTypeError where an argument is complex: the formula would give a complex number that means nothing."""
     for t in tensors:
         if t is not None and t.dtype.kind == "c":
             raise DTypeError(f"{what}: takes real numbers, got {t.dtype.name}; give its parts, or its abs")

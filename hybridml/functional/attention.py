@@ -29,8 +29,7 @@ from .activations import softmax
 # cache. From more on the gradients of keys and values compute them once more (7 products instead of 5).
 _SHARED = 512 * 512
 # A causal mask leaves the upper half out, as far as blocks of queries can: (n + 1) / 2n of the work for n blocks. Each
-# is kernels of its own to compile: a GPT's step with 128 queries takes up to 4 % less in two blocks than in one, and
-# 1.1 s to compile instead of 0.9.
+# is kernels of its own, which take time to compile ([Note: Fusion]).
 _LEAST_BLOCK = 128
 _MOST_BLOCKS = 4
 

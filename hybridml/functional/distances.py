@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -22,7 +24,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
     >>> normalize(hm.asarray([[3.0, 4.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929]]
     """
-    return input / xp.maximum(length(input, p, dim, keepdims=True), eps)
+    return input / xp.maximum(_length("normalize", input, p, dim, keepdims=True), eps)
 
 
 @compiled
@@ -37,7 +39,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """
     real_numbers("cosine_similarity", x1, x2)
     x1, x2 = xp.broadcast_arrays(x1, x2)
-    one, other = (xp.maximum(length(x, 2.0, dim, keepdims=True), eps) for x in (x1, x2))
+    one, other = (xp.maximum(linalg.vector_norm(x, axis=dim, keepdims=True), eps) for x in (x1, x2))
     return ((x1 / one) * (x2 / other)).sum(axis=dim)
 
 
@@ -49,7 +51,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     >>> pairwise_distance(hm.asarray([[3.0, 4.0]]), hm.zeros((1, 2)), eps=0.0).tolist()
     [5.0]
     """
-    return length(x1 - x2 + eps, p, -1, keepdims=keepdim)
+    return _length("pairwise_distance", x1 - x2 + eps, p, -1, keepdims=keepdim)
 
 
 @compiled_for_pairs
@@ -65,7 +67,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(f"cdist: needs (..., n, k) and (..., m, k), got {x1.shape} and {x2.shape}")
-    return length(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
+    return _length("cdist", x1[..., :, None, :] - x2[..., None, :, :], p, -1)
 
 
 @compiled_for_pairs
@@ -82,13 +84,13 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.ndim != 2:
         raise ShapeError(f"pdist: input must be (n, k), got shape {input.shape}")
     first, second = (xp.asarray(k) for k in np.triu_indices(int(input.shape[0]), 1))
-    return length(xp.take(input, first, axis=0) - xp.take(input, second, axis=0), p, -1)
+    return _length("pdist", xp.take(input, first, axis=0) - xp.take(input, second, axis=0), p, -1)
 
 
-def length(x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = False) -> Tensor:
-    """The norm of order `p` along `axis`, which must not be negative here; see `linalg.vector_norm`."""
-    if p < 0:
-        raise ArgumentError(f"the order of a norm must not be negative, got p={p}")
+def _length(what: str, x: Tensor, p: float, axis: int | tuple[int, ...], keepdims: bool = False) -> Tensor:
+    """The norm of order `p` along `axis`; see `linalg.vector_norm`. Raises ArgumentError unless p is 0 or more."""
+    if not (isinstance(p, Real | Tensor) and p >= 0):
+        raise ArgumentError(f"{what}: p must be a number, 0 or more, got {p!r}")
     return linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=p)
 
 

@@ -106,7 +106,7 @@ def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[
 
 
 def check_probability(what: str, p: float) -> None:
-    """Raise an ArgumentError for a number that is none."""
+    """Raises an ArgumentError for a number that is none."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"{what}: p is a probability, 0 <= p <= 1, got {p}")
 

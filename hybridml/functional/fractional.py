@@ -100,7 +100,7 @@ _SAMPLE_OF_AXIS = {2: (1, 0), 3: (0, 1, 2)}
 
 
 def _starts(drawn: Tensor, n: int, k: int, m: int) -> Tensor:
-    """Where the m windows of k elements begin along an axis of n, (..., m) for a phase (..., 1) in 0..1."""
+    """Starts of the m windows of k elements along an axis of n, (..., m) for a phase (..., 1) in 0..1."""
     if m == 1:
         return xp.zeros_like(drawn).astype(xp.int64) + (n - k)
     alpha = (n - k) / (m - 1)

@@ -249,7 +249,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
 
 def reduce(loss: Tensor, reduction: str, count: Tensor | int | None = None) -> Tensor:
-    """Apply a reduction; `count` is what "mean" divides by, the number of elements if not given."""
+    """Applies a reduction; `count` is what "mean" divides by, the number of elements if not given."""
     match reduction:
         case "none":
             return loss
@@ -303,7 +303,7 @@ def _difference(what: str, input: Tensor, target: Tensor) -> Tensor:
 
 
 def same_shape(what: str, input: Tensor, target: Tensor) -> None:
-    """Raise a ShapeError unless both have one shape."""
+    """Raises a ShapeError unless both have one shape."""
     if input.shape != target.shape:
         raise ShapeError(f"{what}: input {input.shape} and target {target.shape} must have one shape; reshape one")
 

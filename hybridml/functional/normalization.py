@@ -27,7 +27,7 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel of (n, c, ...) over all other axes (Ioffe and Szegedy 2015).
+    """Normalises each channel of (n, c, ...) over all other axes (Ioffe and Szegedy 2015).
 
     In training the batch's own statistics count, and the running ones move towards them in place by `momentum` (the
     variance as its unbiased estimate); otherwise the running ones count. Statistics, weight and bias are (c,). Raises
@@ -79,7 +79,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise (..., *normalized_shape) over these last axes, then scale and shift elementwise (Ba et al. 2016).
+    """Normalises (..., *normalized_shape) over these last axes, then scales and shifts elementwise (Ba et al. 2016).
 
     Raises ShapeError where the last axes are not `normalized_shape`, DTypeError for complex numbers.
 
@@ -98,7 +98,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Divide (..., *normalized_shape) by the root of the mean square over these last axes (Zhang and Sennrich 2019).
+    """Divides (..., *normalized_shape) by the root of the mean square over these last axes (Zhang and Sennrich 2019).
 
     `eps=None` takes the machine epsilon of the input's dtype, float32 for narrower ones, as PyTorch. Raises ShapeError
     where the last axes are not `normalized_shape`, DTypeError for complex numbers.
@@ -119,7 +119,7 @@ def rms_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Normalise (n, c, ...) over each of `num_groups` groups of channels (Wu and He 2018); weight and bias are (c,).
+    """Normalises (n, c, ...) over each of `num_groups` groups of channels (Wu and He 2018); weight and bias are (c,).
 
     Raises ShapeError where `num_groups` does not divide the channels, DTypeError for complex numbers.
 
@@ -150,7 +150,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel of each element of (n, c, ...) over its own positions (Ulyanov et al. 2016).
+    """Normalises each channel of each element of (n, c, ...) over its own positions (Ulyanov et al. 2016).
 
     Running statistics (c,), if given, move in place towards the mean over the batch; they count instead of the input's
     own with ``use_input_stats=False``. Raises ShapeError for an input without positions or with one value per channel,
@@ -184,7 +184,7 @@ def instance_norm(
 @compiled
 @in_float32
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """Divide (n, c, ...) by ``(k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels.
+    """Divides (n, c, ...) by ``(k + alpha * mean of squares)^beta``, the mean over `size` neighbouring channels.
 
     Channels that do not exist count as zeros. Source: Krizhevsky et al. 2012. Raises ShapeError for an input without
     positions or a `size` below 1, DTypeError for complex numbers.

@@ -23,7 +23,7 @@ from ..tracing.compiled import compiled_for_all_sizes
 
 
 def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Run an LSTM over `inputs` (steps, n, 4 * hidden), the products with the inputs and the biases already in it.
+    """Runs an LSTM over `inputs` (steps, n, 4 * hidden), the products with the inputs and the biases already in it.
 
     `h` and `c` (n, hidden) are the first states, `weight` (4 * hidden, hidden) is the recurrent one; gates are in the
     order input, forget, cell, output. Gives the hidden and the cell states after each step, both (steps, n, hidden).
@@ -38,7 +38,7 @@ def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple
 
 
 def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Run a GRU over `inputs` (steps, n, 3 * hidden), the products with the inputs and their biases already in it.
+    """Runs a GRU over `inputs` (steps, n, 3 * hidden), the products with the inputs and their biases already in it.
 
     `h` (n, hidden) is the first state, `weight` (3 * hidden, hidden) and `bias` (3 * hidden,) are the recurrent ones;
     gates are in the order reset, update, new, and reset is applied after the product, as in PyTorch. Gives the state
@@ -54,7 +54,7 @@ def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 def rnn_sequence(inputs: Tensor, h: Tensor, weight: Tensor, nonlinearity: str) -> Tensor:
-    """Run an RNN over `inputs` (steps, n, hidden), the products with the inputs and both biases already in it.
+    """Runs an RNN over `inputs` (steps, n, hidden), the products with the inputs and both biases already in it.
 
     `h` (n, hidden) is the first state, `weight` (hidden, hidden) the recurrent one, `nonlinearity` "tanh" or "relu".
     Gives the state after each step, (steps, n, hidden).

@@ -165,7 +165,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Deal the channels of (n, c, ...) out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
+    """Deals the channels of (n, c, ...) out over `groups`: channel (g, k) becomes (k, g) (Zhang et al. 2018).
 
     Raises ShapeError where the sizes do not divide.
 

@@ -106,7 +106,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 
 def _pixels(x: Tensor, size: int, aligned: bool) -> Tensor:
-    """-1..1 to pixels."""
+    """Converts coordinates in -1..1 to pixels."""
     return (x + 1) * ((size - 1) / 2) if aligned else ((x + 1) * size - 1) * 0.5
 
 

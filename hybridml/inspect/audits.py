@@ -29,9 +29,8 @@ from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
 from ..display.reports import Report
-from ..tracing import TracedFunction
 from ..tracing.capture.memory_order import as_seen
-from ..tracing.function import Call
+from ..tracing.function import Call, TracedFunction
 from ..tracing.run.compiled_path import CompiledPath
 from ..tracing.run.program import compile_graph
 from .comparison import Difference
@@ -106,9 +105,9 @@ def describe(found: Finding) -> str:
 
 
 def audit(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
-    """Run `fn(*args, **kwargs)` eagerly beside traced, from the same start, and name the first operation that differs.
+    """Runs `fn(*args, **kwargs)` eagerly beside traced, from the same start, and finds the first difference.
 
-    `fn` is a function, a module or a traced function, which is traced anew. The state that it can reach is put back.
+    `fn` is a function, a module or a traced function, which is traced again. The state that it can reach is put back.
     Raises what the function raises.
 
     >>> import hybridml as hm
@@ -147,7 +146,7 @@ Run = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # results and written
 
 
 class _Start:
-    """What the program of a call reads, copied before anything runs."""
+    """Arrays that the program of a call reads, copied before anything runs."""
 
     def __init__(self, call: Call) -> None:
         program = call.outcome.program
@@ -158,7 +157,7 @@ class _Start:
         self.backend = program.backend
 
     def outputs(self, outcome: CompiledPath) -> list[np.ndarray]:
-        """Of the compiled program itself."""
+        """Outputs of the compiled program, run on the copied arrays."""
         program, k = outcome.program, outcome.program.lead
         own = [a.copy() for a in self.arrays]
         found = program.executable([*own[:k], *self.more, *own[k:]])
@@ -178,7 +177,7 @@ def _audited(name: str, outcome: CompiledPath, start: _Start, one: Run, other: R
 
 
 def _operations(start: _Start) -> tuple[int, int, Finding | None]:
-    """How many operations there are, how many differ in the last bits, and the first that differs by more."""
+    """Number of operations, of those that differ in the last bits, and the first that differs by more."""
     graph = start.graph
     nodes = [node for node in graph.nodes() if node.op is not None]
     compiled = compile_graph(ir.Graph(graph.inputs, tuple(nodes), graph.name), {}, start.backend)(start.arrays)
@@ -196,7 +195,7 @@ def _operations(start: _Start) -> tuple[int, int, Finding | None]:
 
 
 def _alone(node: ir.Node, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """What the row makes of these operands."""
+    """The result of the operation, run eagerly on these operands."""
     inputs = {n: ir.input_node(n.aval) for n in node.inputs}
     given = dict(zip(node.inputs, operands, strict=True))
     again = ir.with_inputs(node, tuple(inputs[n] for n in node.inputs))
@@ -214,7 +213,7 @@ def _is_rounding(node: ir.Node, operands: Sequence[np.ndarray], row: np.ndarray,
 
 
 def _bound(node: ir.Node, operands: Sequence[np.ndarray], value: np.ndarray) -> Any:
-    """How far apart two orders of the same sum may be; None where the contract is bits."""
+    """The largest difference between two orders of the same sum; None where the contract is bits."""
     assert node.op is not None
     reorders, terms = node.op.reorders, flops(node) / max(node.aval.size, 1)
     if not reorders or not dtypes.is_float(node.dtype):
@@ -266,7 +265,7 @@ def _in_float64(array: np.ndarray) -> np.ndarray:
 def _outputs_in_float64(
     graph: ir.Graph, arrays: Sequence[np.ndarray], signs: np.random.Generator | None = None
 ) -> list[np.ndarray] | None:
-    """Of a graph; with `signs` every sum is moved as far as its rounding may move it, up or down."""
+    """Outputs of a graph in float64; with `signs` every sum is moved as far as its rounding may move it."""
     values = {node: _in_float64(a) for node, a in zip(graph.inputs, arrays, strict=True)}
     for node in graph.nodes():
         if node.value is not None:

@@ -74,7 +74,7 @@ class Comparison(Report):
 
     @property
     def distinct(self) -> bool:
-        """Whether the styles' quartiles lie apart: if not, the two times cannot be told from each other."""
+        """Whether the styles' quartiles do not overlap: if they do, the two times cannot be told from each other."""
         eager, traced = self.eager, self.traced
         return traced.upper_ms < eager.lower_ms or eager.upper_ms < traced.lower_ms
 

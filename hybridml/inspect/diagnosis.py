@@ -1,4 +1,4 @@
-"""`hybridml.doctor`: what of the framework works on this machine, and why the rest does not."""
+"""`hybridml.doctor`: the parts of the framework that work on this machine, and why the rest do not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Diagnosis:
 
 
 def doctor() -> Diagnosis:
-    """Look at this machine: Python, NumPy, LLVM, vectors, threads, caches, the native entry, and one compiled program.
+    """Looks at this machine: Python, NumPy, LLVM, vectors, threads, caches, the native entry, and one compiled program.
 
     Nothing is changed but the object cache, which keeps the program. The result prints itself; `.ok` is true where
     everything that traced functions use is there, `.findings` has (what, whether it is fine, what there is).
@@ -54,7 +54,7 @@ def doctor() -> Diagnosis:
 
 
 def _careful(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a look finds, or the error that it ended with."""
+    """The findings of one check, or the error that it ended with."""
     try:
         return list(look())
     except Exception as error:
@@ -130,7 +130,7 @@ def _entry() -> Iterable[Finding]:
 
 def _program() -> Iterable[Finding]:
     from ..arrays.creation import arange
-    from ..tracing import trace
+    from ..tracing.decorator import trace
 
     def f(x: Any) -> Any:
         return x * 2 + 1

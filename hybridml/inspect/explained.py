@@ -38,7 +38,7 @@ class CapturedLine:
 
 @dataclass(frozen=True)
 class EffectLine:
-    """What the trace did to Python. `when`: which calls do it."""
+    """An effect of the trace on Python. `when`: the calls that repeat it."""
 
     name: str
     where: str
@@ -67,7 +67,7 @@ class KernelCost:
 
 @dataclass(frozen=True)
 class LineCost:
-    """What the kernels of a program do for one line of the user, estimated."""
+    """Estimated cost of a program's kernels for one line of the user."""
 
     where: str
     ns: float
@@ -106,7 +106,7 @@ class Explanation(Report):
 
     @property
     def title(self) -> str:
-        """How many programs and calls there are, or why such calls run eagerly."""
+        """The numbers of programs and calls, or the reason why such calls run eagerly."""
         if self.eager:
             return f"{self.name}: such calls run eagerly: {self.eager}"
         programs = f"{self.programs} compiled program{'s' * (self.programs != 1)}"

@@ -17,7 +17,7 @@ from hybridml_compiler.graph.text import print_graph
 from hybridml_compiler.sizes.dims import hint
 
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from ..tracing.python_state.mutations import Mutation, uses
 from ..tracing.python_state.names import Names, arguments
 from ..tracing.run.compiled_path import CompiledPath, array_of
@@ -33,7 +33,7 @@ _MOST_TEXT = 60
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """What `fn(*args, **kwargs)` runs when it is traced, without running it.
+    """Explains what `fn(*args, **kwargs)` runs when it is traced, without running it.
 
     Shown are the paths that calls take by the values that Python asks for, the guards, the captured tensors by the
     names that the function has for them, what the trace has done to Python, why there are several programs, the kernels
@@ -64,7 +64,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
 
 
 def explain_last(traced: TracedFunction) -> Explanation:
-    """The same of what the last call has run."""
+    """Explains what the last call has run."""
     entry = traced._last
     assert entry is not None
     return _explained(traced, entry, traced._shown(), {}, [])
@@ -192,13 +192,13 @@ def _kernels(entry: Entry, outcome: CompiledPath) -> Iterator[tuple[KernelCost, 
                 lines = _lines_of(node)
                 for line in lines:
                     weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
-            ns = sum(code_of(work).nanoseconds(work) for work in launch.works) or alone or memory_cost(launch.nbytes)
-            name, nbytes = kind_of(launch.work), hint(launch.nbytes)
+            ns = sum(code_of(spec).nanoseconds(spec) for spec in launch.specs) or alone or memory_cost(launch.nbytes)
+            name, nbytes = kind_of(launch.spec), hint(launch.nbytes)
             yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, operations), weights
 
 
 def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
-    """Results of one operation may be several nodes, computed together."""
+    """The operations among nodes: several nodes may be the results of one, computed together."""
     seen: set[Any] = set()
     for node in nodes:
         if node.kind in ("control", "opaque"):
@@ -209,7 +209,7 @@ def _computed(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
 
 
 def _lines_of(node: ir.Node) -> list[str]:
-    """The user's line; those in its bodies, of a loop that the compiler has made."""
+    """The user's line; for a loop that the compiler has made, the lines in its body."""
     if node.where:
         return [node.where]
     bodies = [body for body in node.params.values() if isinstance(body, Body)]
@@ -224,7 +224,7 @@ def flops(node: ir.Node) -> float:
 
 
 def _of_bodies(node: ir.Node, cost: Callable[[ir.Node], float]) -> float:
-    """Of all steps of a loop (one, where only the call knows how many), or of the longest branch."""
+    """Cost of all steps of a loop (one, where only the call knows how many), or of the longest branch."""
     bodies = {
         name: sum(map(cost, _computed(body.graph.nodes())))
         for name, body in node.params.items()

@@ -44,7 +44,7 @@ MOST_KEPT = 64  # compiled fetches of one path
 def run(
     traced: TracedFunction, args: tuple[Any, ...], kwargs: dict[str, Any], fetch: Fetch, feed: Mapping[Name, Any]
 ) -> Any:
-    """See `TracedFunction.run`."""
+    """The values of `fetch` alone; see `TracedFunction.run`."""
     single = isinstance(fetch, str | int)
     wanted: list[Name] = [fetch] if isinstance(fetch, str | int) else _names(fetch)
     call = traced.resolve(args, kwargs)
@@ -154,7 +154,7 @@ class Values:
         return {name: node for name, node in variables.items() if self.there.issuperset(inputs_behind(node))}
 
     def with_variables(self, variables: Mapping[str, ir.Node]) -> Values:
-        """These values, with variables that hold something else."""
+        """A copy of these values, with other values of variables."""
         other = copy.copy(self)
         other.variables = self._known(variables)
         return other
@@ -196,7 +196,7 @@ class Values:
 
 
 def values_of_lines(nodes: Sequence[ir.Node], results: Container[ir.Node]) -> Iterator[ir.Node]:
-    """What each line of the user computes: the last value that no operation of the same line reads, and that another
+    """Yields the value of each line of the user: the last that no operation of the same line reads, and that another
     line reads or the function returns (the next state of a random generator is none).
     """
     users = ir.users(nodes)

@@ -77,7 +77,7 @@ class Node(_ReadOnly):
     value: np.ndarray | None  # data of a constant, read-only
 
     def __init__(self, name: str, node: ir.Node, made: Mapping[ir.Node, Node], graphs: dict[Body, Graph]) -> None:
-        """`made`: the nodes of the operands; `graphs`: the subgraphs that are known, and become known."""
+        """Wraps a node. `made`: nodes of the operands; `graphs`: subgraphs made so far, to which its own are added."""
         bodies = {key: value for key, value in node.params.items() if isinstance(value, Body)}
         for part, body in bodies.items():
             if body not in graphs:
@@ -108,7 +108,7 @@ class Node(_ReadOnly):
 
 @dataclass(frozen=True)
 class _Ends:
-    """What inputs and outputs of a path are for: the arguments among its inputs; returned tensors, each as an input or
+    """Roles of a path's inputs and outputs: the arguments among its inputs; returned tensors, each as an input or
     the position of an output; names with the positions of the outputs that are new values and new gradients."""
 
     arguments: frozenset[ir.Node]
@@ -150,7 +150,7 @@ class Graph(_ReadOnly):
     _known: Mapping[str, Node]
 
     def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
-        """`stages`: those of the compiler, for `optimized`; `name`: that of a subgraph, which has none of its own."""
+        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph."""
         ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
@@ -201,7 +201,7 @@ class Graph(_ReadOnly):
 
     @property
     def edges(self) -> tuple[tuple[Node, Node, int], ...]:
-        """(operand, node that reads it, position among the operands) of every operand, in execution order."""
+        """Triples (operand, node that reads it, position among the operands), in execution order."""
         return tuple([(a, b, k) for b in self.nodes for k, a in enumerate(b.inputs)])
 
     def nodes_at(self, line: str | int) -> tuple[Node, ...]:

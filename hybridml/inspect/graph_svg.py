@@ -34,7 +34,7 @@ class GraphDrawing:
     svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the drawing as an SVG file, which a browser shows. Raises ArgumentError for another kind of file."""
+        """Writes the drawing as an SVG file, which a browser shows. Raises ArgumentError for another kind of file."""
         if Path(path).suffix.lower() != ".svg":
             raise ArgumentError(
                 f"graph: draws SVG, got a path that ends in {Path(path).suffix!r}; call it {Path(path).stem}.svg"

@@ -31,13 +31,13 @@ _watching = 0  # blocks that are open, in all threads
 
 
 class Watching:
-    """What `nans_var` holds. `infinities`: those are looked for as well."""
+    """Check for NaNs, the value of `nans_var`. `infinities`: looks for those as well."""
 
     def __init__(self, infinities: bool) -> None:
         self.infinities = infinities
 
     def check(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray, where: str = "") -> None:
-        """FloatingPointError where an operation has made what is looked for from operands that have none of it."""
+        """Raises FloatingPointError where an operation has made a NaN (or infinity) from operands that have none."""
         message = self._found(op, operands, result)
         if message:
             raise FloatingPointError(f"{message}{LOCATION}{where}" if where else with_location(message))
@@ -86,7 +86,7 @@ class Watching:
 
 
 class debug_nans:
-    """Raise FloatingPointError where an operation makes a NaN of numbers: with its name, the line, the first element.
+    """Raises FloatingPointError where an operation makes a NaN of numbers: with its name, the line, the first element.
 
     A context manager; called as `debug_nans(True)` or `debug_nans(False)`, it switches for the rest of the program as
     well. It holds for this thread or task. With `infinities` an operation that makes an infinity of finite numbers is
@@ -125,7 +125,7 @@ def _switch(to: Watching | None) -> None:
 
 
 def _mode() -> Any:
-    """Not None where a generated function is to take the general path, which checks."""
+    """Mode of the generated functions: not None where they are to take the general path, which checks."""
     return interpreter_stack() or nans_var.get()
 
 

@@ -20,7 +20,7 @@ from hybridml_compiler.ops.table import OPS
 from ..core import pytree
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from .comparison import Comparison, Difference, KernelLine, Style
 from .snapshot import Snapshot
 
@@ -28,7 +28,7 @@ _BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the cloc
 
 
 def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any) -> Comparison:
-    """Run `fn(*args, **kwargs)` eagerly and traced, and lay the two side by side.
+    """Runs `fn(*args, **kwargs)` eagerly and traced, and lays the two side by side.
 
     `fn` is a function, a module or an already traced function; it is traced and compiled anew, so that the first call
     can be timed (machine code of an earlier run comes from the disk cache: an empty `HYBRIDML_CACHE_DIR` gives cold
@@ -125,7 +125,7 @@ class _Run:
                 tracemalloc.stop()
 
     def sample(self) -> None:
-        """Milliseconds a call, of as many calls as fill a block."""
+        """Measures the milliseconds per call, over as many calls as fill a block."""
         self.snapshot.restore()
         self.call()  # guards are checked once more after the restore has assigned attributes
         count, elapsed = 0, 0.0
@@ -147,7 +147,7 @@ class _Run:
 
 
 def _take_turns(runs: list[_Run], repeats: int) -> None:
-    """What else the machine does changes with time: both styles must meet the same."""
+    """Measures the styles by turns: what else the machine does changes with time, and both must meet the same."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -201,7 +201,7 @@ def _operations(run: _Run) -> tuple[int, int]:
 
 
 def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tuple[KernelLine, ...], tuple[str, ...]]:
-    """Fill in what the compiled program says of itself; its kernels, and written tensors that the snapshot missed."""
+    """Fills in what the compiled program says of itself; its kernels, and written tensors that the snapshot missed."""
     entry = traced._shown()
     executable = entry.program.executable
     launches = getattr(executable, "launches", ())
@@ -211,7 +211,7 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
     run.peak = max(run.peak, results) + getattr(executable, "arena_bytes", 0)
     run.stages = {"trace": traced.stats.trace_ms, **getattr(executable.stats, "milliseconds", {})}
     lines = tuple(
-        KernelLine(kind_of(launch.work), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
+        KernelLine(kind_of(launch.spec), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
         for launch in launches
     )
     written = [source for _, source in entry.writes if source.kind == "held"]
@@ -219,10 +219,10 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
     return lines, missed
 
 
-def kind_of(work: Any) -> str:
+def kind_of(spec: Any) -> str:
     """`matmul f32 128x512x784`, `NumPy's svd`, `copy`, `loop`."""
-    name = type(work).__name__
-    return str(work) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
+    name = type(spec).__name__
+    return str(spec) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
 
 
 def arrays_in(value: Any) -> dict[str, np.ndarray]:
@@ -237,7 +237,7 @@ def arrays_in(value: Any) -> dict[str, np.ndarray]:
 
 
 def written(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a call has changed or added."""
+    """The arrays that a call has changed or added."""
     return {path: array for path, array in after.items() if path not in before or distance(array, before[path])[2]}
 
 

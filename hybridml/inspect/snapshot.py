@@ -35,7 +35,7 @@ _Restore = Callable[[], None]
 
 
 class Snapshot:
-    """Taken when made. `restore()` puts everything back, in place, as often as wanted."""
+    """State of a function, copied when made. `restore()` puts everything back, in place, as often as wanted."""
 
     def __init__(self, **roots: Any) -> None:
         self.arrays: dict[str, np.ndarray] = {}  # every tensor and array by the path that leads to it
@@ -77,7 +77,7 @@ class Snapshot:
             pending += [(_join(path, name), child) for name, child in self._open(path, value)][::-1]
 
     def _open(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
-        """Remember one value, and give what it leads to."""
+        """Notes one value, and yields the objects that it leads to."""
         if issubclass(type(value), Tensor):
             yield from self._tensor(path, value)
         elif isinstance(value, np.ndarray):
@@ -180,7 +180,7 @@ def _put(array: np.ndarray, copy: np.ndarray) -> None:
 
 
 def _put_dict(target: dict[Any, Any], saved: dict[Any, Any]) -> None:
-    """By the plain class's own methods: a subclass may do more when an item is assigned."""
+    """Gives a dict its items, by the plain class's own methods: a subclass may do more when an item is assigned."""
     pairs = zip(target.items(), saved.items(), strict=True)
     if len(target) == len(saved) and all(a is c and b is d for (a, b), (c, d) in pairs):
         return

@@ -1,4 +1,4 @@
-"""What einops needs to know to work on tensors; imported when einops is, see lookup.py."""
+"""The backend that einops needs to work on tensors; imported when einops is, see lookup.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.tensor import Tensor
 
 
 class HybridmlBackend(AbstractBackend):
-    """einops finds this class among the subclasses of its own."""
+    """Backend of einops for tensors, which einops finds among the subclasses of its own class."""
 
     framework_name = "hybridml"
 

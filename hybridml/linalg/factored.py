@@ -40,7 +40,8 @@ def lu_factor(x: Tensor, /, *, pivot: bool = True) -> LUFactors:
     """L, without its diagonal of ones, and U of `lu` in one matrix (..., m, n), and the exchanged rows as int32.
 
     ``pivots[..., k]`` (min(m, n) of them) is the row, counted from 1 as LAPACK does, that was exchanged with row k.
-    Errors and gradients as `lu`; ArgumentError for ``pivot=False``. Source: LAPACK's getrf, PyTorch.
+    Gradients as of `lu`. Raises ShapeError for less than two axes, LinAlgError for infinities and nans, ArgumentError
+    for ``pivot=False``. Source: LAPACK's getrf, PyTorch.
 
     >>> import hybridml as hm
     >>> f = hm.linalg.lu_factor(hm.asarray([[1.0, 2.0], [2.0, 2.0]]))
@@ -53,7 +54,7 @@ def lu_factor(x: Tensor, /, *, pivot: bool = True) -> LUFactors:
     rows, inner = lower.shape[-2:]
     columns = upper.shape[-1]
     below = _padded(lower.tril(k=-1), 0, columns - inner)
-    order = xp.argmax(p.mT, axis=-1) if rows else xp.zeros(p.shape[:-1], dtype=xp.int64)
+    order = xp.argmax(xp.equal(p.mT, 1), axis=-1) if rows else xp.zeros(p.shape[:-1], dtype=xp.int64)
     return LUFactors(below + _padded(upper, rows - inner, 0), _pivots(order, inner))
 
 
@@ -97,7 +98,8 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """Factors P, L and U, as of `lu`, from the result of `lu_factor`; empty tensors for those not asked for.
 
-    LU_data (..., m, n), LU_pivots (..., min(m, n)). Source: PyTorch.
+    LU_data (..., m, n), LU_pivots (..., min(m, n)). Raises ShapeError for less than two axes of data or one of pivots,
+    OutOfBoundsError for a pivot that is no row. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.linalg.lu_unpack(*hm.linalg.lu_factor(hm.asarray([[0.0, 2.0], [1.0, 1.0]])))]
@@ -108,7 +110,10 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     inner = min(rows, columns)
     p = lower = upper = xp.zeros((0,), dtype=x.dtype)
     if unpack_pivots:
-        order = _order(xp.asarray(LU_pivots), rows)
+        pivots = xp.asarray(LU_pivots)
+        if pivots.ndim == 0:
+            raise ShapeError(f"lu_unpack: needs pivots (..., {inner}), got {described(pivots)}")
+        order = _order(pivots, rows)
         p = xp.equal(xp.expand_dims(order, -2), xp.expand_dims(xp.arange(rows), -1)).astype(x.dtype)
     if unpack_data:
         lower = x[..., :, :inner].tril(k=-1) + xp.eye(rows, inner, dtype=x.dtype)
@@ -119,8 +124,8 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """Solution z of ``A @ z = B`` (``z @ A = B`` without `left`) by the factors of A from `lu_factor`.
 
-    A (..., n, n), B (..., n, k); with `adjoint` A^H is in A's place. Batches broadcast. ShapeError for other shapes.
-    Source: PyTorch.
+    A (..., n, n), B (..., n, k); with `adjoint` A^H is in A's place. Batches broadcast. Raises ShapeError for other
+    shapes, LinAlgError where U is singular. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> f = hm.linalg.lu_factor(hm.asarray([[2.0, 0.0], [0.0, 4.0]]))
@@ -155,7 +160,8 @@ def _rows_of(x: Tensor, order: Tensor) -> Tensor:
 def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
     """Solution z (..., n, k) of ``L @ L^H @ z = B`` (``L^H @ L`` with `upper`), for the factor L of `cholesky`.
 
-    B (..., n, k), L (..., n, n). Raises ShapeError where they do not fit. Source: PyTorch.
+    B (..., n, k), L (..., n, n). Raises ShapeError where they do not fit, LinAlgError for a zero on L's diagonal.
+    Source: PyTorch.
 
     >>> import hybridml as hm
     >>> hm.linalg.cholesky_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).tolist()
@@ -169,7 +175,7 @@ def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
 def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
     """Inverse of ``L @ L^H`` (``L^H @ L`` with `upper`), for the factor L (..., n, n) of `cholesky`.
 
-    Raises ShapeError where L is not square. Source: PyTorch.
+    Raises ShapeError where L is not square, LinAlgError for a zero on its diagonal. Source: PyTorch.
 
     >>> import hybridml as hm
     >>> hm.linalg.cholesky_inverse(hm.asarray([[2.0]])).tolist()
@@ -186,7 +192,7 @@ def triangular_solve(
 ) -> TriangularResult:
     """Solution z of ``A @ z = b`` (A^T with `transpose`), and A: PyTorch's older name of `solve_triangular`.
 
-    b (..., n, k), A (..., n, n). Raises ShapeError where they do not fit.
+    b (..., n, k), A (..., n, n). Raises ShapeError where they do not fit, LinAlgError for a zero on A's diagonal.
 
     >>> import hybridml as hm
     >>> hm.linalg.triangular_solve(hm.asarray([[4.0]]), hm.asarray([[2.0]])).solution.tolist()
@@ -200,7 +206,8 @@ def triangular_solve(
 def pinverse(x: Tensor, /, rcond: Any = 1e-15) -> Tensor:
     """Pseudo-inverse (..., n, m) of (..., m, n): PyTorch's older name of `pinv`.
 
-    Singular values below `rcond` times the largest count as zero.
+    Singular values below `rcond` times the largest count as zero. Raises ShapeError for less than two axes, LinAlgError
+    for infinities and nans.
 
     >>> import hybridml as hm
     >>> hm.linalg.pinverse(hm.asarray([[2.0], [0.0]])).tolist()

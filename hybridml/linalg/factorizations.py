@@ -106,8 +106,9 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRR
     """Orthonormal columns Q and upper triangular R with ``Q @ R = x``, by Householder reflections.
 
     Of x (..., m, n) with k = min(m, n): Q (..., m, k) and R (..., k, n); with mode "complete" Q (..., m, m) and R (...,
-    m, n). Raises ShapeError for less than two axes. Gradient: Walter and Lehmann, Algorithmic differentiation of linear
-    algebra functions, 2010; it needs a leading square of R that has an inverse (LinAlgError).
+    m, n). Raises ShapeError for less than two axes, ArgumentError for another mode. Gradient: Walter and Lehmann,
+    Algorithmic differentiation of linear algebra functions, 2010; it needs a leading square of R that has an inverse
+    (LinAlgError).
 
     >>> import hybridml as hm
     >>> q, r = hm.linalg.qr(hm.asarray([[3.0], [4.0]]))
@@ -134,7 +135,9 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 def svdvals(x: Tensor, /) -> Tensor:
-    """Singular values (..., min(m, n)) of x (..., m, n), real and falling. Errors as of `svd`.
+    """Singular values (..., min(m, n)) of x (..., m, n), real and falling.
+
+    Raises LinAlgError for infinities and nans, ShapeError for less than two axes.
 
     >>> import hybridml as hm
     >>> hm.linalg.svdvals(hm.asarray([[0.0, 2.0], [3.0, 0.0]])).tolist()
@@ -158,8 +161,8 @@ def eigh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> EighResult:
 
     Those of ``(x + x^H) / 2`` are computed, so that gradients are Hermitian too; with `UPLO` those of the matrix of
     which x holds the lower ("L") or the upper ("U") triangle, as in NumPy, and the other triangle has no gradient.
-    Raises LinAlgError for infinities and nans, ShapeError where x is not square. Gradient: Giles, An extended
-    collection of matrix derivative results, 2008.
+    Raises LinAlgError for infinities and nans, ShapeError where x is not square, ArgumentError for another `UPLO`.
+    Gradient: Giles, An extended collection of matrix derivative results, 2008.
 
     >>> import hybridml as hm
     >>> hm.linalg.eigh(hm.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
@@ -169,7 +172,9 @@ def eigh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> EighResult:
 
 
 def eigvalsh(x: Tensor, /, *, UPLO: Literal["L", "U"] | None = None) -> Tensor:
-    """Eigenvalues (..., n) of Hermitian matrices, real and rising; arguments and errors as of `eigh`.
+    """Eigenvalues (..., n) of Hermitian matrices, real and rising; arguments as of `eigh`.
+
+    Raises LinAlgError for infinities and nans, ShapeError where x is not square, ArgumentError for another `UPLO`.
 
     >>> import hybridml as hm
     >>> hm.linalg.eigvalsh(hm.asarray([[2.0, 0.0], [0.0, 1.0]])).tolist()
@@ -194,7 +199,9 @@ def eig(x: Tensor, /) -> EigResult:
 
 
 def eigvals(x: Tensor, /) -> Tensor:
-    """Eigenvalues (..., n) of square matrices, complex and in no order. Errors as of `eig`.
+    """Eigenvalues (..., n) of square matrices, complex and in no order.
+
+    Raises LinAlgError for infinities and nans, ShapeError where x is not square.
 
     >>> import hybridml as hm
     >>> hm.linalg.eigvals(hm.asarray([[2.0, 1.0], [0.0, 3.0]])).tolist()

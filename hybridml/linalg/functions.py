@@ -42,7 +42,7 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
     """Sign and logarithm of the modulus of the determinant of square matrices (..., n, n), which do not overflow.
 
     The sign is 1 or -1, of complex matrices a number of modulus 1; a singular matrix has 0 and -inf, and no gradient
-    (LinAlgError).
+    (LinAlgError). Raises ShapeError where they are not square.
 
     >>> import hybridml as hm
     >>> sign, logabsdet = hm.linalg.slogdet(hm.asarray([[0.0, 1.0], [1.0, 0.0]]))
@@ -68,7 +68,10 @@ def matrix_exp(x: Tensor, /) -> Tensor:
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """Power n of square matrices (..., m, m) by squaring; of the inverse for negative n (LinAlgError).
+    """Power n of square matrices (..., m, m) by squaring; of the inverse for negative n.
+
+    Raises ShapeError where they are not square, ArgumentError for an n that is no integer, LinAlgError for a negative n
+    and a singular matrix.
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_power(hm.asarray([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
@@ -96,6 +99,7 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Rank (...), int64: the number of singular values of (..., m, n) above `rtol` times the largest.
 
     `rtol` is a number, or one for each matrix; None is ``max(m, n)`` times the precision of the dtype.
+    Raises ShapeError for less than two axes, LinAlgError for infinities and nans.
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_rank(hm.ones((3, 3))).item()
@@ -111,6 +115,8 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """Sum (...) along a diagonal of matrices (..., m, n), `offset` places right of the main one; dtypes as of `sum`.
+
+    Raises ShapeError for less than two axes, ArgumentError for an `offset` that is no integer.
 
     >>> import hybridml as hm
     >>> hm.linalg.trace(hm.asarray([[1.0, 2.0], [3.0, 4.0]])).item()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, LinAlgError, ShapeError
 from hybridml_compiler.ops.shapes import axes_tuple, axis_index
 from hybridml_compiler.ops.table import OPS
 
@@ -54,9 +54,9 @@ def vector_norm(
     """Norm of x as one vector (``axis=None``), or of the vectors along one axis or several: real.
 
     `ord`: 2, 1, any p for the p-th root of the sum of p-th powers of moduli, inf and -inf for the largest and the
-    smallest modulus, 0 for the number of elements that are not 0. Raises ShapeError for an axis that does not exist.
-    The gradient of the norm of zeros is 0, and for orders below 1 that of elements that are 0. float16 and bfloat16
-    are summed in float32.
+    smallest modulus, 0 for the number of elements that are not 0. Raises AxisError for an axis that does not exist,
+    ArgumentError for an `ord` that is no number. The gradient of the norm of zeros is 0, and for orders below 1
+    that of elements that are 0. float16 and bfloat16 are summed in float32.
 
     >>> import hybridml as hm
     >>> hm.linalg.vector_norm(hm.asarray([3.0, 4.0])).item()
@@ -85,8 +85,8 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Order = "fro") -> 
     """Norm (...) of matrices (..., m, n): real.
 
     `ord`: "fro" the root of the sum of squares, "nuc" the sum of singular values, 2 and -2 the largest and the
-    smallest one, 1 and -1 the largest and the smallest sum of moduli of a column, inf and -inf of a row. ArgumentError
-    for others.
+    smallest one, 1 and -1 the largest and the smallest sum of moduli of a column, inf and -inf of a row. Raises
+    ArgumentError for others, ShapeError for less than two axes.
 
     >>> import hybridml as hm
     >>> hm.linalg.matrix_norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]]), ord=1).item()
@@ -114,8 +114,8 @@ def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = Non
     """Norm of vectors along one axis, of matrices in two, or of all of x, with NumPy's arguments.
 
     Without `axis`, x with one axis is a vector and x with two a matrix; without `ord` too, x of any shape is one
-    vector. Orders as `vector_norm` and `matrix_norm`. Raises ShapeError where neither is meant, ArgumentError for an
-    order that does not exist.
+    vector. Orders as `vector_norm` and `matrix_norm`. Raises ShapeError where neither is meant, AxisError for
+    an axis that does not exist, ArgumentError for an order that does not.
 
     >>> import hybridml as hm
     >>> hm.linalg.norm(hm.asarray([[3.0, 0.0], [4.0, 0.0]])).item(), hm.linalg.norm(hm.ones((2, 4)), axis=1).tolist()
@@ -126,7 +126,7 @@ def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = Non
         return vector_norm(x, keepdims=keepdims)
     if axis is None and x.ndim not in (1, 2):
         raise ShapeError(f"norm: {described(x)} is neither a vector nor a matrix; name one axis or two")
-    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
     axes = tuple(axis_index("norm", k, described(x)) for k in axes)
     if len(axes) == 1:
         if isinstance(ord, str):
@@ -142,6 +142,8 @@ def norm(x: Tensor, /, ord: Order = None, axis: int | Sequence[int] | None = Non
 def dist(x: Tensor, y: Tensor, /, p: float = 2) -> Tensor:
     """Norm (), of order `p` as of `vector_norm`, of ``x - y`` as one vector; x and y broadcast. Source: PyTorch.
 
+    Raises ShapeError for shapes that do not broadcast, ArgumentError for a `p` that is no number.
+
     >>> import hybridml as hm
     >>> hm.linalg.dist(hm.asarray([3.0, 0.0]), hm.asarray([0.0, 4.0])).item()
     5.0
@@ -152,7 +154,8 @@ def dist(x: Tensor, y: Tensor, /, p: float = 2) -> Tensor:
 def renorm(x: Tensor, /, p: float, axis: int, maxnorm: float) -> Tensor:
     """Slices of x along `axis`, scaled down to the norm `maxnorm` of order `p` where theirs is greater: (...) -> (...).
 
-    Source: PyTorch, whose factor ``maxnorm / (norm + 1e-7)`` it has.
+    Raises AxisError for an axis that does not exist, ArgumentError for a `p` that is no number. Source: PyTorch, whose
+    factor ``maxnorm / (norm + 1e-7)`` it has.
 
     >>> import hybridml as hm
     >>> hm.linalg.renorm(hm.asarray([[3.0, 4.0], [0.0, 1.0]]), 1, 0, 7.0).tolist()
@@ -169,7 +172,9 @@ def renorm(x: Tensor, /, p: float, axis: int, maxnorm: float) -> Tensor:
 def cond(x: Tensor, /, p: Order = None) -> Tensor:
     """Condition number (...) of matrices: the norm times that of the inverse, by singular values for p = 2 (None).
 
-    -2 is the inverse of that of 2. Singular matrices have inf, with other orders LinAlgError.
+    -2 is the inverse of that of 2. Singular matrices have inf, with other orders LinAlgError, which those
+    without elements always raise. Raises ShapeError for less than two axes, ArgumentError for an order that
+    `matrix_norm` does not have.
 
     >>> import hybridml as hm
     >>> hm.linalg.cond(hm.asarray([[4.0, 0.0], [0.0, 2.0]])).item()
@@ -178,6 +183,8 @@ def cond(x: Tensor, /, p: Order = None) -> Tensor:
     x = floating(matrices("cond", x))
     if p in (None, 2, -2):
         values = svdvals(x)
+        if not values.shape[-1]:
+            raise LinAlgError(f"cond: {described(x)} has no singular values")
         first, last = values[..., 0], values[..., -1]
         return last / first if p == -2 else first / last
     return _of_matrices(x, p) * _of_matrices(inv(x), p)

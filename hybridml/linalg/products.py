@@ -41,6 +41,8 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """Diagonal (..., k) of matrices (..., m, n), `offset` places right of the main one; a view.
 
+    Raises ShapeError for less than two axes, ArgumentError for an `offset` that is no integer.
+
     >>> import hybridml as hm
     >>> hm.linalg.diagonal(hm.asarray([[1, 2], [3, 4]])).tolist()
     [1, 4]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hybridml_compiler.errors import ShapeError
+from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
 from ..core.tensor import Tensor
@@ -49,7 +50,8 @@ def solve_triangular(
     """Solution z of ``x1 @ z = x2`` (of ``z @ x1 = x2`` with ``left=False``) for triangular x1, by substitution.
 
     Only the triangle that `upper` names is read, and with `unitriangular` not its diagonal either, which counts as
-    ones. Shapes and errors as `solve`; the signature is PyTorch's.
+    ones. Shapes as of `solve`; the signature is PyTorch's. Raises ShapeError for shapes that do not fit, LinAlgError
+    for a zero on the diagonal.
 
     >>> import hybridml as hm
     >>> hm.linalg.solve_triangular(hm.asarray([[2.0, 7.0], [1.0, 1.0]]), hm.asarray([2.0, 3.0]), upper=False).tolist()
@@ -67,7 +69,7 @@ def solve_triangular(
 def inv(x: Tensor, /) -> Tensor:
     """Inverse of square matrices (..., n, n). Raises LinAlgError, which names the matrix, for a singular one.
 
-    `solve(x, y)` is faster and more accurate than ``inv(x) @ y``.
+    Raises ShapeError where they are not square. `solve(x, y)` is faster and more accurate than ``inv(x) @ y``.
 
     >>> import hybridml as hm
     >>> hm.linalg.inv(hm.asarray([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -81,8 +83,9 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Pseudo-inverse (..., n, m) of matrices (..., m, n) (Moore 1920, Penrose 1955).
 
     Singular values below `rtol` (a number, or one for each matrix) times the largest count as zero; ``max(m, n)``
-    times the precision of the dtype where it is None. Raises LinAlgError for infinities and nans. Gradient, for
-    matrices that keep their rank: Golub and Pereyra, The differentiation of pseudo-inverses, 1973.
+    times the precision of the dtype where it is None. Raises LinAlgError for infinities and nans, ShapeError for less
+    than two axes. Gradient, for matrices that keep their rank: Golub and Pereyra, The differentiation of
+    pseudo-inverses, 1973.
 
     >>> import hybridml as hm
     >>> hm.linalg.pinv(hm.asarray([[2.0], [0.0]])).tolist()
@@ -98,7 +101,8 @@ def lstsq(a: Tensor, b: Tensor, /, rcond: Any = None) -> LstsqResult:
 
     a (..., m, n); b is one vector (m,), or matrices (..., m, k). Gives the solution, the sums of squares of what is
     left (of each column; unlike NumPy's for any rank), the rank and the singular values of a. `rcond` as `rtol` of
-    `pinv`, with which it is computed, and differentiated. Raises ShapeError for shapes that do not fit.
+    `pinv`, with which it is computed, and differentiated. Raises ShapeError for shapes that do not fit, LinAlgError for
+    infinities and nans.
 
     >>> import hybridml as hm
     >>> line = hm.linalg.lstsq(hm.asarray([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]), hm.asarray([1.0, 3.0, 5.0]))
@@ -121,7 +125,7 @@ def tensorinv(a: Tensor, /, ind: int = 2) -> Tensor:
     """Inverse of the tensor `a` as a map between tensors: the first `ind` of its axes are those of results.
 
     Shapes (*s, *t) -> (*t, *s), where s are `ind` axes. Raises ShapeError unless `ind` is at least 1 and the map is
-    square.
+    square, LinAlgError for a singular one.
 
     >>> import hybridml as hm
     >>> hm.linalg.tensorinv(hm.eye(6).reshape((2, 3, 6)), ind=2).shape
@@ -137,7 +141,7 @@ def tensorinv(a: Tensor, /, ind: int = 2) -> Tensor:
 def tensorsolve(a: Tensor, b: Tensor, /, axes: Sequence[int] | None = None) -> Tensor:
     """Solution z of ``tensordot(a, z, z.ndim) = b``; `axes` of a are moved to its end first.
 
-    Shapes (*s, *t) and (*s,) -> (*t,). Raises ShapeError where a is no square map.
+    Shapes (*s, *t) and (*s,) -> (*t,). Raises ShapeError where a is no square map, LinAlgError for a singular one.
 
     >>> import hybridml as hm
     >>> hm.linalg.tensorsolve(hm.eye(6).reshape((2, 3, 6)), hm.ones((2, 3))).shape
@@ -145,7 +149,7 @@ def tensorsolve(a: Tensor, b: Tensor, /, axes: Sequence[int] | None = None) -> T
     """
     a, b = tensor(a), tensor(b)
     if axes is not None:
-        moved = [k % a.ndim for k in axes]
+        moved = [axis_index("tensorsolve", k, described(a)) for k in axes]
         a = a.permute_dims(axes=(*(k for k in range(a.ndim) if k not in moved), *moved))
     shape = a.shape[b.ndim :]
     if math.prod(shape) != b.size or a.size != b.size**2:

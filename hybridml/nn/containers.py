@@ -42,18 +42,18 @@ class _Numbered(Module):
         self._renumber(children)
 
     def append(self, module: Module) -> Self:
-        """Add a module at the end and return this container."""
+        """Adds a module at the end and returns this container."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Add several modules at the end and return this container."""
+        """Adds several modules at the end and returns this container."""
         for module in modules:
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module before position `index`; later children are renumbered."""
+        """Puts a module before position `index`; later children are renumbered."""
         children = list(self.named_children())
         children.insert(index, (str(index), module))
         self._renumber(children)

@@ -58,7 +58,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Fill a tensor of any shape with uniform numbers between `a` and `b`, in place, and return it.
+    """Fills a tensor of any shape with uniform numbers between `a` and `b`, in place, and returns it.
 
     >>> w = uniform_(hm.empty((100,)), 1.0, 2.0)
     >>> bool(((w >= 1) & (w <= 2)).all())
@@ -68,7 +68,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Fill a tensor of any shape with normal numbers of `mean` and `std`, in place, and return it.
+    """Fills a tensor of any shape with normal numbers of `mean` and `std`, in place, and returns it.
 
     >>> normal_(hm.empty((2, 3)), mean=4.0, std=0.0)[0].tolist()
     [4.0, 4.0, 4.0]
@@ -77,7 +77,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
-    """Fill a tensor with normal numbers that are between `a` and `b`, in place, and return it.
+    """Fills a tensor with normal numbers that are between `a` and `b`, in place, and returns it.
 
     Raises ArgumentError unless a < b.
 
@@ -90,7 +90,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill a tensor of any shape with `val`, in place, and return it.
+    """Fills a tensor of any shape with `val`, in place, and returns it.
 
     >>> constant_(hm.empty((2,)), 0.5).tolist()
     [0.5, 0.5]
@@ -99,7 +99,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill a tensor of any shape with zeros, in place, and return it.
+    """Fills a tensor of any shape with zeros, in place, and returns it.
 
     >>> zeros_(hm.empty((2,))).tolist()
     [0.0, 0.0]
@@ -108,7 +108,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill a tensor of any shape with ones, in place, and return it.
+    """Fills a tensor of any shape with ones, in place, and returns it.
 
     >>> ones_(hm.empty((2,))).tolist()
     [1.0, 1.0]
@@ -117,7 +117,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Fill a weight (out, in, ...) with uniform numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and return it.
+    """Fills a weight (out, in, ...) with uniform numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and returns it.
 
     In place, also known as Glorot's start (Glorot and Bengio 2010). Raises ShapeError for fewer than two axes.
 
@@ -129,7 +129,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Fill a weight (out, in, ...) with normal numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and return it.
+    """Fills a weight (out, in, ...) with normal numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and returns it.
 
     In place (Glorot and Bengio 2010). Raises ShapeError for fewer than two axes.
 
@@ -140,7 +140,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Fill a weight (out, in, ...) with uniform numbers of variance ``gain^2 / fan``, and return it (He et al. 2015).
+    """Fills a weight (out, in, ...) with uniform numbers of variance ``gain^2 / fan``, and returns it (He et al. 2015).
 
     In place. `a` is the slope of a leaky relu, `mode` is "fan_in" or "fan_out", `nonlinearity` a name that
     `calculate_gain` takes; ArgumentError for others. Raises ShapeError for fewer than two axes.
@@ -153,7 +153,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlin
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: Mode = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Fill a weight (out, in, ...) with normal numbers of variance ``gain^2 / fan``, and return it (He et al. 2015).
+    """Fills a weight (out, in, ...) with normal numbers of variance ``gain^2 / fan``, and returns it (He et al. 2015).
 
     In place; arguments and errors as of `kaiming_uniform_`.
 

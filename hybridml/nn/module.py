@@ -110,7 +110,7 @@ class Module:
         attributes_changed()
 
     def _register(self, name: str, value: Any) -> None:
-        """Give an assigned value its place; a registered name keeps its place for a value of its own kind, or None."""
+        """Gives an assigned value its place; a registered name keeps its place for a value of its own kind, or None."""
         kinds = self.__dict__.get("_kinds")
         if kinds is None:
             raise AttributeError(f"{type(self).__name__}: call super().__init__() before assigning {name!r}")
@@ -136,21 +136,21 @@ class Module:
             )
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
-        """Add a parameter, or reserve its name with None."""
+        """Adds a parameter, or reserves its name with None."""
         self._free_name(name)
         self._set_kind(name, "parameter")
         object.__setattr__(self, name, param)
         attributes_changed()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is state but is not trained; `persistent=False` keeps it out of the state dict."""
+        """Adds a tensor that is state but is not trained; `persistent=False` keeps it out of the state dict."""
         self._free_name(name)
         self._set_kind(name, "buffer" if persistent else "transient")
         object.__setattr__(self, name, tensor)
         attributes_changed()
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a child under any name without a dot."""
+        """Adds a child under any name without a dot."""
         self._free_name(name)
         self._set_kind(name, "module")
         object.__setattr__(self, name, module)
@@ -159,7 +159,7 @@ class Module:
     register_module = add_module
 
     def _set_kind(self, name: str, kind: Kind | None) -> None:
-        """Register a name at the end of the order, or with None forget it."""
+        """Registers a name at the end of the order, or with None forgets it."""
         kinds = {key: value for key, value in self._kinds.items() if key != name}
         object.__setattr__(self, "_kinds", kinds if kind is None else {**kinds, name: kind})
 
@@ -180,7 +180,7 @@ class Module:
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
-        """This module (under `prefix`) and all below, each once, in order of registration."""
+        """Yields this module (under `prefix`) and all below, each once, in order of registration."""
         memo = set() if memo is None else memo
         if id(self) not in memo:
             memo.add(id(self))
@@ -222,7 +222,7 @@ class Module:
         return getattr(module, name)
 
     def apply(self, fn: Callable[[Module], None]) -> Self:
-        """Call `fn` on every module below, then on this one."""
+        """Calls `fn` on every module below, then on this one."""
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -245,24 +245,24 @@ class Module:
     # --- modes ------------------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Set training behaviour (dropout, batch statistics) here and below; returns this module."""
+        """Sets training behaviour (dropout, batch statistics) here and below; returns this module."""
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Set evaluation behaviour here and below; returns this module."""
+        """Sets evaluation behaviour here and below; returns this module."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Make every parameter trainable, or with False freeze it; returns this module."""
+        """Makes every parameter trainable, or with False freezes it; returns this module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         attributes_changed()
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
+        """Drops every gradient, or with `set_to_none=False` fills it with zeros."""
         drop_gradients(self.parameters(), set_to_none)
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
@@ -299,15 +299,15 @@ class Module:
         self.to(dtype=dtype)
 
     def bfloat16(self) -> Self:
-        """``to(hm.bfloat16)``."""
+        """Casts parameters and buffers, as ``to(hm.bfloat16)``."""
         return self.to(xp.bfloat16)
 
     def float(self) -> Self:
-        """``to(hm.float32)``."""
+        """Casts parameters and buffers, as ``to(hm.float32)``."""
         return self.to(xp.float32)
 
     def double(self) -> Self:
-        """``to(hm.float64)``."""
+        """Casts parameters and buffers, as ``to(hm.float64)``."""
         return self.to(xp.float64)
 
     # --- state ------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class Module:
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
-        """Copy values into the parameters and buffers, in place and all at once; nothing unless everything fits.
+        """Copies values into the parameters and buffers, in place and all at once; nothing unless everything fits.
 
         Raises ArgumentError for missing or unexpected keys (unless `strict=False`), ShapeError or DTypeError listing
         each key whose tensor has another shape or kind of dtype.
@@ -404,7 +404,7 @@ class RemovableHook:
 
 
 def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
-    """Forget gradients, or set those that there are to zero.
+    """Forgets gradients, or sets those that there are to zero.
 
     Forgetting does not look whether there is one: a traced step then does not depend on what was there before.
     """
@@ -416,7 +416,7 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
 
 
 def _convert(tensor: Tensor, dtype: np.dtype) -> None:
-    """Other memory for the same tensor, and for its gradient. What was recorded with the old values is stale."""
+    """Gives a tensor, and its gradient, other memory. What was recorded with the old values is stale."""
     if is_tracing() and isinstance(tensor._array, np.ndarray):
         raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
     converted = xp.astype(tensor.detach(), dtype)

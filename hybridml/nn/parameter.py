@@ -61,7 +61,7 @@ Writes = list[tuple[Tensor, Tensor]]  # (target, new value of the same shape and
 
 
 def commit(writes: Writes) -> None:
-    """Write all new values, in place and unrecorded: an interrupt leaves either all old or all new ones.
+    """Writes all new values, in place and unrecorded: an interrupt leaves either all old or all new ones.
 
     Ctrl-C arrives between two bytecodes of the main thread. The writes are one call of C code (`deque` draining a `map`
     of array assignments): there is no bytecode between the first write and the last. Inside a traced function they are

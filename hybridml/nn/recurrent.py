@@ -110,8 +110,8 @@ class _Recurrent(Module):
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Linear map of all steps as one matrix: with `batch_first` each step has rows far apart, which are read slowly
-    (59 GF/s, 105 from a copy that the gradient of the weight needs anyway)."""
+    """Linear map of all steps as one matrix: with `batch_first` each step has rows far apart, which are read slower
+    than a copy, which the gradient of the weight needs anyway ([Note: Memory order])."""
     return F.linear(x.reshape((-1, x.shape[-1])), weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 
@@ -313,7 +313,7 @@ class RNNCell(_Cell):
 
 
 def _check(name: str, states: Any, count: int, shape: tuple[int, ...]) -> None:
-    """Are these the states that a layer goes on from?"""
+    """Raises an error unless these are states that a layer can go on from."""
     if not isinstance(states, tuple | list) or len(states) != count or not all(hasattr(s, "shape") for s in states):
         wanted = "one tensor h" if count == 1 else "a tuple (h, c) of tensors"
         raise ArgumentError(f"{name}: hx must be {wanted} of shape {shape}")

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
-from .. import random
+from .. import linalg, random
 from ..core.context import no_grad
 from ..core.tensor import Tensor
-from ..functional.distances import length
 from ..functional.distances import normalize as unit
 from .module import Module
 from .parameter import Parameter, is_parameter
@@ -24,7 +23,7 @@ M = TypeVar("M", bound=Module)
 
 
 class _How(NamedTuple):
-    """How a weight is computed, by module."""
+    """Rule by which a weight of a module is computed."""
 
     kind: str
     name: str
@@ -34,7 +33,7 @@ class _How(NamedTuple):
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Learn the length and the direction of a weight apart: ``g * v / |v|`` (Salimans and Kingma 2016).
+    """Makes a module learn the length and the direction of a weight apart: ``g * v / |v|`` (Salimans and Kingma 2016).
 
     The parameter `name` becomes ``name_g`` and ``name_v``; lengths are of the slices of axis `dim`, or of all of it for
     None. The module is changed and given back.
@@ -53,7 +52,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
-    """Divide a weight by its largest singular value, found by power iteration (Miyato et al. 2018).
+    """Divides a weight by its largest singular value, found by power iteration (Miyato et al. 2018).
 
     The weight is a matrix of the slices of axis `dim` (0; 1 for transposed convolutions) as rows. The parameter `name`
     becomes ``name_orig``; its singular vectors are the buffers ``name_u`` and ``name_v``, which a forward pass in
@@ -81,7 +80,7 @@ def spectral_norm(
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `weight_norm` an ordinary parameter again, with its present value; returns the module.
+    """Makes the weight of a `weight_norm` an ordinary parameter again, with its present value; returns the module.
 
     Raises ArgumentError where there is none.
 
@@ -93,7 +92,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Make the weight of a `spectral_norm` an ordinary parameter again, with its present value; returns the module.
+    """Makes the weight of a `spectral_norm` an ordinary parameter again, with its present value; returns the module.
 
     Raises ArgumentError where there is none.
 
@@ -161,8 +160,8 @@ def _removed(module: M, name: str, kind: str, parts: tuple[str, ...]) -> M:
 
 def _length(v: Tensor, axis: int | None) -> Tensor:
     if axis is None:
-        return length(v, 2.0, tuple(range(v.ndim)))
-    return length(v, 2.0, tuple(k for k in range(v.ndim) if k != axis), keepdims=True)
+        return linalg.vector_norm(v)
+    return linalg.vector_norm(v, axis=tuple(k for k in range(v.ndim) if k != axis), keepdims=True)
 
 
 def _normed(module: Module, how: _How) -> Tensor:

@@ -29,7 +29,7 @@ __all__ = [
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Scale all gradients in place so that their joint norm is at most `max_norm`; returns the norm before, ().
+    """Scales all gradients in place so that their joint norm is at most `max_norm`; returns the norm before, ().
 
     `parameters` is a tensor or an iterable of them, of which those without a gradient do not count; `norm_type` may be
     infinity. With `error_if_nonfinite` a norm that is not finite raises GradientError, and nothing is scaled.
@@ -51,7 +51,7 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Clip every gradient to ``-clip_value .. clip_value``, in place.
+    """Clips every gradient to ``-clip_value .. clip_value``, in place.
 
     `parameters` is a tensor or an iterable of them, of any shapes; those without a gradient are skipped.
 
@@ -75,7 +75,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write the parts of the vector `vec` (total size,) into the parameters, in order and in place.
+    """Writes the parts of the vector `vec` (total size,) into the parameters, in order and in place.
 
     Raises ShapeError for a vector of another size.
 

@@ -87,7 +87,7 @@ def _rebuild(items: dict[str, Any], numbers: frozenset[str], zero: set[str]) -> 
 
 
 def _number(key: str, value: Any) -> Tensor:
-    """A tensor given by the user is held itself: what is written into it later counts."""
+    """A number as a tensor; one that the user gives is kept itself, so that later writes into it count."""
     if isinstance(value, Tensor):
         if value.shape != () or not xp.isdtype(value.dtype, "real floating"):
             raise ArgumentError(f"{key} must be a number or a 0-d float tensor, got {value.dtype} {value.shape}")

@@ -16,7 +16,7 @@ from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
 from ..nn.module import drop_gradients
 from ..nn.parameter import Writes, commit
-from ..tracing import trace
+from ..tracing.decorator import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as
@@ -76,7 +76,7 @@ class Optimizer:
     # --- use --------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient; returns the loss of `closure`, which is called first, or None."""
+        """Updates every parameter that has a gradient; returns the loss of `closure` (called first), or None."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -116,11 +116,11 @@ class Optimizer:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop every gradient, or with `set_to_none=False` fill it with zeros."""
+        """Drops every gradient, or with `set_to_none=False` fills it with zeros."""
         drop_gradients((parameter for group in self.param_groups for parameter in group["params"]), set_to_none)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Add parameters with settings of their own; what is not given comes from the optimizer's defaults."""
+        """Adds parameters with settings of their own; what is not given comes from the optimizer's defaults."""
         given = param_group["params"]
         params: list[Any] = [given] if isinstance(given, Tensor) else list(given)
         # (name, parameter) pairs, as `model.named_parameters()` gives them, are as good.
@@ -167,7 +167,7 @@ class Optimizer:
             group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """PyTorch's structure: ``{"state": {k: {name: tensor}}, "param_groups": [...]}``; tensors are not copied."""
+        """State as PyTorch lays it out, ``{"state": {k: {name: tensor}}, "param_groups": [...]}``. Not copied."""
         state: dict[int, dict[str, Tensor]] = {}
         groups = []
         for group, steps in zip(self.param_groups, self._steps, strict=True):
@@ -179,7 +179,7 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Copy settings and state in place. Nothing is written unless the groups and shapes fit (ValueError)."""
+        """Copies settings and state in place. Nothing is written unless the groups and shapes fit (ValueError)."""
         check_entries(self, state_dict, "state", "param_groups")
         groups, state = state_dict["param_groups"], state_dict["state"]
         sizes = [len(group["params"]) for group in self.param_groups]
@@ -220,7 +220,7 @@ class Optimizer:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _check(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that can only be a mistake."""
+        """Raises an error for settings that can only be a mistake."""
         for name in self.numbers:
             values = settings[name] if isinstance(settings[name], tuple | list) else [settings[name]]
             for value in values:

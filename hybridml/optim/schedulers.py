@@ -52,12 +52,12 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} has no rate method")
 
     def step(self) -> None:
-        """Go to the next epoch and set its rate."""
+        """Goes to the next epoch and sets its rate."""
         self._write(self._epoch + 1)
 
     @property
     def last_epoch(self) -> int:
-        """Steps taken so far."""
+        """Number of steps taken so far."""
         return int(self._epoch)
 
     def get_last_lr(self) -> list[float]:
@@ -68,7 +68,7 @@ class LRScheduler:
         return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the count and the base rates, and set the rate that belongs to them.
+        """Restores the count and the base rates, and sets the rate that belongs to them.
 
         Raises ArgumentError for a state with another number of groups.
         """

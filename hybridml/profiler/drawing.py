@@ -13,7 +13,7 @@ from .kernels import kernel_name
 
 
 def draw_program(launches: Sequence[Any], outputs: Sequence[Node], keys: Keys) -> Drawing:
-    """Launches in order, what each hands to which, and what the program returns."""
+    """A drawing of the launches in order, the values that each hands to others, and those that the program returns."""
     groups = []
     for k, launch in enumerate(launches):
         again = k > 0 and bool(launch.nodes) and launch.nodes == launches[k - 1].nodes

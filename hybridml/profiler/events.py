@@ -73,7 +73,7 @@ def _call(call: Call) -> Event:
 
 
 def _nest(events: Iterable[Event]) -> None:
-    """What is inside of what. A part is a view of its launch, which is what counts."""
+    """Nests events, and takes inner times off the outer ones. A part is a view of its launch, which is counted."""
     open_: dict[int, list[Event]] = {}
     for event in events:
         event.self_ns = 0 if event.kind == "part" else event.end - event.start
@@ -124,5 +124,5 @@ def by_line(events: Iterable[Event]) -> list[Row]:
 
 
 def counted(events: Iterable[Event]) -> Iterable[Event]:
-    """Those that are the program's, each moment once."""
+    """The events to count, each moment once: all but the parts of launches."""
     return (event for event in events if event.kind != "part")

@@ -1,4 +1,4 @@
-"""`hybridml.profile`: what took the time and the memory, by operation, by kernel and by source line."""
+"""`hybridml.profile`: time and memory by operation, by kernel and by source line."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Profile(Report):
 
     @property
     def wall_ms(self) -> float:
-        """From begin to end, without what the profile itself has prepared."""
+        """Time from begin to end, without what the profile itself has prepared."""
         return (self.recording.stop - self.recording.start) / 1e6
 
     @property
     def inside_ms(self) -> float:
-        """Within operations and traced calls; the rest of `wall_ms` is Python, NumPy and waiting."""
+        """Time within operations and traced calls; the rest of `wall_ms` is Python, NumPy and waiting."""
         return sum(row.self_ms for row in self.operations)
 
     @property
@@ -92,7 +92,7 @@ class Profile(Report):
         return sum(lost for *_, lost in self.recording.launches)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
+        """Writes a trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
         found = trace_events(self.events, self.memory, self.recording.threads)
         Path(path).write_text(json.dumps(found), encoding="utf-8")
 
@@ -100,7 +100,7 @@ class Profile(Report):
 
     @property
     def title(self) -> str:
-        """How long it took, and what ran."""
+        """The time that it took, and the numbers of operations, calls and launches."""
         if self._recording is None:
             return "profile: on" if self._open is not None else "profile: use it with `with`"
         counts = [
@@ -160,7 +160,7 @@ class Table:
 
     @property
     def largest(self) -> float:
-        """The most that a row has of its own time, which has the longest bar."""
+        """The largest own time of a row, which has the longest bar."""
         return max((row.self_ms for row in self.rows), default=0.0) or 1.0
 
     def to_text(self) -> str:
@@ -176,7 +176,7 @@ class Table:
 
 
 def profile(fn: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Profile:
-    """What takes the time and the memory: every eager operation and every kernel of traced functions, by source line.
+    """Profiles time and memory: every eager operation and every kernel of traced functions, by source line.
 
     A context manager, or with a function: `profile(fn, *args)` runs `fn(*args)` and keeps what it returns in `result`.
     Results are what they are without: traced programs run the same kernels, with looks at the clock in between. The

@@ -1,4 +1,4 @@
-"""What a profile writes down while it is on: eager operations, calls of traced functions, launches, arrays.
+"""Recording of a profile while it is on: eager operations, calls of traced functions, launches, arrays.
 
 Times are those of `time.perf_counter_ns`. An operation is timed inside of its hook: what the profile itself does (5 us
 to find the user's line, to count bytes, to watch the result) lies between operations. Launches are timed by the program
@@ -30,7 +30,7 @@ from hybridml_compiler.runtime.spans import Span, clock
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter
 from ..core.tensor import Tensor
-from ..tracing import TracedFunction
+from ..tracing.function import TracedFunction
 from .watch import Watch
 
 _now = time.perf_counter_ns
@@ -70,7 +70,7 @@ class Timed:
         self.step = self.library.address(STEP)
 
     def use(self, executable: Executable, timed: bool) -> None:
-        """The step of every call from now on, those of native entries included."""
+        """Makes the timed (or the plain) step that of every later call, those of native entries included."""
         old, new = (self.plain, self.step) if timed else (self.step, self.plain)
         executable.step = new
         for block in entry.blocks:
@@ -84,7 +84,7 @@ _one = lock()  # profile at a time
 
 
 class Recording:
-    """On between `begin` and `end`."""
+    """The recording of one profile, on between `begin` and `end`."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -129,7 +129,7 @@ class Recording:
         _one.release()
 
     def _leave_out_breaks(self) -> None:
-        """All times as if preparing programs had taken none."""
+        """Shifts all times as if preparing programs had taken none."""
         shown = _without(self._breaks)
         self.stop = shown(self.stop)
         self.calls = [call._replace(start=shown(call.start), end=shown(call.end)) for call in self.calls]
@@ -154,7 +154,7 @@ class Recording:
         return general
 
     def _hook(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Outermost operations: a row that casts its operands first is one."""
+        """Wraps an op's function to record outermost operations: an op that casts its operands first is one."""
         inside, calls = self._inside, self.calls
 
         def operation(*args: Any, **kwargs: Any) -> Any:
@@ -286,7 +286,7 @@ def programs(function: TracedFunction) -> Iterator[Executable]:
 
 
 def _without(breaks: list[tuple[int, int]]) -> Callable[[int], int]:
-    """From a time to what a clock would say that stands still in the breaks."""
+    """Returns a function from a time to the one on a clock that stands still in the breaks."""
     starts: list[int] = []
     ends: list[int] = []
     for start, end in sorted(breaks):
@@ -305,7 +305,7 @@ def _without(breaks: list[tuple[int, int]]) -> Callable[[int], int]:
 
 
 def describe(place: tuple[str, int]) -> str:
-    """`file.py:12: y = x @ w`"""
+    """The line of a described location with its text: `file.py:12: y = x @ w`."""
     return describe_line(*place) if place[0] else ""
 
 

@@ -1,4 +1,4 @@
-"""Memory over time: what is alive, and which source line has made it.
+"""Memory over time: the arrays alive, and the source lines that have made them.
 
 Eager arrays live from the operation that makes them to their end, as the interpreter says it. What a compiled program
 computes lives in its arena and its results: from the launch that writes a buffer first to the one that reads it last
@@ -199,7 +199,7 @@ def _buffers(executable: Executable) -> list[tuple[int, int, int, str, str]]:
     plan, graph = stages.plan, stages.graph
 
     def line(where: str, launch: int) -> str:
-        """Of a loop's results, which no line has made alone: the line that works the most in it."""
+        """The line of a buffer; for a loop's results, which no line made alone, the one with the most work in it."""
         parts = shares(plan.launches[launch])
         return where or max(parts, key=parts.__getitem__)
 
@@ -233,7 +233,7 @@ def _runs(spans: Sequence[Span]) -> list[dict[int, Span]]:
 def _alive(
     run: dict[int, Span], buffers: Sequence[tuple[int, int, int, str, str]], caller: str, over: int
 ) -> list[Block]:
-    """Results stay until the call is `over`, which is when they become arrays of the caller."""
+    """Blocks of the buffers in a run: results stay until the call is `over`, when they become the caller's arrays."""
     final = max(run)
     return [
         Block(run[first].start, max(over, end) if what == "result" else end, nbytes, what, caller or where, "traced")

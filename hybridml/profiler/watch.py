@@ -1,4 +1,4 @@
-"""Watched functions: others do not notice, and nothing is left of it afterwards.
+"""Watching functions: their callers do not notice, and nothing is left of it afterwards.
 
 A function keeps its identity and gets other code, which calls a hook with what it was before. So all who hold it are
 watched (a method, a name in another module, a slot of a class), in all threads, and while nobody watches a call costs

@@ -84,8 +84,8 @@ class _Slope(Function):
 
 
 def _slope(alpha: Tensor, log_x: Tensor) -> Tensor:
-    """With S = sum of x**n / ((a + 1) ... (a + n)), the share below x is x**a exp(-x) S / gamma(a + 1), so that
-    dx/da = -x/a (S (log x - digamma(a + 1)) + dS/da).
+    """Derivative of log(x) by a. With S = sum of x**n / ((a + 1) ... (a + n)), the share below x is
+    x**a exp(-x) S / gamma(a + 1), so that dx/da = -x/a (S (log x - digamma(a + 1)) + dS/da).
     """
     x = ops.exp(log_x)
     few = alpha < _MANY

@@ -56,7 +56,7 @@ class Generator:
         generator_states.add(id(state), state)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, an integer (taken modulo 2**64)."""
+        """Starts the stream of `seed`, an integer (taken modulo 2**64)."""
         given: Any = seed
         if not isinstance(given, int | np.integer) or isinstance(given, bool):
             raise ArgumentError(f"manual_seed: the seed must be an integer, got {given!r}")
@@ -138,7 +138,7 @@ default_generator = roots["random"] = Generator(0)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, which every function here uses unless it is given another, and return it.
+    """Seeds the default generator, which every function here uses unless it is given another, and returns it.
 
     Raises ArgumentError for a seed that is not an integer.
 

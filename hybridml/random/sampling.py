@@ -31,7 +31,7 @@ Parameter = float | Tensor | np.ndarray | Sequence[Any]  # of a distribution: it
 
 
 class Domain:
-    """Which numbers a parameter may be. Only Python numbers are checked: the elements of a tensor would have to be
+    """Set of the numbers that a parameter may be. Only Python numbers are checked: a tensor's elements would have to be
     read, which a compiled program does not. Where one is outside, floats are nan and counts are -1.
     """
 
@@ -50,7 +50,7 @@ class Domain:
 anything = Domain("a number", lambda v: True)
 positive = Domain("above 0", lambda v: v > 0)
 not_negative = Domain("0 or more", lambda v: v >= 0)
-probability = Domain("a probability, 0 to 1,", lambda v: 0 <= v <= 1)
+probability = Domain("a probability from 0 to 1", lambda v: 0 <= v <= 1)
 
 
 def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
@@ -189,7 +189,7 @@ def common_shape(name: str, shape: Any, tensors: list[Tensor]) -> tuple[int, ...
 
 
 def until_accepted(propose: Callable[[], tuple[Tensor, Tensor]], shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """For each element the first of its proposals that is accepted; `propose` gives (values, which are).
+    """The first proposal that is accepted, per element; `propose` gives (values, which are).
 
     The number of rounds depends on the bits alone, so the state of a generator is the same in either style.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hybridml.tracing import TracedFunction
+from hybridml.tracing.function import TracedFunction
 
 
 def assert_kernels(fn: TracedFunction, most: int) -> None:
-    """AssertionError if the program of the last call launches more than `most` kernels.
+    """Raises AssertionError if the program of the last call launches more than `most` kernels.
 
     >>> import hybridml as hm
     >>> from hybridml.testing import assert_kernels
@@ -22,7 +22,7 @@ def assert_kernels(fn: TracedFunction, most: int) -> None:
 
 
 def assert_retraces(fn: TracedFunction, most: int = 0) -> None:
-    """AssertionError if calls after the first were traced more than `most` times, with the reasons.
+    """Raises AssertionError if calls after the first were traced more than `most` times, with the reasons.
 
     >>> import hybridml as hm
     >>> from hybridml.testing import assert_retraces

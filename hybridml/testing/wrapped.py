@@ -15,7 +15,7 @@ from typing import Any
 
 from hybridml.core.pytree import tree_map
 from hybridml.core.tensor import Device, Tensor
-from hybridml.tracing import TracedFunction
+from hybridml.tracing.function import TracedFunction
 
 FRESH_AFTER = 200  # programs of one traced function; with 256 it would start to run new signatures eagerly
 
@@ -74,7 +74,7 @@ def _wrapped(x: Any) -> Any:
 
 
 def through_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn` on `Array`s, as a traced function."""
+    """A function on `Array`s that runs `fn` traced."""
     traced = TracedFunction(fn, silent=True)
 
     @functools.wraps(fn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.eager.policy import COMPOSITE as LARGE
@@ -22,7 +22,7 @@ from ..core.tensor import Tensor
 from ..core.tracebacks import shorten
 
 if TYPE_CHECKING:
-    from . import TracedFunction
+    from .function import TracedFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,13 +34,17 @@ def program_of(fn: Callable[P, R], dynamic: bool = False) -> Callable[P, R]:
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not traced:
-            from . import TracedFunction
-
-            traced.append(TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic))
+            traced.append(_traced(fn, dynamic))
         result: R = traced[0](*args, **kwargs)
         return result
 
     return call
+
+
+def _traced(fn: Callable[..., Any], dynamic: bool) -> TracedFunction:
+    from .function import TracedFunction  # not with the package: eager programs of small arrays never trace
+
+    return TracedFunction(fn, most=MOST, silent=True, dynamic=dynamic)
 
 
 def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callable[P, R]:

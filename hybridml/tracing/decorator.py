@@ -1,4 +1,4 @@
-"""`trace`: the decorator."""
+"""`trace`, the decorator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from .function import Check, TracedFunction
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class _WithForward(Protocol):
@@ -46,7 +46,7 @@ def trace(
     fn: Any = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
     check: Check = None,
 ) -> Any:  # fmt: skip
-    """Capture a function (or a module) when it is called, compile it, and run the compiled program from then on.
+    """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
     other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random

@@ -1,4 +1,4 @@
-"""`TracedFunction`: the callable that `trace` makes, which captures a function and runs what is compiled of it."""
+"""The callable that `trace` makes of a function."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MOST_OTHERS = 8  # values of one question that never came again: what follows is
 
 @dataclass(frozen=True)
 class Call:
-    """What a call with some arguments runs: a path, what it is called with, what it has computed on the way."""
+    """A call with some arguments: the path it runs, that path's operands, and the values computed on the way."""
 
     structure: pytree.Structure
     leaves: list[Any]
@@ -73,7 +73,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self, fn: Callable[P, R], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
         silent: bool = False, dynamic: bool = True, check: Check = None,
     ) -> None:  # fmt: skip
-        """`most`: programs that are compiled; calls that need further ones run the function itself, as is said unless
+        """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
         `silent` (a function of the library, which a stance leaves as it is). `dynamic`: sizes that change become
         symbolic. `check`: calls that eager runs beside (see audits.py).
         """
@@ -130,7 +130,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             raise
 
     async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
+        """Calls a traced coroutine function. Where it runs eagerly there is a coroutine to wait for."""
         out = self._general(args, kwargs)
         return await out if inspect.iscoroutine(out) else out
 
@@ -191,7 +191,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return out
 
     def _other_sizes(self, key: Fields) -> list[Entry]:
-        """The program with symbolic sizes that takes a signature which is new."""
+        """The entry with symbolic sizes that takes a new signature, or None."""
         entry = self._families.entry(Signature.of(key)) if self._families is not None else None
         if entry is None:
             return []
@@ -216,7 +216,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return out
 
     def _fast(self, entry: Entry, leaves: list[Any]) -> NativeCall | None:
-        """The short way of an entry, made when a path of it is taken for the second time."""
+        """The native call of an entry, made when a path of it is taken for the second time."""
         grown = entry.grown
         if entry.tried != grown and any(outcome.calls for outcome in entry.outcomes):
             entry.fast, entry.tried = build(entry, leaves), grown
@@ -226,7 +226,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return fast
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
-        """A call that is to be traced, where the stance has it so."""
+        """Traces a call, if the stance allows it."""
         stance = None if self._silent or not self._entries else stance_var.get()
         if stance == "eager_on_retrace":
             return self._fn(*args, **kwargs)
@@ -279,7 +279,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self, fields: Fields, structure: pytree.Structure, leaves: list[Any], objects: list[Any],
         on: tuple[Entry, Arrays, int] | None = None,
     ) -> tuple[Entry, CompiledPath, Arrays]:  # fmt: skip
-        """Trace a new path: of the entry that holds for this call (`on`), or of a new one."""
+        """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             given = Signature.of(fields)
             key = Signature.of(self._integers.key(given))
@@ -323,7 +323,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self, given: Signature, key: Signature, entry: Entry, structure: pytree.Structure, leaves: list[Any],
         known: Arrays,
     ) -> tuple[CompiledPath, Arrays, Entry]:  # fmt: skip
-        """A new path of an entry; of one in which all numbers but floats are themselves, where the function fails with
+        """A new path of an entry; one in which all numbers but floats are constants, where the function fails with
         what stands for them."""
         try:
             return *self._compile(given, key, entry, structure, leaves, known), entry
@@ -395,7 +395,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
 
     def _count(self, why: str, is_last: bool) -> None:
-        """Say once that one Python value makes program after program (`is_last`: it will make no other one)."""
+        """Says once that one Python value makes program after program (`is_last`: it will make no other one)."""
         if is_last:
             return
         changed, arrow, _ = why.partition(" -> ")
@@ -408,7 +408,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             )
 
     def _note(self, reason: str) -> None:
-        """One line of `retraces`."""
+        """Adds one line to `retraces`, and to the log."""
         if len(self._retraces) < MOST_PROGRAMS:
             self._retraces.append(f"{self._name} retraced: {reason}")
         _log.info("%s retraced: %s", self._name, reason)
@@ -429,7 +429,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         self._report(f"{message}. Return the tensor and read it after the call, or use tensor operations")
 
     def _report(self, message: str) -> None:
-        """Once for each reason."""
+        """Warns the user, once for each message."""
         if message not in self._reported:
             self._reported.add(message)
             report(f"{self._name} {message}")
@@ -463,12 +463,12 @@ class TracedFunction(Introspection, Generic[P, R]):
     # -- what there is to see
 
     def cache_info(self) -> CacheInfo:
-        """How often calls compiled and how often they did not."""
+        """Numbers of calls that compiled and that did not, and of the programs kept."""
         return CacheInfo(self._compiles, self._hits, self._programs())
 
     @property
     def retraces(self) -> tuple[str, ...]:
-        """Why calls after the first were traced, a line for each (the log "hybridml", level INFO, has them, too).
+        """Reasons why calls after the first were traced, a line for each (also in the log "hybridml", level INFO).
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x, n: x * n)
@@ -479,7 +479,7 @@ class TracedFunction(Introspection, Generic[P, R]):
         return tuple(self._retraces)
 
     def clear(self) -> None:
-        """Forget every compiled signature (and the tensors they hold)."""
+        """Forgets every compiled signature (and the tensors they hold)."""
         with self._lock:
             self._entries.clear()
             if self._families is not None:

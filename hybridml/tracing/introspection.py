@@ -1,4 +1,4 @@
-"""What a traced function shows of itself. The one door to the inspector and the profiler: loaded when asked for."""
+"""Methods by which a traced function is inspected: the door to the inspector and profiler, loaded when asked for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class Stats:
-    """What the last compiled signature cost and costs, in milliseconds; kernels and bytes of one call.
+    """Times of the last compiled signature, in milliseconds, with the kernels and bytes of one call.
 
     `first_ms` is what the first call took in all: capture, passes, code generation and the run.
     """
@@ -79,8 +79,8 @@ class Introspection:
         return shown
 
     def _parts(self) -> Iterator[tuple[str, ir.Graph | None, Any]]:
-        """What the last call has run, in order: segments, each with the question that it ends in (graph and executable
-        are None where the value was there by then), and the end, without one."""
+        """Yields the parts that the last call has run: segments, each with the question that it ends in (graph and
+        executable are None where the value was known already), and the end, without one."""
         outcome = self._shown()
         for ask, value in way(None if self._last is None else self._last.root, outcome):
             answer = _answer(ask, value)
@@ -165,7 +165,7 @@ class Introspection:
         )  # fmt: skip
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """What a call with these arguments runs, and why (see `hybridml.explain`); without any, what has run last."""
+        """Explains what a call with these arguments runs (see `hybridml.explain`); without any, the last call."""
         from ..inspect.explanation import explain, explain_last
 
         traced: Any = self
@@ -208,7 +208,7 @@ class Introspection:
         return view(self._name, program.executable, program.graph)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write `show()` as an HTML file that needs nothing but itself."""
+        """Writes `show()` as an HTML file that needs nothing but itself."""
         self.show().save(path)
 
     def _checked(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

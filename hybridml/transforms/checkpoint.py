@@ -29,7 +29,7 @@ _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 
 
 def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """`function(*args, **kwargs)`, a tensor or a tuple of them, keeping for `backward` what it was given alone.
+    """Runs `function(*args, **kwargs)`, a tensor or a tuple of them, keeping its arguments alone for `backward`.
 
     What the function computes on the way is computed again when its gradient is needed, with the same random numbers:
     memory for time. Parameters that it reads are found as ever; in traced functions, only
@@ -88,7 +88,7 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
 
 @contextmanager
 def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """Inside, generators go on from other states, in the program that is traced."""
+    """A context in which generators go on from other states, in the program that is traced."""
     outer = [state.clone() for state, _ in states]
     with no_grad():
         for state, before in states:
@@ -100,7 +100,7 @@ def _set_back(states: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
 
 
 def _tied(given: Any, g: Tensor) -> Any:
-    """Arguments that are there once the cotangent is."""
+    """The arguments, tied to the cotangent: they are there once it is."""
     if not g.size:
         return given
     first = _slice.fn(g, starts=(0,) * g.ndim, stops=(1,) * g.ndim, steps=(1,) * g.ndim) if g.ndim else g

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..loops.ir import ANY_LENGTH
 
-# Elements from which two threads pay: 32 Ki polynomials take about 10 us on one.
+# Elements from which two threads pay, with a polynomial for each.
 _PARALLEL = 1 << 15
 _GRANULE = 64
 

@@ -1,8 +1,8 @@
 """Matrix products of eager code: the kernels of traced programs, one for each shape and layout, on our own threads.
 
-So eager and traced products have the same bits, operands are read as they lie (NumPy computes a batch of strided
+So eager and traced products have the same bits, operands are read in place (NumPy computes a batch of strided
 matrices element by element), and OpenBLAS's own threads stay out of it: they meet at a spinning barrier, which is fine
-on an idle machine and ruinous on a busy one (a 1024x64 by 64x256 product took up to 13 ms in place of 0.7).
+on an idle machine and ruinous on a busy one ([Note: Runtime]).
 
 Products of integers NumPy computes element by element. Those of 8 bits, and of 32 bits whose values fit into 8 as those
 of a cast do, are products of bytes here (see low_precision.py); integers wrap, so that every way is exact.
@@ -45,7 +45,7 @@ def _as_bytes(x: np.ndarray) -> np.ndarray | None:
 
 
 def _multiplied(x: np.ndarray, y: np.ndarray) -> Any:
-    """In the dtype of x; of 8 bits, in int32."""
+    """The product in the dtype of x; of 8 bits, in int32."""
     key = (x.dtype, x.shape, x.strides, y.dtype, y.shape, y.strides)
     run = _known.get(key) or known_or_made(_known, key, MOST, lambda: _compiled(x, y) or _with_numpy)
     return (run or _with_numpy)(x, y)
@@ -59,8 +59,8 @@ def _with_numpy(x: np.ndarray, y: np.ndarray) -> Any:
 
 
 def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
-    """None where there is no compiler or nothing that computes it, or nothing to multiply; and where accesses are
-    checked, which needs a plan that says how large arrays are."""
+    """The compiled product. None where there is no compiler or no kernel for it, or nothing to multiply; and where
+    accesses are checked, which needs a plan with the sizes of arrays."""
     narrow = x.itemsize == 1
     if config.read().sanitize:
         return None
@@ -85,7 +85,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     holds, imports = own_blocking(product) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
         return None
-    *_, module = needed = modules.modules_of_work(product)
+    *_, module = needed = modules.modules_of_spec(product)
     objects = jit.compile_sources([module.code for module in needed])
     library = loader.load(objects, imports | scratch.symbols(), [module.symbol])
     address, callee = library.address(module.symbol), registry.callee_of(product)
@@ -112,7 +112,8 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
 
 
 def _regular(*arrays: np.ndarray) -> list[tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]]:
-    """Each with what makes it readable: nothing, or a copy where neither its rows nor its columns lie together."""
+    """Each operand with the function that makes it readable: none, or a copy where neither rows nor columns are
+    contiguous."""
     return [(np.asarray if _is_regular(a) else np.ascontiguousarray, a) for a in arrays]
 
 

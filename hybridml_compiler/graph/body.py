@@ -1,6 +1,6 @@
-"""Body: a graph as a parameter of a node, which is how control flow (ops/control.py) holds what it runs.
+"""Body: a graph as a parameter of a node, by which control flow (ops/control.py) holds the code that it runs.
 
-A body is closed: what it takes from outside is an input of its own, and an operand of the node. Equal bodies are one
+A body is closed: a value from outside is an input of its own, and an operand of the node. Equal bodies are one
 object, so that nodes which hold them are hash-consed as all others are.
 """
 

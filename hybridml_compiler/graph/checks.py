@@ -1,13 +1,13 @@
-"""Checks: operations that may raise, whose errors a program owes whether or not anything reads their results.
+"""Checks: operations that may raise, whose errors a program owes even where their results go unread.
 
-A capture notes every operation that may raise, as eager code would run it. What computes every element of it raises
+A capture notes every operation that may raise, as eager code would run it. A node that computes all of it raises
 its error too; for the others the graph keeps a check, a root that nothing reads:
 
     x[[0, 9]] of three rows, unused               -> sum(index([0, 9], size=3))    one number, of the indices alone
     cholesky(a), unused                           -> itself
 
 A value is *covered* where something that is computed reads all of it. A slice does not, nor does an operation without
-elements; a choice does only where its condition is data (an `arange` below a number is decided when code is made).
+elements; a choice does only where its condition is data. See [Note: Checks].
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def same_size(node: Node, size: int) -> bool:
 
 def whole(nodes: Sequence[Node], roots: Iterable[Node], loops: Collection[str] = ()) -> set[Node]:
     """The nodes whose elements are all computed. `loops`: kinds that compute all of their result and read memory, in a
-    graph that is final; without them, what no pass may take away."""
+    graph that is final; without them, the nodes that no pass may remove."""
     found = set(roots)
     for node in reversed(nodes):
         if node.op is not None and (node in found or node.kind in loops) and not same_size(node, 0):
@@ -83,7 +83,7 @@ def whole(nodes: Sequence[Node], roots: Iterable[Node], loops: Collection[str] =
 
 
 def _read(node: Node, final: bool) -> Iterator[Node]:
-    """Operands of which every element is read to compute a node."""
+    """Operands that are read whole to compute a node."""
     assert node.op is not None
     kind, op = node.kind, node.op
     if kind == "elementwise":
@@ -96,7 +96,7 @@ def _read(node: Node, final: bool) -> Iterator[Node]:
     elif kind == "reduction":
         if "axis" in node.params and not (op.decided_by == "axis" and _long_axes(node) == _long_axes(node.inputs[0])):
             yield from node.inputs
-    elif kind in ("convolution", "control"):  # some become slices; a body may not read what it is given
+    elif kind in ("convolution", "control"):  # some become slices; a body may not read its operands
         yield from node.inputs if final else ()
     elif kind != "creation":
         yield from node.inputs
@@ -137,7 +137,7 @@ def _is_data(condition: Node, final: bool) -> bool:
 
 
 def _is_stored(node: Node) -> bool:
-    """True for what is read from memory as it is, with a range that nothing knows."""
+    """Whether a node is read from memory as it is, with a range that nothing knows."""
     while node.op is not None and (node.kind == "movement" or is_cast(node)) and len(node.inputs) == 1:
         (node,) = node.inputs
     if node.dtype.kind == "b":

@@ -2,7 +2,6 @@
 
 It names the compiled program of a graph in the cache, so it covers all that the compiler looks at: operations,
 parameters, operands, types and the data of constants; and nothing that it does not: names and the user's lines.
-1.5 us a node.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ..ops.elementwise import astype
 from .body import bodies_of
 from .ir import Node
 
-EXPENSIVE = 0.1  # ns an element: from a division upwards
+EXPENSIVE = 0.1  # ns per element: from a division upwards
 
 
 def element_cost(node: Node) -> float:
@@ -31,7 +31,7 @@ def may_fail(node: Node) -> bool:
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes that a reduction combines; empty for any other node, for one that slides (fold_windows), and for one
-    that combines nothing: its result has the form of what it reads."""
+    that combines nothing: its result has the form of its operand."""
     if node.kind != "reduction" or "axis" not in node.params:
         return ()
     axis, shape = node.params["axis"], node.inputs[0].shape
@@ -50,6 +50,6 @@ def widens(node: Node) -> bool:
 
 
 def moved(node: Node, *, casts: bool = False) -> Node | None:
-    """What a node moves elements of, or widens them if `casts`; None if it does something else."""
+    """The operand whose elements a node moves, or widens if `casts`; None if it does something else."""
     moves = node.kind == "movement" and len(node.inputs) == 1
     return node.inputs[0] if moves or (casts and widens(node)) else None

@@ -36,8 +36,8 @@ def node_flops(node: Node) -> int:
 
 
 def operations(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
-    """Operations with how often they run: for a loop (a node for each result) what its body runs, in every step that it
-    has at most; for a branch what either way runs."""
+    """Operations with how often they run: for a loop (one node per result) those of its body, in every step that it has
+    at most; for a branch those of either way."""
     known: set[Any] = set()
     for node in nodes:
         bodies = list(bodies_of(node))

@@ -1,6 +1,6 @@
-"""The living definition of the graph dialect: every node is what NumPy makes of it, in order.
+"""The definition of the graph dialect by an interpreter: NumPy computes every node, in order.
 
-What any other stage computes is right when it agrees with this.
+Any other stage is right when its results agree with this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Visit = Callable[[Node, list[np.ndarray], np.ndarray], object]  # an application
 def interpret(graph: Graph, arrays: Sequence[Any], visit: Visit | None = None) -> list[np.ndarray]:
     """The outputs of `graph` for these inputs, by the `eager` column of each row. `visit` sees every application.
 
-    `arrays`: one array an input, of exactly its shape and dtype (`ArgumentError` for their number, `ShapeError`,
+    `arrays`: one array per input, of exactly its shape and dtype (`ArgumentError` for their number, `ShapeError`,
     `DTypeError`). A value is released after its last use. Outputs may share memory with inputs and each other.
 
     >>> from .text import parse_graph

@@ -80,7 +80,7 @@ def _new(op: Op | None, inputs: tuple[Node, ...], params: Mapping[str, Any], tex
 
 
 def _kind(op: Op | None, inputs: tuple[Node, ...], aval: Aval) -> str:
-    """Generated code has no complex numbers: whatever takes or makes them is left to NumPy."""
+    """The kind of a node: that of its row, but for complex numbers, which generated code leaves to NumPy."""
     if op is None:
         return ""
     foreign = op.kind != "control" and (aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs))
@@ -155,7 +155,7 @@ _MOST_KNOWN = 4096  # layers of a model repeat each other: three of four applica
 
 
 def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
-    """(canonical parameters, their text, type of the result), remembered for what has been applied before."""
+    """(canonical parameters, their text, type of the result), remembered for operands and parameters seen before."""
     plain = all(type(value) in _PLAIN or isinstance(value, np.dtype) for value in params.values())
     if any([a.symbolic for a in avals]) or any(map(has_dims, params.values())):
         return _symbolic(op, avals, params)
@@ -174,7 +174,8 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
 
 
 def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _Inferred:
-    """As `_inferred` where sizes come with the call: what the row decides is a guard of the program (sizes/dims.py)."""
+    """`_inferred` where sizes come with the call: the decisions of the row are guards of the program
+    (sizes/dims.py)."""
     with structural(False):
         if op.kind in _KNOWN_SIZES:
             sizes = [n for a in avals for n in a.shape]
@@ -224,7 +225,7 @@ def topological(roots: Iterable[Node], first: Iterable[Node] = ()) -> list[Node]
 
 
 def users(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
-    """For each node the nodes that read it (once per operand position)."""
+    """The nodes that read each node (once per operand position)."""
     table: dict[Node, list[Node]] = {}
     for node in nodes:
         table.setdefault(node, [])

@@ -1,7 +1,7 @@
 """Rewriting: rules `before -> after`, tried by the name of the operation, bottom up, until none fits.
 
-A rule looks at one node, whose operands are already in final form, and answers what to put in its place, or None. The
-answer may be any expression over the node's operands; new nodes in it are brought to final form in their turn. A rule
+A rule looks at one node, whose operands are already in final form, and returns its replacement, or None. The
+replacement may be any expression over the node's operands; new nodes in it are rewritten in their turn. A rule
 must not change the type of the value (checked), and says by its samples where it applies: a test rewrites each sample
 and compares the value before and after, bit by bit.
 """
@@ -40,8 +40,8 @@ class Rules:
         for rule in rules:
             for name in rule.ops:
                 self.by_op[name] = (*self.by_op.get(name, ()), rule)
-        # Nodes that none of them fits, nor any under them. A node never changes, so it is looked at once; that is most
-        # of what a second round over a graph would look at.
+        # Nodes that no rule fits, nor any under them. A node never changes, so it is looked at once; these are most of
+        # the nodes in a second round over a graph.
         self.final: WeakMembers[Node] = WeakMembers()
 
 
@@ -71,7 +71,7 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
 def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str]) -> None:
     """Put `root` and everything under it into `final`. A stack and no recursion: graphs are thousands of nodes deep."""
     becomes: dict[Node, Node] = {}  # nodes on the stack that wait for their replacement
-    length: dict[Node, int] = {}  # of the chain of replacements that made a node; 0 for what the graph came with
+    length: dict[Node, int] = {}  # of the chain of replacements that made a node; 0 for nodes of the graph as given
     stack = [root]
     while stack:
         node = stack[-1]
@@ -125,6 +125,6 @@ def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node
             continue
         if found.shape != node.shape or found.dtype is not node.dtype:
             raise CompileError(f"rewrite: rule {rule.name!r} turned {node!r} into {found!r}: another type")
-        if found.aval.weak == node.aval.weak:  # else leave it: the dtypes of what is captured later would change
+        if found.aval.weak == node.aval.weak:  # else keep it: dtypes of later operations would change
             return found, rule
     return node, None

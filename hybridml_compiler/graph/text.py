@@ -45,7 +45,7 @@ _LITERAL_SIZE = 16  # elements; more would make a line that nobody reads
 
 
 def print_graph(graph: Graph, *, locations: bool = False) -> str:
-    """The graph as text, one node a line; `locations` adds the user's line of each node as a comment.
+    """The graph as text, one node per line; `locations` adds the user's line of each node as a comment.
 
     >>> x = input_node(avals.parse("f32[3]"), "x")
     >>> print(print_graph(Graph((x,), (apply(OPS["negative"], [x]),), "step")))
@@ -208,7 +208,7 @@ class _Parser:
         self.bodies: dict[str, Body] = {}  # graphs above the present one, by name
 
     def text(self) -> Graph:
-        """All graphs of the text but the last are bodies."""
+        """The last graph of the text; those before it are bodies."""
         graph = self.graph()
         while self.lines:
             self.bodies[graph.name] = body_of(graph)
@@ -389,7 +389,7 @@ def _read_data(text: str, aval: Aval) -> np.ndarray:
 
 
 def _value(node: ast.expr, symbols: Mapping[str, Any] = NO_SYMBOLS) -> Any:
-    """A Python literal, a size, or a name that stands for one value: nan, inf, a dtype."""
+    """A Python literal, a size, or a name for one value: nan, inf, a dtype."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None):
             return node.value

@@ -1,6 +1,6 @@
 """The rules of the graph dialect, checked after every pass, so that the pass that breaks a graph is the one blamed.
 
-A node never changes, so it is checked once in its life: after a pass only what the pass made is looked at.
+A node never changes, so it is checked once in its life: after a pass only new nodes are checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def verify(graph: Graph, stage: str = "") -> None:
     - parameters are canonical, of plain immutable types, and hashable
     - constants are read-only, contiguous, and of one of the framework's dtypes
 
-    `stage` says in the error what made the graph.
+    `stage` names the maker of the graph in the error.
     """
     listed = set(graph.inputs)
     if len(listed) != len(graph.inputs):
@@ -59,8 +59,8 @@ def _faults(node: Node) -> Iterator[str]:
     if node.op is None:
         yield from _constant_faults(node)
         return
-    # Most nodes are like another one: in a step of ResNet-18, 8357 of 9133. The text of the parameters tells apart what
-    # is equal and not the same, as 1 and True.
+    # Most nodes are like another one: in a step of ResNet-18, 8357 of 9133. The text of the parameters tells apart
+    # values that are equal and not the same, as 1 and True.
     text = repr(sorted(node.params.items()))
     kind = node.op.name, tuple([n.aval for n in node.inputs]), text, node.aval
     found = _KINDS.get(kind)
@@ -111,7 +111,7 @@ def _constant_faults(node: Node) -> Iterator[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """True for what the text can hold: a bool, number, string, None, dtype, body, or a tuple of those."""
+    """Whether the text can hold a value: a bool, number, string, None, dtype, body, or a tuple of those."""
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return (

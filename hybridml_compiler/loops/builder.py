@@ -50,7 +50,7 @@ class LoopBuilder:
         return self._const(value, dtype)
 
     def _const(self, value: Any, dtype: np.dtype) -> Expr:
-        if dtype is dtypes.int64 and type(value) is int and -_INT64 <= value < _INT64:  # what the rest does, at once
+        if dtype is dtypes.int64 and type(value) is int and -_INT64 <= value < _INT64:  # the rest does the same, slower
             key = ("const", dtype.char, value.to_bytes(8, sys.byteorder, signed=True))
             return self._intern(key, "const", (), value, dtype, value, value)
         if is_dim(value):
@@ -125,7 +125,7 @@ class LoopBuilder:
     def _recombine(self, x: Expr, y: Expr) -> Expr | None:
         """(p + z // c) * c + z % c  ->  p * c + z, p may be absent; for a constant c: the left side is 0 where c is 0.
 
-        This is what makes `reshape` after `permute_dims` a plain stride where the merged axes lie side by side.
+        This is what makes `reshape` after `permute_dims` a plain stride where the merged axes are adjacent.
         """
         if x.op != "mul" or y.op != "mod" or x.args[1] is not y.args[1]:
             return None
@@ -312,7 +312,7 @@ class LoopBuilder:
             self._masks.pop()
 
     def bounded(self, value: Scalar, size: Size) -> Expr:
-        """The value, which the caller knows to lie in [0, size) wherever it is used: under the mask that says so.
+        """The value, which the caller knows to be in [0, size) wherever it is used: under the mask that says so.
 
         Divisions that undo a reshape then simplify. The promise is for the simplifier alone: `without_bounds` takes it
         out again once the index is built.
@@ -360,7 +360,7 @@ class LoopBuilder:
         return self._intern(key, "index", args, (size, what), dtypes.int64, 0, size - 1 if size else 0)
 
     def checked(self, value: Scalar, position: Expr) -> Expr:
-        """The value at a checked index. It stays an expression of the index, whatever is known of its range: an element
+        """The value at a checked index. It stays an expression of the index, even where its range is known: an element
         that is the same everywhere is looked up, too."""
         found = value if isinstance(value, Expr) else self.const(value, dtypes.int64)
         if not _reads(found, position):
@@ -371,7 +371,7 @@ class LoopBuilder:
         return found if found.low is None or found.dtype.kind == "b" else self._hidden(found)
 
     def _hidden(self, value: Expr) -> Expr:
-        """The value, of which no range is known."""
+        """The value, with no known range."""
         return self.emit("bitcast", value, dtype=value.dtype)
 
     def reduce(self, op: str, extents: Sequence[Size], body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
@@ -387,7 +387,7 @@ class LoopBuilder:
         return result
 
     def reduction_result(self, op: str, value: Expr, variables: Sequence[Expr]) -> Expr:
-        """A new name for what a reduction computes."""
+        """A new name for the result of a reduction."""
         dtype = dtypes.int64 if op.startswith("arg") else value.dtype
         result = self._make("result", (), f"%{self._fresh}", dtype, None, None)
         self._fresh += 1
@@ -518,5 +518,5 @@ def identity(op: str, dtype: np.dtype) -> bool | int | float:
 
 
 def scan_start(op: str, dtype: np.dtype) -> bool | int | float:
-    """What a running combination starts from: the first element comes out as it is, the sign of a zero included."""
+    """Start of a running combination: the first element comes out as it is, the sign of a zero included."""
     return -0.0 if op == "add" and dtype.kind == "f" else identity(op, dtype)

@@ -7,8 +7,7 @@
       for j < 1024 vector { y[b*1024 + j] = t[j] } }
 
 Registers hold a few vectors of accumulators: a loop over rows of more than those reads a piece of every row, and again
-the next piece, which the hardware cannot foresee (4.8 million float32, one thread, in milliseconds: rows of 64 or 128
-elements, which are one piece, 0.28; of 168 or 192 elements 2.0; of 1024 elements 1.0, and 0.35 this way).
+the next piece, which the hardware cannot foresee ([Note: Memory order] has times).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def accumulated(
                 stmts.append(Store(stmt.buffer, index, value))
         return For(inside, tuple(stmts), vector=True)
 
-    marker = s.var("i", width)  # stands for the column inside of the chunk
+    marker = s.var("i", width)  # the column inside of the chunk
     for variables, run in groupby(reduces, key=lambda r: r.vars):
         joined = list(run)
         *before, last = variables

@@ -24,7 +24,7 @@ from .transcendental import TABLE
 
 
 class _Last:
-    """As a ufunc's `at`: of updates to one element the last stays."""
+    """A ufunc's `at` for setting: of updates to one element the last stays."""
 
     @staticmethod
     def at(out: Array, places: Any, values: Array) -> None:
@@ -41,11 +41,12 @@ _COMBINE: dict[str, Any] = {
     "or": np.logical_or,
 }
 Index = tuple[Any, ...]
-BLOCK = 1 << 14  # elements of a transcendental at a time: its 20 to 40 temporaries stay in the second-level cache
+BLOCK = 1 << 14  # elements of a transcendental in one run: its 20 to 40 temporaries stay in the second-level cache
 
 
 class NumpyLowering(NumpyBuilder):
-    """The scalar builder with what `lower` uses on arrays: loads, masks, data-dependent indices, reductions."""
+    """The scalar builder, with the methods that `lower` uses on arrays: loads, masks, data-dependent indices,
+    reductions."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank  # axes that values have now: the grid's and those of the reductions around

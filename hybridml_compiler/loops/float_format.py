@@ -20,7 +20,7 @@ class Format:
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to the nearest integer, which is then found in the low bits of the sum."""
+        """The number that rounds to the nearest integer when added: the low bits of the sum hold the integer."""
         return 1.5 * 2.0**self.mantissa
 
     @property

@@ -60,7 +60,7 @@ def _exact_range(op: str, args: tuple[Expr, ...]) -> Range:
 
 
 def is_affine_step(expr: Expr) -> bool:
-    """A variable, or an int64 sum or multiple: what affine expressions are made of."""
+    """A variable, or an int64 sum or multiple: the parts of affine expressions."""
     if expr.op == "mul":
         return expr.args[1].op == "const" and expr.dtype.kind == "i"
     return expr.op == "var" or (expr.op in ("add", "sub") and expr.dtype.kind == "i")

@@ -1,4 +1,4 @@
-"""The living definition of the loop dialect: a kernel is what NumPy makes of its statements, in order.
+"""The definition of the loop dialect by an interpreter: NumPy computes a kernel's statements, in order.
 
 A loop is one axis of NumPy where its iterations are independent of each other, and a Python loop otherwise. A scan is a
 Python loop over its own variable. A value is the array of its values over the axes of the loops around, inner ones in
@@ -35,7 +35,7 @@ def interpret_kernel(
     hi: int | None = None,
     sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
-    """Run iterations lo..hi of the kernel over `arrays`: one flat array an operand, stored to in place.
+    """Run iterations lo..hi of the kernel over `arrays`: one flat array per operand, stored to in place.
     `sizes`: the value of each of its symbols.
 
     Returns the status: 0, or 1 if a checked index was out of range (element 0 was read in its place).
@@ -67,7 +67,7 @@ class _Run:
         }  # not zeros: it is dirty
         self.s = NumpyBuilder()
         self.grid: tuple[int, ...] = ()  # their extents, innermost first
-        self.values: dict[Expr, Array] = {}  # variables, results, and what has been computed from them
+        self.values: dict[Expr, Array] = {}  # variables, results, and values computed from them
         self.status = 0
 
     # ---- statements
@@ -106,7 +106,7 @@ class _Run:
         return dict(self.values), self.grid
 
     def leave(self, outer: tuple[dict[Expr, Array], tuple[int, ...]]) -> None:
-        """Forget what was computed inside."""
+        """Forgets the values computed inside."""
         self.values, self.grid = dict(outer[0]), outer[1]
 
     def axis(self, var: Expr, numbers: Array) -> None:
@@ -191,9 +191,9 @@ class _Run:
 
 
 def _independent(stmt: For) -> bool:
-    """May the iterations run side by side? So when none loads what another one stores: a buffer that is both loaded and
-    stored under the loop is so at one index alone, which moves with the loop; and no two store at one place that data
-    tell, where the last one counts."""
+    """Whether the iterations may run side by side: none loads what another one stores, so a buffer that is both loaded
+    and stored under the loop is so at one index alone, which moves with the loop; and no two store at one place that
+    data tell, where the last one counts."""
     stores = [s for s in statements(stmt.body) if isinstance(s, Store | Scan)]
     if not stmt.vector and any(_is_told_by_data(s.index, stmt.var) for s in stores):
         return False
@@ -209,5 +209,5 @@ def _independent(stmt: For) -> bool:
 
 
 def _is_told_by_data(index: Expr, var: Expr) -> bool:
-    """Is a part of an index loaded from where the loop is?"""
+    """Whether a part of an index is loaded from memory under this loop variable."""
     return any(leaf.op in ("load", "index") and var in leaf.depends for leaf in opaque_leaves(index))

@@ -14,8 +14,8 @@
 A size, an extent and an int64 constant may be a `Dim` (see sizes/dims.py), which a call gives a value: the values of
 its symbols are in a table that follows the buffers.
 
-`text.py` prints and reads this form, `verify.py` holds its rules, `interpret.py` defines what it means. Stores that
-stand side by side are one step: all of their values are computed before the first is stored. Reductions that stand side
+`text.py` prints and reads this form, `verify.py` holds its rules, `interpret.py` defines its meaning. Stores that
+are side by side are one step: all of their values are computed before the first is stored. Reductions that are side
 by side over the same variables are one loop.
 
 Expressions are immutable and interned by their builder, so equality is `is` and a common subexpression is computed
@@ -54,7 +54,8 @@ class Buffer:
 
 
 class Expr:
-    """`op` is "const", "var", "load", "result" or an instruction; `attr` holds what is not an expression."""
+    """A scalar expression. `op` is "const", "var", "load", "result" or an instruction; `attr` holds anything but
+    expressions."""
 
     __slots__ = ("args", "attr", "depends", "dtype", "high", "low", "op")
 
@@ -120,12 +121,12 @@ def extent(var: Expr) -> Size:
     return var.high + 1
 
 
-class Work:
-    """What a launch runs: a loop nest (`Kernel`), or one of the kinds that schedule/ has beside it."""
+class KernelSpec:
+    """The code of a launch: a loop nest (`Kernel`), or one of the kinds that schedule/ has beside it."""
 
     @property
-    def works(self) -> tuple[Work, ...]:
-        """The works that it is made of, or itself."""
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """Specs that it is made of, or itself."""
         return (self,)
 
     @property
@@ -154,23 +155,23 @@ class Work:
         return False
 
     def status_at(self, operands: int) -> int:
-        """Before which of so many operands the status word is: behind them all."""
+        """Position of the status word among so many operands: after all of them."""
         return operands
 
     def written(self, operands: int) -> list[bool]:
-        """Which of so many operands it writes: the last one."""
+        """Whether each of so many operands is written: only the last one."""
         return [k == operands - 1 for k in range(operands)]
 
-    def with_nests(self, nests: Sequence[Kernel]) -> Work:
-        """The same work with other loop nests."""
+    def with_nests(self, nests: Sequence[Kernel]) -> KernelSpec:
+        """The same spec with other loop nests."""
         return self
 
     def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
         """Numbers of equal parts that it can be run in."""
         return {1}
 
-    def in_parts(self, count: int) -> Work:
-        """The work with a range that `count` divides."""
+    def in_parts(self, count: int) -> KernelSpec:
+        """The spec with a range that `count` divides."""
         return self
 
     def reads_apart(self, operand: int, size: int, parts: int) -> bool:
@@ -179,7 +180,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Kernel(Work):
+class Kernel(KernelSpec):
     """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
 
     buffers: tuple[Buffer, ...]
@@ -188,7 +189,7 @@ class Kernel(Work):
     lanes: int = 1  # width of vector loops, in elements
     granule: int = 1  # split points of the range are multiples of this
     cost: float = 0.0  # estimated nanoseconds on one core, for the decision to run in parallel
-    chained: bool = False  # run part by part, between others that find what it writes in a cache
+    chained: bool = False  # run part by part, between others that find its results in a cache
 
     @property
     def operands(self) -> tuple[Buffer, ...]:
@@ -201,7 +202,7 @@ class Kernel(Work):
 
     @lazy
     def checked(self) -> bool:
-        """Does it verify data-dependent indices? Then it is given the status word after its buffers."""
+        """Whether it verifies data-dependent indices; then the status word follows its buffers."""
         return any(e.op == "index" for e in self.expressions)
 
     @lazy
@@ -235,7 +236,7 @@ class Kernel(Work):
         return nest
 
     def written(self, operands: int) -> list[bool]:
-        """Those of its buffers that are not only read, which come last."""
+        """Whether each operand is written: those of its buffers that are not only read, which come last."""
         own = [buffer.role != "in" for buffer in self.operands]
         return [False] * (operands - len(own)) + own
 

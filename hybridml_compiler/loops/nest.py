@@ -1,4 +1,4 @@
-"""From scalar stores to a loop nest: merge adjacent loops, choose the one that runs in lanes, mark the parallel one.
+"""Loop nests from scalar stores: merge adjacent loops, choose the one that runs in lanes, mark the parallel one.
 
    out[i0*4 + i1] = f(x[i0*4 + i1])      i0 < 3, i1 < 4
 -> for i < 12 vector: out[i] = f(x[i])
@@ -26,15 +26,14 @@ _MIN_RANGE = 256
 _LONG_ROW = 64
 # Below this many iterations a loop is not worth lanes: mask set-up costs more than it saves.
 _MIN_VECTOR = 4
-# Vectors an iteration of a long loop works on, side by side. A polynomial is one chain of dependent operations, longer
-# than the out-of-order window: two chains overlap (sigmoid 0.43 -> 0.27 ns an element, exp 0.31 -> 0.25).
+# Vectors that an iteration of a long loop works on, side by side. A polynomial is one chain of dependent operations,
+# longer than the out-of-order window: two chains overlap ([Note: Micro-kernels]).
 _VECTORS = 2
 _LONG_LOOP = 8
 # A loop over columns whose body runs down the rows reads a piece of every row: the longer it is, the better memory does
-# (sum of squares over 4096 rows of 1024: 2.3 ms with pieces of 128 bytes, 1.5 of 256, 0.96 of 512, 0.83 of 1024; in
-# blocks of 64 rows 1.33, 1.24, 0.42 and 0.46). Its accumulators stay in registers, so the number of vectors falls with
-# what else is in them.
-_COLUMN_VECTORS = ((8, 8), (24, 4))  # up to so many operations an element: so many vectors
+# ([Note: Memory order]). Its accumulators stay in registers, so the number of vectors falls with the other values in
+# them.
+_COLUMN_VECTORS = ((8, 8), (24, 4))  # up to so many operations per element: so many vectors
 _POLYNOMIAL = 20  # operations of a transcendental function
 # Parts of a row of a scatter, which threads share; each of them goes through all of the indices.
 _SCATTER_PARTS = 8
@@ -52,7 +51,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Body:
-    """What one iteration of the output space does: stages in order, then stores."""
+    """The work of one iteration of the output space: stages in order, then stores."""
 
     vars: tuple[Expr, ...]  # output loop variables, outer to inner
     stages: tuple[Reduce | Fill, ...]
@@ -86,7 +85,8 @@ def build_kernel(s: LoopBuilder, buffers: Sequence[Buffer], body: Body, *, lanes
 
 
 def build_scan(scan: Scan, vars_: Sequence[Expr], *, lanes: int) -> Kernel:
-    """The kernel of a running combination: in lanes over the last of the other variables, where rows lie along it."""
+    """The kernel of a running combination: in lanes over the last of the other variables, where rows are contiguous
+    along it."""
     outer = [v for v in vars_ if v is not scan.var]
     in_lanes = bool(outer) and _is_long(outer[-1]) and coefficient(scan.index, outer[-1]) == 1
     if in_lanes:
@@ -102,8 +102,7 @@ def build_scatter(s: LoopBuilder, update: Store, free: Sequence[Expr], bound: Se
     """The kernel that makes updates in the order of `bound`, the variables that say where an update goes.
 
     The others run outside, where threads share them without a conflict. If the last of them counts the elements of a
-    row, it runs in lanes: a part of the row outside and shared, its vectors inside (1024 rows of 64 into 60000: 225 us
-    element by element, 30 so).
+    row, it runs in lanes: a part of the row outside and shared, its vectors inside ([Note: Micro-kernels]).
     """
     in_lanes = bool(free) and _is_long(free[-1]) and coefficient(update.index, free[-1]) == 1
     within = free[-1] if in_lanes else None
@@ -122,7 +121,7 @@ def build_scatter(s: LoopBuilder, update: Store, free: Sequence[Expr], bound: Se
 
 
 def _vectors(body: Body, inner_vector: bool, lanes: int) -> int:
-    """How many vectors of `lanes` its vector loops work on side by side."""
+    """Number of vectors of `lanes` that its vector loops work on side by side."""
     loops = [stage.vars[-1] for stage in body.stages if isinstance(stage, Fill)]
     loops += [body.vars[-1]] if inner_vector else []
     if not loops:
@@ -145,8 +144,8 @@ def side_by_side(lanes: int, size: int) -> int:
     return _VECTORS * lanes if size >= _LONG_LOOP * lanes else lanes
 
 
-def _column_vectors(size: int, work: int, lanes: int, accumulators: int = 1) -> int:
-    count = next((n for most, n in _COLUMN_VECTORS if work <= most), _VECTORS)
+def _column_vectors(size: int, spec: int, lanes: int, accumulators: int = 1) -> int:
+    count = next((n for most, n in _COLUMN_VECTORS if spec <= most), _VECTORS)
     count = max(count // accumulators, _VECTORS)
     while count > 1 and (size < count * lanes or (size % (count * lanes) and count > _MASKED_VECTORS)):
         count //= 2
@@ -163,14 +162,14 @@ def _stage(stage: Reduce | Fill) -> Stmt:
 
 
 def _is_long(var: Expr) -> bool:
-    """Is the loop worth lanes? One whose size comes with the call is taken for long: the choice must not depend on the
-    size that it was captured with, since a reduction in lanes adds up in another order."""
+    """Whether the loop is worth lanes. One whose size comes with the call is taken for long: the choice must not depend
+    on the size that it was captured with, since a reduction in lanes adds up in another order."""
     size = extent(var)
     return is_dim(size) or size >= _MIN_VECTOR
 
 
 def without_bounds(s: LoopBuilder, body: Body) -> Body:
-    """The body once its indices are built: what they were promised has done its work."""
+    """The body once its indices are built, without the promised bounds, which are used up by then."""
     memo: dict[Expr, Expr] = {}
     stages = [
         Fill(stage.vars, tuple(plain_store(s, store, memo) for store in stage.stores))
@@ -274,7 +273,8 @@ def _merge_runs(
 
 
 def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
-    """The outermost of the `plain` loops that have no lanes as one, whose position gives those of each."""
+    """The body with its outermost `plain` loops, which have no lanes, as one loop, whose position gives their
+    indices."""
     count, size = 0, _ONE
     while count < plain and hint(size) < _MIN_RANGE:
         size *= extent(body.vars[count])
@@ -294,7 +294,8 @@ def collapse_outer(s: LoopBuilder, body: Body, plain: int) -> Body:
 
 
 def join_reductions(s: LoopBuilder, body: Body) -> Body:
-    """Reductions side by side over equal index spaces share their variables: one loop reads what all of them need."""
+    """The reductions, where those over equal index spaces share their variables: one loop then reads all operands
+    once."""
     stages: list[Reduce | Fill] = []
     head: Reduce | None = None
     results: set[Expr] = set()
@@ -312,7 +313,7 @@ def join_reductions(s: LoopBuilder, body: Body) -> Body:
 
 
 def _joins(a: Reduce, b: Reduce) -> bool:
-    """One tree for both: a sum's must not depend on what it is computed beside."""
+    """Whether both are one tree: a sum's order must not depend on other sums that are computed beside it."""
     ops = {a.op, b.op}
     alike = not ops & {"argmin", "argmax"} and (len(ops) == 1 or "mul" not in ops)
     return alike and a.value.dtype is b.value.dtype and [*map(extent, a.vars)] == [*map(extent, b.vars)]
@@ -322,7 +323,7 @@ def _joins(a: Reduce, b: Reduce) -> bool:
 
 
 def choose_lanes(body: Body) -> tuple[bool, Body]:
-    """(run the innermost output loop in lanes?, body with reductions marked that run in lanes themselves)."""
+    """(whether the innermost output loop runs in lanes, body with reductions marked that run in lanes themselves)."""
     if not body.stages:
         return bool(body.vars) and _is_long(body.vars[-1]), body
     rows = len(body.reduces) < len(body.stages)

@@ -191,7 +191,7 @@ def two_sum(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def fast_two_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """As `two_sum`, for |a| >= |b| (Dekker)."""
+    """`two_sum` for |a| >= |b| (Dekker), with fewer operations."""
     total = a + b
     return total, b - (total - a)
 

@@ -111,7 +111,7 @@ class _Parser:
         raise self.error(token, "a count")
 
     def size(self) -> Size:
-        """What stands between braces; a symbol has no size to hint at here."""
+        """The size between braces; a symbol has no size to hint at here."""
         start = self.token.at
         while not self.reads("}"):
             token = self.next()
@@ -306,7 +306,7 @@ class _Parser:
         return (value, self.expr()) if self.reads("if") else (value,)
 
     def call(self, token: _Token) -> Expr:
-        """What follows `name(`."""
+        """The call whose name and `(` have been read."""
         args: tuple[Expr, ...] = self.where() if token.text == "index" else (self.expr(),)
         if token.text == "index":
             self.expect(",")

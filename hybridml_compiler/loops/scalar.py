@@ -110,7 +110,7 @@ V = TypeVar("V")
 
 
 class Builder(Protocol[V]):
-    """What a backend offers: one method an instruction of `ISA`, where the meanings are."""
+    """The interface of a backend: one method per instruction of `ISA`, which has the meanings."""
 
     def dtype(self, v: V) -> np.dtype: ...
     def const(self, value: Number, dtype: np.dtype) -> V: ...

@@ -49,7 +49,7 @@ from .parse import INFIX, parse_kernel
 __all__ = ["kernel_lines", "parse_kernel", "print_kernel"]
 
 _LEAVES = ("const", "var", "result")
-_LONG = 8  # operations in one expression before a part of it gets a name: what fits a line, and bounds the recursion
+_LONG = 8  # operations in one expression before a part of it gets a name: they fit a line, and recursion is bounded
 
 
 def print_kernel(kernel: Kernel) -> str:
@@ -117,7 +117,7 @@ class _Printer:
 
     def block(self, body: Sequence[Stmt], variables: Sequence[Expr] = ()) -> _Block:
         block = self.open(variables)
-        stores: list[tuple[Store, str]] = []  # side by side they are one step: what they need comes before all of them
+        stores: list[tuple[Store, str]] = []  # side by side they are one step: their operands come before all of them
         for stmt in body:
             if not isinstance(stmt, Reduce):
                 block.loop = {}
@@ -194,7 +194,7 @@ class _Printer:
         return f"{buffer.name}[{target}] = {self.expression(value)}"
 
     def expression(self, expr: Expr) -> str:
-        """Text of an operand of a statement; what has a name and is not yet defined is defined first."""
+        """Text of an operand of a statement; parts that have a name and are not yet defined are defined first."""
         for part in postorder([expr], lambda part: () if part in self.names else part.args):
             if part in self.named and part not in self.names:
                 depth = max((self.level[d] for d in part.depends if d in self.level), default=0)

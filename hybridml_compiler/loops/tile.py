@@ -1,6 +1,6 @@
 """Transposed reads in tiles: a map that reads an operand down its columns reads a square of it along its rows instead.
 
-    for i < 2048 { for j < 2048 vector { y[i*2048 + j] = x[j*2048 + i] + 1 } }       a gather of 16 cache lines a vector
+    for i < 2048 { for j < 2048 vector { y[i*2048 + j] = x[j*2048 + i] + 1 } }       a gather of 16 lines per vector
  -> for a < 32 { for b < 32 {
       for j < 64 { for i < 64 vector { t[i*64 + j] = x[(b*64 + j)*2048 + a*64 + i] } }
       for i < 64 { for j < 64 vector { y[(a*64 + i)*2048 + b*64 + j] = t[i*64 + j] + 1 } } } }
@@ -20,9 +20,8 @@ from .builder import LoopBuilder
 from .index import coefficient
 from .ir import Buffer, Expr, For, Stmt, Store, expressions, extent
 
-# Most vectors along a side of a tile. Whole cache lines are read and written from one on, but the rows of a tile lie in
-# pages of their own, which longer pieces of them pay for: 2048x2048 float32 in 5.3 ms with one, 4.4 with two, 2.2 with
-# four (two of these tiles fill the first-level cache: several loads share it), 2.5 with eight; 23 ms by gathering.
+# Most vectors along a side of a tile. Whole cache lines are read and written from one on, but the rows of a tile are in
+# pages of their own, which longer pieces of them pay for ([Note: Memory order]).
 _SIDES = (4, 2, 1)
 _MIN_RANGE = 16  # iterations of the outermost loop that threads share evenly
 _MIN_SPACE = 1 << 12  # elements below which a gather from the first-level cache is as good
@@ -108,6 +107,6 @@ def _transposed(load: Expr, along: Expr, across: Expr) -> bool:
 
 
 def _first(s: LoopBuilder, number: Expr, tile: int, size: int) -> Expr:
-    """Where a tile starts."""
+    """Index at which a tile starts."""
     start = s.mul(number, tile)
     return start if size % tile == 0 else s.minimum(start, size - tile)

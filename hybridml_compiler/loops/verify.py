@@ -32,7 +32,7 @@ def verify_kernel(kernel: Kernel, stage: str = "") -> None:
     - there is no vector loop in a vector loop
     - iterations of a parallel or vector loop store to different places; the parallel loop is outermost
 
-    `stage` says in the error what made the kernel.
+    `stage` names the maker of the kernel in the error.
     """
     for stmt, message in _faults(kernel):
         raise _fault(kernel, stmt, message, stage)
@@ -59,7 +59,7 @@ def _faults(kernel: Kernel) -> Iterator[Fault]:
 
 
 class _Walk:
-    """What depends on the place of a statement: scopes, lanes, conflicting stores."""
+    """The checks that depend on the position of a statement: scopes, lanes, conflicting stores."""
 
     def __init__(self, kernel: Kernel, buffers: dict[str, Buffer]) -> None:
         self.kernel, self.buffers = kernel, buffers
@@ -135,7 +135,7 @@ class _Walk:
             yield stmt, f"an index of {dtypes.short(index.dtype)}; indices are i64"
         yield from self.uses(stmt, index, scope)
         yield from self.uses(stmt, value, scope)
-        for var in separate:  # scratch is a thread's own: it is filled anew in every iteration of the parallel loop
+        for var in separate:  # scratch is a thread's own: it is filled again in every iteration of the parallel loop
             own = known.role == "scratch" and var is self.kernel.range
             if var in scope and var not in index.depends and hint(extent(var)) > 1 and not own:
                 yield stmt, f"every iteration over {var} stores to the same place of {buffer.name}"
@@ -194,8 +194,8 @@ def _access_faults(expr: Expr, buffers: dict[str, Buffer]) -> Iterator[str]:
 
 
 def _outside(span: tuple[Size, Size], size: Size) -> bool:
-    """Is the span known not to lie in a buffer of this size? Where the form of a size does not tell, at the size at
-    hand."""
+    """Whether the span is known to be outside of a buffer of this size; by the hint where the form of a size does not
+    tell."""
     return hint(span[0]) < 0 or hint(span[1]) >= hint(size)
 
 
@@ -207,7 +207,7 @@ def exact_span(index: Expr) -> tuple[Size, Size] | None:
         return None
     low = high = _constant_part(index, {})
     if any(hint(extent(var)) < 1 for var in index.depends):
-        return None  # what is left of a size: nothing, at the size at hand
+        return None  # the rest of a size: nothing, by its hint
     for var in index.depends:
         reach = affine_coefficient(index, var) * (extent(var) - 1)
         low, high = low + (reach if hint(reach) < 0 else 0), high + (reach if hint(reach) > 0 else 0)

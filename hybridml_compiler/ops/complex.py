@@ -20,7 +20,7 @@ from .shapes import broadcast
 
 
 def _part(name: str, of_real: Callable[[np.ndarray], np.ndarray], vjp: Rule, doc: str) -> Op:
-    """Of a real number: itself, or zero."""
+    """A row for a part of a number; a real number has itself, or zero."""
     ufunc = getattr(np, name)
     return elementwise(
         name,

@@ -1,4 +1,4 @@
-"""What transcendental rows mean on complex numbers: NumPy's functions, with the cuts and special cases of C99.
+"""Transcendental rows on complex numbers: NumPy's functions, with the cuts and special cases of C99.
 
 NumPy's own `expm1` gives nan in seven of the special cases that the array API standard lists, so it is written here.
 """

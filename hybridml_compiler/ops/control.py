@@ -12,7 +12,7 @@ An operation with several results is several nodes that differ in `result` only;
     cond(pred, operands; true, false, result)
         true, false: operands -> results. One of them runs
 
-`hybridml.control_flow` is what a user calls, and where their gradients are: neither row has a `vjp`.
+Users call `hybridml.control_flow`, which has their gradients: neither row has a `vjp`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Conversion between dtypes: of a scalar over the scalar builder, bfloat16 and float16 by their bits, so that no
-backend knows them; and of an array by NumPy, with the same bits.
+backend knows them; and of an array by NumPy, with the same bits ([Note: Numerics]).
 
-Floats are cut to integers. NumPy leaves open what becomes of nan and of numbers that the integer cannot hold; here it
-is what x86-64 makes of them, in both styles and on every machine, so that -1.0 is 255 in uint8:
+Floats are cut to integers. NumPy leaves open the result for nan and for numbers that the integer cannot hold; here it
+is that of x86-64, in both styles and on every machine, so that -1.0 is 255 in uint8:
 
-    up to 16 bits, int32   the low bits of the int32; that of nan, and of what it cannot hold, is -2**31
-    uint32, int64          the low bits of the int64; that of nan, and of what it cannot hold, is -2**63
+    up to 16 bits, int32   the low bits of the int32; for nan, and numbers that it cannot hold, -2**31
+    uint32, int64          the low bits of the int64; for nan, and numbers that it cannot hold, -2**63
     uint64                 the same below 2**63; from there on 2**63 plus the int64 of the rest, modulo 2**64
 """
 
@@ -97,7 +97,8 @@ def _from_half(s: Any, x: Scalar) -> Scalar:
 
 
 def _to_half(s: Any, x: Scalar, target: np.dtype) -> Scalar:
-    """Rounded to the nearest, ties to even; a subnormal one by adding 0.5, whose last place is that of the result."""
+    """Conversion to float16, rounded to the nearest, ties to even; a subnormal one by adding 0.5, whose last place is
+    that of the result."""
 
     def number(value: int) -> Scalar:
         return s.const(value, dtypes.uint32)

@@ -7,7 +7,7 @@ learning", 2016; the rules of JAX's `conv_general_dilated` are the same):
 
 - The gradient of w is a convolution of x with the cotangent, batch and channels exchanged, stride and dilation too.
 - The gradient of x at stride 1 is a convolution of the cotangent with the kernel reversed.
-- At stride s it is s such convolutions an axis, each with every s-th tap: the positions p of x with p mod s = a meet
+- At stride s it is s such convolutions per axis, each with every s-th tap: the positions p of x with p mod s = a meet
   only the taps k with k mod s = a. No zeros are multiplied, as they would be by a cotangent spread out with zeros.
 """
 
@@ -243,7 +243,8 @@ def _every(w: Any, taps: tuple[range, range], steps: tuple[int, int]) -> Any:
 
 
 def _interleaved(phases: Sequence[Any], axis: int, s: int, n: int, low: int) -> Any:
-    """Phase a holds the elements a, a + s, ... of `axis`; those of a phase that is not there are zeros."""
+    """The interleaved phases: phase a holds the elements a, a + s, ... of `axis`; those of a missing phase are
+    zeros."""
     if s == 1:
         return phases[0]
     shape = tuple(phases[0].shape)

@@ -25,7 +25,7 @@ Number = bool | int | float | Dim
 
 
 def number(name: str, what: str, value: Any) -> Number:
-    """A Python number from a Python or NumPy one: parameters of the graph are hashable and print alike."""
+    """A Python number from a Python or NumPy one: parameters of the graph are hashable and print the same."""
     found = value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
     if not isinstance(found, bool | int | float | Dim):
         raise ArgumentError(f"{name}: {what} must be a number, got {value!r}; use float() or int()")

@@ -148,7 +148,7 @@ cumulative_prod = _accumulated(
 
 
 def running_places(x: Any, out: Any, axis: int, reverse: bool) -> Any:
-    """Where the running extreme `out` of x was found: at the last of equal elements, and of nans."""
+    """Positions of the running extreme `out` of x: the last of equal elements, and of nans."""
     n = x.shape[axis]
     shape = tuple(n if k == axis else 1 for k in range(len(x.shape)))
     places = arange(start=0, stop=n, dtype=dtypes.int64).reshape(shape=shape)

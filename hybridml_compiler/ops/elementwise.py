@@ -116,7 +116,8 @@ def transcendental(name: str) -> Callable[..., np.ndarray]:
 
 
 def zero_gradient(g: Any, x_shape: Any, x_dtype: Any) -> Any:
-    """Of a step function: zero, as PyTorch (an error would forbid straight-through estimators and rounding losses)."""
+    """Gradient of a step function: zero, as PyTorch (an error would forbid straight-through estimators and rounding
+    losses)."""
     return full(shape=x_shape, value=0.0, dtype=x_dtype)
 
 
@@ -258,7 +259,7 @@ def _sign_lower(s: Any, x: Scalar) -> Scalar:
 
 
 def _sign_vjp(g: Any, x: Any, x_dtype: Any) -> Any:
-    """Of a complex number x / |x|: what moves it along its own direction has no effect."""
+    """Gradient of sign, for a complex number x / |x|: a change along its own direction has no effect."""
     if x_dtype.kind != "c":
         return zero_gradient(g, x.shape, x_dtype)
     size, out = x.abs(), x.sign()

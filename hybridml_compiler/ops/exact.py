@@ -1,4 +1,4 @@
-"""Rows about what numbers are made of: common divisors, mantissa and exponent; Python's powers. NumPy computes them."""
+"""Rows about exact parts of numbers: common divisors, mantissa and exponent; Python's powers. NumPy computes them."""
 
 from __future__ import annotations
 

@@ -139,7 +139,8 @@ def _lu(x: Array) -> tuple[Array, Array, Array]:
 
 @conjugated
 def _lu_rule(g: Any, out: Any) -> Any:
-    """Of the leading square of P^T x = L U; what is beside or below it is solved for with the other factor."""
+    """Gradient of P^T x = L U: that of the leading square; parts beside or below it are solved for with the other
+    factor."""
     (p, lower, upper), (_, by_lower, by_upper), k = out, g, out[1].shape[-1]
     by_lower = lower * 0 if by_lower is None else by_lower
     by_upper = upper * 0 if by_upper is None else by_upper
@@ -184,7 +185,7 @@ def _infer_qr(x: Aval, mode: str) -> tuple[Aval, Aval]:
 @conjugated
 def _qr_rule(g: Any, x: Any, out: Any) -> Any:
     (q, r), (by_q, by_r), (rows, columns) = out, g, x.shape[-2:]
-    if rows < columns:  # r = [r1 r2] with r2 = q^H x2: what is left is square
+    if rows < columns:  # r = [r1 r2] with r2 = q^H x2: the rest is square
         more = None if by_r is None else by_r[..., rows:]
         by_r = None if by_r is None else by_r[..., :rows]
         if more is not None:
@@ -211,7 +212,7 @@ def _tall(q: Any, r: Any, by_q: Any, by_r: Any) -> Any:
 
 
 def _over(x: Any, r: Any) -> Any:
-    """x r^-H."""
+    """x r^-H for an upper triangular r."""
     return adjoint(_solve_upper(r, adjoint(x)))
 
 
@@ -262,7 +263,7 @@ def _svd_rule(g: Any, out: Any) -> Any:
         pulled = matmul(adjoint(u1), by_u1)
         turn = over_gaps(pulled, squares)
         more = (turn + adjoint(turn)) * row(s)
-        if u.dtype.kind == "c":  # phases: what u turns by, v turns by too
+        if u.dtype.kind == "c":  # phases: v turns by those of u
             along = diagonal_of(pulled)
             more = more + on(over(along - conj(along), 2 * s))
         inner = more if inner is None else inner + more
@@ -400,7 +401,7 @@ def _eig(x: Array) -> tuple[Array, Array]:
 
 @conjugated
 def _eig_rule(g: Any, out: Any, x_dtype: Any) -> Any:
-    """Of vectors of norm 1 (Boeddeker et al., On the computation of complex-valued gradients, 2017)."""
+    """Gradient for vectors of norm 1 (Boeddeker et al., On the computation of complex-valued gradients, 2017)."""
     (w, v), (by_w, by_v) = out, g
     inner = None if by_w is None else on(by_w)
     if by_v is not None:
@@ -412,7 +413,7 @@ def _eig_rule(g: Any, out: Any, x_dtype: Any) -> Any:
 
 
 def _between(v: Any, inner: Any, x_dtype: Any) -> Any:
-    """v^-H inner v^H, of which a real matrix has the real part."""
+    """v^-H inner v^H; its real part for a real matrix."""
     found = solve(adjoint(v), matmul(inner, adjoint(v)))
     return found if x_dtype.kind == "c" else real(found)
 

@@ -1,4 +1,4 @@
-"""Rows about how floats are stored: sign bits, classes (nan, inf), the neighbour of a number."""
+"""Rows about the storage of floats: sign bits, classes (nan, inf), the neighbour of a number."""
 
 from __future__ import annotations
 

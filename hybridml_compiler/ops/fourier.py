@@ -1,7 +1,7 @@
 """Discrete Fourier transforms over a set of axes: complex to complex, real to half a spectrum, and back.
 
 NumPy's transforms (pocketfft), which keep single precision. The transform's matrix is symmetric, so the transpose of a
-complex transform is itself; those of the real ones are each other, with the inner frequencies, which stand for two,
+complex transform is itself; those of the real ones are each other, with the inner frequencies, which mean two each,
 counted twice or half.
 """
 
@@ -45,7 +45,7 @@ def _points(name: str, x: Aval, axes: Sequence[int]) -> None:
 
 
 def _like(g: Any, x_dtype: np.dtype) -> Any:
-    """The gradient of what may be a real number."""
+    """The gradient as that of its operand, which may be real."""
     return g if x_dtype.kind == "c" else g.real
 
 
@@ -117,7 +117,7 @@ def _r2c_infer(x: Aval, axes: tuple[int, ...], norm: str) -> Aval:
 
 
 def _inner(like: Any, axis: int, size: Any) -> Any:
-    """1 at the frequencies that stand for two, 0 at the others, along the axis of half a spectrum of `size` points."""
+    """1 at the frequencies that mean two, 0 at the others, along the axis of half a spectrum of `size` points."""
     k = arange(start=like.shape[axis])
     found = ((k > 0) & (k * 2 < size)).astype(dtypes.real_of(like.dtype))
     return reshape(found, shape=(-1,) + (1,) * (like.ndim - axis - 1))

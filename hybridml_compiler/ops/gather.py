@@ -163,7 +163,7 @@ scatter_add: Op = Op(
     doc="x with `updates` added at `indices` of `axis`; equal indices add up in index order, so runs repeat exactly.",
 )
 
-# ---------------------------------------------------------------- along an axis: one index an element
+# ---------------------------------------------------------------- along an axis: one index per element
 
 
 def _along(name: str, x: Aval, indices: Aval, axis: Any) -> int:

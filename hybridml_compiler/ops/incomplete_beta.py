@@ -1,7 +1,7 @@
 """The incomplete beta function. NumPy computes it, in float64.
 
 Method: the continued fraction (DLMF 8.17.22) on the side where it converges fast. Derivatives with respect to a and b
-are integrals of the density times what its derivative multiplies it by, over t = x e^(-s / a), where its power is e^-s.
+are integrals of the density times its logarithmic derivative, over t = x e^(-s / a), where its power is e^-s.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _beta_power(a: Array, b: Array, x: Array, y: Array) -> Array:
 
 
 def _beta_fraction(a: Array, b: Array, x: Array) -> Array:
-    """What multiplies x^a (1 - x)^b / (a B(a, b)), by the modified Lentz method; x < (a + 1) / (a + b + 2)."""
+    """The factor of x^a (1 - x)^b / (a B(a, b)), by the modified Lentz method; x < (a + 1) / (a + b + 2)."""
 
     def away(v: Array) -> Array:
         return np.where(np.abs(v) < TINY, TINY, v)
@@ -74,7 +74,7 @@ def _by_order(a: Array, b: Array, x: Array, of_a: int, of_b: int) -> Array:
 
 
 def _score(by_a: Any, by_b: Any, trigamma: Any, a: Any, b: Any, of_a: int, of_b: int) -> Any:
-    """What the density is multiplied by where it is differentiated: `by_a` and `by_b` are its first derivatives."""
+    """Derivative of the density over the density; `by_a` and `by_b` are the first derivatives of its logarithm."""
     if of_a + of_b == 1:
         return by_a if of_a else by_b
     if of_a == of_b:
@@ -84,7 +84,8 @@ def _score(by_a: Any, by_b: Any, trigamma: Any, a: Any, b: Any, of_a: int, of_b:
 
 
 def _integral(a: Array, b: Array, x: Array, y: Array, of_a: int, of_b: int) -> Array:
-    """Of the density's derivative from 0 to x, x below the mean; s = reach v^4 has more points next to x and to 0."""
+    """Integral of the density's derivative from 0 to x, x below the mean; s = reach v^4 has more points next to x and
+    to 0."""
     (v, weights), columns = quadrature(), [c[..., None] for c in (a, b, x, y)]
     reach = 45 + 12 * np.sqrt(a * b / (a + b))[..., None]
     power = (_beta_power(a, b, x, y) / (a * y))[..., None]

@@ -3,7 +3,7 @@
 Method: the power series below x = a (DLMF 8.7.1), the continued fraction above (DLMF 8.9.2), near zero the series of
 1 - P without cancellation, and next to x = a for a > 40, where both converge slowly, Gauss-Legendre quadrature of the
 density outwards from x (as Numerical Recipes, 6.2.3; ours is in (t - a) / a). Derivatives with respect to a are those
-of the series, or the same integrals with what the density's derivative multiplies it by.
+of the series, or the same integrals with the density's derivative.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _by_order(a: Array, x: Array, order: int) -> Array:
 
 
 def _score(a: Array, order: int) -> Callable[[Array], Array]:
-    """What the density is multiplied by where it is differentiated by a: log t - digamma(a); squared, less trigamma."""
+    """Derivative of the density by a over the density: log t - digamma(a); squared, less trigamma."""
     mean, spread = digamma_of(a)[..., None], digamma_of(a, 1)[..., None]
     return lambda t: np.log(t) - mean if order == 1 else (np.log(t) - mean) ** 2 - spread
 
@@ -174,7 +174,7 @@ def _series_by_order(a: Array, x: Array, order: int) -> Array:
 
 
 def _tail_by_order(a: Array, x: Array, order: int) -> Array:
-    """By t = x + reach v^2, which has more points next to x, where the power of t changes fast."""
+    """Integral over t = x + reach v^2, which has more points next to x, where the power of t changes fast."""
     reach = np.where(a < LARGE, 45 + 12 * np.sqrt(a), 135.0)[..., None]
     (v, weights), score = quadrature(), _score(a, order)
     s, a, x = reach * v * v, a[..., None], x[..., None]

@@ -1,4 +1,4 @@
-"""What iterations of special functions share: steps until all elements have converged, quadrature, Stirling's series.
+"""Iterations of special functions: steps until all elements have converged, quadrature, Stirling's series.
 
 A power in front of a series or fraction would lose as many digits as its logarithm has before the point: it is computed
 about its maximum, by `log1pmx`, beside Stirling's series.
@@ -17,7 +17,7 @@ from ..once import once
 Array = Any
 TINY, EPS = 1e-300, 1e-17
 BLOCK = 1 << 13
-MOST = 100_000  # steps of a continued fraction; 10 sqrt(a) is what a takes
+MOST = 100_000  # steps of a continued fraction; a takes 10 sqrt(a)
 # 1/12, -1/360, ...: Stirling's series
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 
@@ -57,7 +57,7 @@ def converged(step: Callable[[Array, list[Array]], list[Array]], state: list[Arr
 
 @once
 def quadrature(panels: int = 6) -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1), 16 a panel, since NumPy's own weights of 96 points are good to 1e-12 only."""
+    """Nodes and weights on (0, 1), 16 per panel, since NumPy's own weights of 96 points are good to 1e-12 only."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     starts, half = np.arange(panels) / panels, 0.5 / panels
     return (starts[:, None] + (1 + nodes) * half).ravel(), np.tile(weights * half, panels)

@@ -1,6 +1,6 @@
 """Functions of a matrix: inverses, determinants, exponentials.
 
-LAPACK computes them, through NumPy, one call for a batch. Rules of analytic functions are plain transposes.
+LAPACK computes them, through NumPy, one call per batch. Rules of analytic functions are plain transposes.
 """
 
 from __future__ import annotations
@@ -136,8 +136,9 @@ def _but_two(s: Any) -> Any:
 
 
 def _cofactor_rule(g: Any, x: Any) -> Any:
-    """With E = U^H dx V^H, cofactor (i, i) of S + E is the product of s_k + E_kk for k != i, and (i, j) to first order
-    -E_ji times the product of all s but s_i and s_j. The map is symmetric, as the second derivative of det is."""
+    """Gradient of cofactors. With E = U^H dx V^H, cofactor (i, i) of S + E is the product of s_k + E_kk for k != i, and
+    (i, j) to first order -E_ji times the product of all s but s_i and s_j. The map is symmetric, as the second
+    derivative of det is."""
     if not x.shape[-1]:
         return g
     u, s, v = svd(x)
@@ -179,7 +180,7 @@ det = Op(
 
 
 def _slogdet_rule(g: Any, x: Any, out: Any) -> Any:
-    """With t = tr(x^-1 dx): the logarithm moves by Re t, the sign by i Im t times itself."""
+    """Gradient of slogdet. With t = tr(x^-1 dx): the logarithm moves by Re t, the sign by i Im t times itself."""
     by_sign, by_log = g
     total = None if by_log is None else by_log
     if by_sign is not None and x.dtype.kind == "c":
@@ -231,7 +232,7 @@ def _pade(x: Array, degree: int) -> Array:
 
 
 def _matrix_exp(x: Array) -> Array:
-    """Of each matrix the smallest degree that is enough, or the largest for x / 2^s, squared s times."""
+    """e^x of each matrix, by the smallest degree that is enough, or the largest for x / 2^s, squared s times."""
     if not x.size:
         return x
     flat = x.reshape(-1, *x.shape[-2:])
@@ -240,7 +241,7 @@ def _matrix_exp(x: Array) -> Array:
     degrees = _DEGREES[x.real.dtype.itemsize]
     top, most = degrees[-1]
     places = np.searchsorted([bound for _, bound in degrees], norms)
-    halvings = np.where(norms > most, np.ceil(np.log2(np.maximum(norms, most) / most)), 0.0)
+    halvings = np.where(~(norms <= most), np.ceil(np.log2(np.maximum(norms, most) / most)), 0.0)
     for place, times in {(int(p), float(t)) for p, t in zip(places, halvings, strict=True) if np.isfinite(t)}:
         chosen = (places == place) & (halvings == times)
         found = _pade(flat[chosen] / flat.real.dtype.type(2.0**times), degrees[place][0] if times == 0 else top)

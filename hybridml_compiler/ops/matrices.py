@@ -1,4 +1,4 @@
-"""What the rows of linear algebra share: shape rules, transposes, LAPACK's errors, rules in the usual convention."""
+"""Common parts of linear algebra's rows: shape rules, transposes, LAPACK's errors, rules in the usual convention."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lapack(name: str, compute: Callable[..., Any], probe: Callable[[Array], Any]
 
 
 def finite(name: str, compute: Callable[..., Any], probe: Callable[[Array], Any], why: Callable[[Array], str]) -> Any:
-    """`lapack` for what does not end, or prints, or gives anything but nan, for infinities and nans."""
+    """`lapack` for routines that do not end, or print, or give anything but nan, for infinities and nans."""
     checked = lapack(name, compute, probe, why)
 
     def eager(x: Array, *more: Array, **params: Any) -> Any:
@@ -117,12 +117,12 @@ def diagonal_of(x: Any) -> Any:
 
 
 def on(v: Any) -> Any:
-    """Diagonal matrices."""
+    """Diagonal matrices with these diagonals."""
     return on_diagonal(v, (*v.shape, v.shape[-1]), v.dtype, 0, -2, -1)
 
 
 def half_real(x: Any) -> Any:
-    """(x + x^H) / 2."""
+    """The Hermitian part, (x + x^H) / 2."""
     return (x + adjoint(x)) * 0.5
 
 
@@ -140,7 +140,7 @@ def over_gaps(x: Any, gaps: Any) -> Any:
 
 
 def conjugated(rule: Rule) -> Rule:
-    """A rule as papers and PyTorch write them: g and what it gives are conjugates of ours (see op.py's `vjp`).
+    """A rule as papers and PyTorch write them: g and its result are conjugates of ours (see op.py's `vjp`).
 
     For rules of functions that are not analytic, such as those with an adjoint in their definition.
     """
@@ -165,7 +165,8 @@ def general(rng: np.random.Generator, shape: Shape) -> Array:
 
 
 def symmetric(rng: np.random.Generator, shape: Shape) -> Array:
-    """Eigenvalues -0.3, 0.7, 1.7, ...: with a trace of 0 LAPACK changes the sign of a vector on the way."""
+    """Symmetric matrices with eigenvalues -0.3, 0.7, 1.7, ...: with a trace of 0, LAPACK changes the sign of a
+    vector."""
     basis, _ = np.linalg.qr(rng.standard_normal(shape))
     found: Array = (basis * (np.arange(shape[-1]) - 0.3)) @ basis.mT
     return found
@@ -186,7 +187,7 @@ def lower(rng: np.random.Generator, shape: Shape) -> Array:
     return np.tril(rng.standard_normal(shape), -1) + np.arange(1.0, shape[-1] + 1) * np.eye(shape[-1])
 
 
-# quoted: numpy.random takes 10 ms to import, and only tests need it
+# quoted: numpy.random is slow to import, and only tests need it
 Made: TypeAlias = "tuple[Callable[[np.random.Generator, Shape], Array] | None, Shape]"
 Row: TypeAlias = "tuple[Sequence[Made], dict[str, Any]]"
 # What A stays under D A D^H with a diagonal D of phases, and not between any two of them.
@@ -214,7 +215,7 @@ def samples(*rows: Row, phases: bool = True) -> Any:
 
 
 def _complex(rng: np.random.Generator, x: Array, similar: bool) -> Array:
-    """What x is, in complex numbers: its rows and columns times phases."""
+    """The matrix in complex numbers: its rows and columns times phases."""
     if x.ndim < 2:
         return x + 1j * x[::-1] if x.ndim else x
     first, second = np.exp(2j * np.pi * rng.random((2, max(x.shape[-2:]))))

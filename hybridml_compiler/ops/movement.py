@@ -149,7 +149,7 @@ broadcast_to = Op(
     infer=lambda x, shape: Aval(_broadcast_shape(x, shape), x.dtype),
     eager=lambda x, shape: np.broadcast_to(x, shape),
     lower=lambda s, i, x, shape: at(x, i),
-    vjp=(lambda g: g,),  # the engine sums over what was stretched
+    vjp=(lambda g: g,),  # the engine sums over stretched axes
     is_view=True,
     element_map="broadcast",
     covers=("x",),
@@ -171,7 +171,7 @@ broadcast_to = Op(
 
 
 def _ranges(name: str, x: Aval | Shape, starts: Any, stops: Any, steps: Any) -> tuple[Positions, ...]:
-    """One Python range an axis. Bounds are positions, not Python's wrapped indices: stop -1 ends before position 0."""
+    """One Python range per axis. Bounds are positions, not Python's wrapped indices: stop -1 ends before position 0."""
     shape = x.shape if isinstance(x, Aval) else x
     n = len(shape)
     bounds = (integers(name, "starts", starts, n), integers(name, "stops", stops, n))

@@ -5,9 +5,9 @@ A row carries everything that the framework knows of an operation:
   infer(*avals, **params) -> Aval        shape and dtype rule; raises the user-facing error. Inputs are promoted.
   eager(*arrays, **params) -> ndarray    the NumPy meaning (reference and small-array path)
   lower(s, i, *loads, **params)          "out[i] = ..." over an abstract scalar builder `s`; `i`: int64 scalars
-  vjp                                    one rule an input: (g, <names it keeps>) -> cotangent, over the rows
-  fails                                  may it raise for values? Gathers and scatters may, for an index
-  cost                                   nanoseconds an element; SIMPLE by default, nothing for a movement
+  vjp                                    one rule per input: (g, <names it keeps>) -> cotangent, over the rows
+  fails                                  whether it may raise for values, as gathers and scatters for an index
+  cost                                   nanoseconds per element; SIMPLE by default, nothing for a movement
   is_view                                whether the result shares memory with the operand where NumPy can let it
   put_back(parent, value, **params)      of a view: `parent` with its elements replaced; by the vjp rule without it
   element_map                            where an element of the result is in the operands: "flat", at the same place in
@@ -18,7 +18,7 @@ A row carries everything that the framework knows of an operation:
                                          parameters that says so
   decided_by                             what may settle a result before all elements of its operands are read
   constant_of                            kinds of dtype on which the result is a constant
-  reorders                               what compiled code adds or multiplies in an order of its own; "" for equal bits
+  reorders                               what compiled code adds or multiplies in its own order; "" for equal bits
   axis_params                            parameters about the axes that operands and result share: "each" has one entry
                                          per axis, "named" is an axis or several
   public                                 whether `hm.NAME` is offered to users; False for rows that serve other rows'
@@ -32,7 +32,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   elementwise, movement, creation, random, gather    returns the scalar at output index `i`
   reduction, contraction, convolution                the same, with `s.reduce(op, extents, body)`
   random     also has lower_tile(s, t, *loads, **params) -> the `tile` elements from flat position t * tile, where they
-             cost together what one costs
+             cost as much together as one alone
   scan       returns the element at `i`; the kernel combines it along params["axis"] with `combine`
   scatter    lower(s, i, base, indices, updates, ...) -> (target index tuple, value): the update made by element `i` of
              `updates`; the kernel first copies `base`, then combines with `combine` in index order
@@ -40,7 +40,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step
 
 A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
-`out` are tuples, an entry of `g` None where nothing used that result. A graph holds a node a result, which differ in
+`out` are tuples, an entry of `g` None where nothing used that result. A graph has one node per result; they differ in
 the parameter `result`; one run computes all of them.
 Loads are callables: `x(index_tuple) -> scalar`, with `.shape` and `.dtype`.
 """
@@ -87,12 +87,12 @@ DecidedBy = Literal["", "comparison", "extremum", "logic", "number", "choice", "
 Reorders = Literal["", "sum", "product", "squares", "any"]
 
 # Nanoseconds to compute one element on one core, measured on AVX-512 machines; they decide what is worth keeping.
-# A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns an element.
+# A vector instruction on 16 float32 lanes retires about every 0.3 ns: 0.02 ns per element.
 SIMPLE = 0.02
 DIVISION = 0.1
-# Polynomials of 12-25 instructions with a division or a table (measured through the loop emitter: 0.25-0.6 ns).
+# Polynomials of 12-25 instructions with a division or a table, measured through the loop emitter.
 TRANSCENDENTAL = 0.4
-# Several polynomials of which each element takes one, beside an exponential or a logarithm: 55-360 instructions.
+# Several polynomials; each element takes one, beside an exponential or a logarithm: 55-360 instructions.
 SPECIAL = 2.0
 
 
@@ -235,7 +235,7 @@ class Op:
 
 
 def _one_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """All results, or one of them."""
+    """The function with a parameter that chooses one of its results, or all."""
 
     def chosen(*args: Any, result: int | None, **params: Any) -> Any:
         found = fn(*args, **params)

@@ -57,7 +57,7 @@ def _pool(name: str, x: Aval | Shape, size: Any, stride: Any, padding: Any, dila
 
 
 def _lowest(dtype: np.dtype) -> float | int | bool:
-    """What padding counts as: never larger than an element."""
+    """Value of padding: never larger than an element."""
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
@@ -66,7 +66,7 @@ def _place_dtype(size: Shape) -> np.dtype:
 
 
 def _taps(x: np.ndarray, pool: Pool) -> Iterator[np.ndarray]:
-    """For each place in the window, in order, the elements that stand there, an array of the shape of the result."""
+    """For each place in the window, in order, the elements at it, an array of the shape of the result."""
     widths = placed(((0, 0),) * x.ndim, pool.axes, pool.padding)
     if np.any(pool.padding):
         x = np.pad(x, widths, constant_values=_lowest(x.dtype))

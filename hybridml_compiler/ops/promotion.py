@@ -28,7 +28,7 @@ _TAKES = {
 
 
 def input_dtypes(op: Op, avals: Sequence[Aval]) -> tuple[np.dtype, ...]:
-    """One dtype an input: the common one for `unify` inputs, the input's own for the rest.
+    """One dtype per input: the common one for `unify` inputs, the input's own for the rest.
 
     "float" and "inexact" rows get the default float for integers and bool, "bool" rows get bool (any non-zero
     value is true).
@@ -47,9 +47,9 @@ def _unified(op: Op, count: int) -> Sequence[int]:
     return range(count) if op.variadic else (op.unify or (0,))
 
 
-@lru_cache(maxsize=4096)  # 1 us for 8; a program has few combinations of dtypes
+@lru_cache(maxsize=4096)  # a program has few combinations of dtypes
 def _input_dtypes(op: Op, given: tuple[tuple[np.dtype, bool], ...], default: np.dtype) -> tuple[np.dtype, ...] | None:
-    """`input_dtypes` of (dtype, weak) pairs; None for what the row does not take."""
+    """`input_dtypes` of (dtype, weak) pairs; None for dtypes that the row does not take."""
     if not given:
         return ()
     unified = _unified(op, len(given))

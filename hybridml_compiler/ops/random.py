@@ -41,7 +41,7 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 
 
 def numpy_bits(state: np.ndarray, shape: Shape) -> np.ndarray:
-    """The row in NumPy: its reference meaning, and what runs where there is no compiler."""
+    """The row in NumPy: its reference meaning, and its code where there is no compiler."""
     n = math.prod(shape)
     mask, half = np.uint64(_MASK), np.uint64(32)
     key, first = state[0], state[1]

@@ -13,7 +13,7 @@ from .shapes import Shape
 
 Domain = tuple[float, float]
 Case = tuple[Sequence[Any], Mapping[str, Any]]
-# quoted: numpy.random takes 10 ms to import, and only tests need it
+# quoted: numpy.random is slow to import, and only tests need it
 Samples: TypeAlias = "Callable[[np.random.Generator], Iterable[Sample]]"
 
 # Denormals are left out: backends may run with flush-to-zero.
@@ -73,7 +73,7 @@ def _int_samples(rng: np.random.Generator, n: int, names: Sequence[str]) -> Iter
 
 
 def elementwise(n: int, domain: Domain | Sequence[Domain], accepts: Accepts, edges: bool = True) -> Samples:
-    """Samples for `n` operands; `domain` (one for all, or one an operand) keeps gradient checks off kinks and poles."""
+    """Samples for `n` operands; `domain` (one, or one per operand) keeps gradient checks off kinks and poles."""
     domains: Sequence[Any] = domain if isinstance(domain[0], Sequence) else [domain] * n
     integer_names = {
         **dict.fromkeys(("any", "ordered"), ("int64", "int32", "int8", "uint8", "bool")),

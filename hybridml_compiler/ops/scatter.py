@@ -1,4 +1,4 @@
-"""Rows that combine updates with what is at an index: set, multiply, minimum, maximum (add is in gather.py, as the
+"""Rows that combine updates with the elements at an index: set, multiply, minimum, maximum (add is in gather.py, as the
 adjoint of take), and the row that checks an index.
 
 Equal indices are taken in the order of the updates: the last one sets, products and extrema see each of them.
@@ -139,7 +139,7 @@ def _set_x(g: Any, indices: Any, updates_shape: Any, x_dtype: Any, axis: Any) ->
 
 
 def _set_updates(g: Any, indices: Any, x_shape: Any, axis: Any) -> Any:
-    """Of updates to one element only the last has an effect."""
+    """Gradient of updates that set: of updates to one element only the last has an effect."""
     taken = take(g, indices, axis=axis)
     if not indices.shape:
         return taken
@@ -150,7 +150,7 @@ def _set_updates(g: Any, indices: Any, x_shape: Any, axis: Any) -> Any:
 
 
 def _along(per_index: Any, taken: Any, axis: int) -> Any:
-    """A value for each index, so that it broadcasts over what `take` gives."""
+    """A value for each index, shaped so that it broadcasts over the result of `take`."""
     return per_index.reshape((*per_index.shape, *(1,) * (len(taken.shape) - axis - len(per_index.shape))))
 
 
@@ -169,7 +169,7 @@ def _mul_updates(g: Any, x: Any, indices: Any, updates: Any, axis: Any) -> Any:
 
 
 def _ties(x: Any, indices: Any, updates: Any, out: Any, axis: Any) -> tuple[Any, Any, Any]:
-    """Is x the extremum, is an update, and how many are."""
+    """(whether x is the extremum, whether an update is, how many are)."""
     of_x = (x == out).astype(x.dtype)
     of_updates = (updates == take(out, indices, axis=axis)).astype(x.dtype)
     return of_x, of_updates, scatter_add(of_x, indices, of_updates, axis=axis)

@@ -21,7 +21,7 @@ def listing(items: Iterable[Any]) -> str:
 
 
 def integer(name: str, what: str, value: Any) -> int:
-    """The value as an int; a size that comes with the call stays what it is (see sizes/dims.py)."""
+    """The value as an int; a size that comes with the call stays symbolic (see sizes/dims.py)."""
     if is_dim(value):
         found: int = value
         return found

@@ -1,6 +1,6 @@
 """Elementwise rows of special functions that are polynomials: gamma and error functions, Bessel functions, integrals.
 
-What needs iterations is in `zeta.py` and `incomplete_*.py`; what is a formula of rows is `hybridml.special`. Gradients
+Functions that need iterations are in `zeta.py` and `incomplete_*.py`; formulas of rows in `hybridml.special`. Gradients
 where a quotient is 0 / 0 are their limits.
 """
 

@@ -42,7 +42,7 @@ _ROOMS = (
 )
 
 OPS: dict[str, Op] = {op.name: op for room in _ROOMS for op in room.ROWS}
-# What graphs have beside them: no public functions, `hybridml.control_flow` makes them.
+# Operations of graphs alone: no public functions, `hybridml.control_flow` makes them.
 CONTROL: dict[str, Op] = {op.name: op for op in control.ROWS}
 
 # Another library's name -> the row; only where the arguments mean the same. Array API names are the rows' own.

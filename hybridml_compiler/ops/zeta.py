@@ -22,7 +22,7 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
 
 
 def _power(s: Any, q: np.ndarray, k: int) -> Any:
-    """(q + k) ** -s; the exponent would magnify what the sum loses, which is made good."""
+    """(q + k) ** -s; the exponent would magnify the rounding error of the sum, which is made good."""
     base = q + k
     lost = (q - (base - (base - q))) + (k - (base - q))
     return base**-s * (1 - s * np.where(np.isfinite(lost), lost, 0.0) / base)

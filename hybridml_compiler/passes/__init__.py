@@ -28,7 +28,7 @@ Pass = Callable[[Graph], Graph]
 
 
 def checks_alone(graph: Graph) -> Graph:
-    """Graph whose checks are of no more than what decides them."""
+    """Graph whose checks are reduced to the nodes that decide them."""
     return graph.with_roots([*graph.outputs, *map(alone, graph.checks)])
 
 
@@ -63,7 +63,7 @@ _ROUNDS = 4  # passes feed each other; a graph settles in two rounds, the bound 
 
 
 class Step(NamedTuple):
-    """What one run of a pass took and did."""
+    """One run of a pass: its time, and the nodes before and after."""
 
     name: str
     seconds: float
@@ -79,10 +79,10 @@ def run_passes(
     first: Sequence[tuple[str, Pass, str]] = FIRST,
     watch: Callable[[str, Graph], object] = lambda name, graph: None,
 ) -> tuple[Graph, list[Step]]:
-    """Those that come `first`, then `passes` in order, again and again until none of them changes the graph.
+    """Runs the passes of `first`, then `passes` in order, again and again until none of them changes the graph.
 
     With `verify` the graph is checked before and after each; `CompileError` names the pass that broke it.
-    `watch` is called with every pass that changed the graph, and what it made.
+    `watch` is called with every pass that changed the graph, and its result.
     """
     if verify:
         verify_graph(graph, "capture")

@@ -1,4 +1,4 @@
-"""One form a view: `reshape(reshape(x)) -> reshape(x)`, `x + broadcast_to(y) -> x + y`.
+"""One form per view: `reshape(reshape(x)) -> reshape(x)`, `x + broadcast_to(y) -> x + y`.
 
 The canonical form, which the rules of `simplify` and the fusion of `schedule` may rely on:
 
@@ -95,7 +95,7 @@ def _permute_permute(node: Node) -> Node | None:
 
 
 def _reshape_of_stretched(node: Node) -> Node | None:
-    """A reshape that only adds or drops axes of size 1 is one of what was stretched."""
+    """A reshape that only adds or drops axes of size 1, applied to the operand before it was stretched."""
     (x,) = node.inputs
     if not is_op(x, "broadcast_to") or [n for n in x.shape if n != 1] != [n for n in node.shape if n != 1]:
         return None
@@ -205,7 +205,8 @@ def _permute_of_ones(node: Node) -> Node | None:
 
 
 def permute_of_added_ones(node: Node) -> Node | None:
-    """The permutation on what the axes of size 1 were added to: with a product there, the product can write it."""
+    """The permutation, applied before the axes of size 1 were added: where that is a product, the product can write
+    it."""
     (x,) = node.inputs
     if not is_op(x, "reshape") or x.inputs[0].shape != tuple(n for n in x.shape if n != 1):
         return None
@@ -261,7 +262,7 @@ def _ones(*shape: int) -> Node:
 
 
 def _unstretched(x: Node) -> Node:
-    """What an elementwise row can read in place of x, because it broadcasts."""
+    """The node that an elementwise row can read in place of x, because it broadcasts."""
     while x.op is not None and (x.op.name == "broadcast_to" or (x.op.name == "reshape" and _adds_leading_ones(x))):
         (x,) = x.inputs
     number = splat(x) if x.shape else None

@@ -23,7 +23,7 @@ class _Part(NamedTuple):
 
 
 def _part(node: Node) -> _Part | None:
-    """What a node that is zero elsewhere holds, and where."""
+    """The part of a node that is zero elsewhere, and its place."""
     if not is_op(node, "slice_update") or not is_value(node.inputs[0], 0) or set(node.params["steps"]) != {1}:
         return None
     return _Part(node.inputs[1], node.params["starts"], node.params["stops"])
@@ -50,7 +50,7 @@ def _sum_of_parts(node: Node) -> Node | None:
 
 
 def _pieces(value: Node, axis: int) -> tuple[Node, ...]:
-    """What a value puts together along this axis, perhaps before a reshape; itself if it does not."""
+    """The pieces that a value puts together along this axis, perhaps before a reshape; itself if it does not."""
     if is_op(value, "concat") and value.params["axis"] == axis:
         return value.inputs
     if is_op(value, "reshape") and is_op(value.inputs[0], "concat"):
@@ -64,7 +64,7 @@ def _pieces(value: Node, axis: int) -> tuple[Node, ...]:
 
 
 def _merges(size: int, inner: int, shape: tuple[int, ...], axis: int) -> bool:
-    """Is an axis of a shape made of one of this size, as the outermost, and of axes inside of it?"""
+    """Whether an axis of a shape is made of one of this size, as the outermost, and of axes inside of it."""
     return size > 0 and shape[axis] % size == 0 and shape[axis] // size * math.prod(shape[axis + 1 :]) == inner
 
 

@@ -53,7 +53,7 @@ def _convolution_as_product(node: Node) -> Node | None:
         window = _meeting(node, (kh, kw), node.params["dilation"])
         if window is None:
             return None
-        if is_op(x, "permute_dims"):  # a weight gradient: what is summed over first is what lies outermost in memory
+        if is_op(x, "permute_dims"):  # a weight gradient: the axis summed over first is the outermost in memory
             window = make("permute_dims", window, axes=(0, 4, 1, 2, 3))
             w = make("permute_dims", w, axes=(3, 0, 1, 2, 4))
         left = make("reshape", window, shape=(n, kh * kw * c))
@@ -64,7 +64,8 @@ def _convolution_as_product(node: Node) -> Node | None:
 
 
 def _planes_as_product(node: Node) -> Node | None:
-    """One tap, the result with channels first: a product of the weights and the planes of each image."""
+    """A convolution by one tap, the result with channels first: a product of the weights and the planes of each
+    image."""
     w = node.inputs[1]
     n, _, o, height, width = node.shape
     pixels = _meeting(node, (height, width), node.params["stride"])
@@ -80,7 +81,7 @@ def _product(a: Node, b: Node) -> Node:
 
 
 def _widened_last(x: Node) -> Node:
-    """x with a cast that products make themselves after the movements, so that what they have to copy is narrow."""
+    """x with a cast that products make themselves after the movements, so that they copy narrow elements."""
     if x.op is None or x.kind != "movement" or len(x.inputs) != 1:
         return x
     below = _widened_last(x.inputs[0])

@@ -1,12 +1,12 @@
-"""Control flow: bodies go through all passes, and hold no more than what is read of them.
+"""Control flow: bodies go through all passes, and hold no more than the nodes that are read.
 
-loops over the same, one of which computes what the other does        -> one loop
+loops over the same, where one computes all that the other does        -> one loop
 results, carries and operands that nothing reads                      -> gone
 a carry that goes on as it came                                       -> an operand, read in place
 a carry that products are added to in every step                      -> one product, after the loop
 a number that is given to a body                                      -> part of the body
-an array that a body holds                                            -> given to it, as from outside
-a branch whose predicate is known, a loop of no step                  -> what it gives
+an array that a body holds                                            -> an operand of it
+a branch whose predicate is known, a loop of no step                  -> its results
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Optimize = Callable[[Body], Body]
 
 @dataclass
 class Loop:
-    """A loop over nodes of one region: pairs of an operand and the input that stands for it."""
+    """A loop over nodes of one region: pairs of an operand and the input that it is bound to."""
 
     count: Node | None
     consts: list[tuple[Node, Node]]
-    carries: list[tuple[Node, Node, Node]]  # start, input, and what goes on
+    carries: list[tuple[Node, Node, Node]]  # start, input, and the value for the next step
     xs: list[tuple[Node, Node]]
     ys: list[Node]
     checks: list[Node]
@@ -83,7 +83,7 @@ class Loop:
 
     @property
     def others(self) -> list[Node]:
-        """All that the body computes beside its carries."""
+        """The values that the body computes other than its carries."""
         return [*self.ys, *self.checks, *([] if self.go is None else [self.go])]
 
 
@@ -98,7 +98,8 @@ def substitute(outputs: Sequence[Node], becomes: Mapping[Node, Node]) -> list[No
 
 
 def simplify_control(graph: Graph, optimized: Optimize) -> Graph:
-    """See the module docstring. `optimized` puts a body through all passes, of which this is one."""
+    """Graph with simpler control flow, see the module docstring. `optimized` puts a body through all passes, this one
+    too."""
     nodes = graph.nodes()
     if not any(_is_control(node) for node in nodes):
         return graph
@@ -177,7 +178,7 @@ def _merge(graph: Graph, nodes: Sequence[Node]) -> Graph:
 
 
 def _within(node: Node, other: Node) -> list[int] | None:
-    """Which results of the other loop this one's are, if they are all among them."""
+    """Numbers of this loop's results among those of the other loop; None if not all are there."""
     if any(node.params[name] != other.params[name] for name in ("length", "counted", "reverse")):
         return None
     a, b = Loop.of(node, node.inputs), Loop.of(other, other.inputs)
@@ -190,7 +191,7 @@ def _within(node: Node, other: Node) -> list[int] | None:
     becomes = {own: stand.get(start) for start, own in a.consts} | {own: slices.get(x) for x, own in a.xs}
     if any(value is None for value in becomes.values()):
         return None
-    pairs: list[int] = []  # the other's carry for each of ours: taken to be it where it starts alike, and checked below
+    pairs: list[int] = []  # the other's carry for each of ours: taken where both start the same, and checked below
     for start, own, _ in a.carries:
         k = next((k for k, c in enumerate(b.carries) if c[0] is start and k not in pairs), None)
         if k is None:
@@ -215,10 +216,8 @@ def _within(node: Node, other: Node) -> list[int] | None:
 
 
 def _one_product(node: Node, operands: Sequence[Node], read: list[int], optimized: Optimize) -> Results:
-    """Products that are only added up, which is what the gradients of weights are, as one over the rows of all steps:
-    a step would read and write the whole sum. tanh(h @ w + x) and its gradient, 64 steps on one core: 32 rows of 256
-    10.1 ms, 10.8 without this; 16 of 512 19 and 23 ms; 8 of 1024 40 and 58 ms.
-    """
+    """Products that are only added up, as gradients of weights are, as one over the rows of all steps: a step would
+    read and write the whole sum ([Note: Fusion])."""
     loop = Loop.of(node, operands)
     if loop.count is not None or loop.go is not None:
         return {}
@@ -276,7 +275,7 @@ def _added_product(loop: Loop, k: int) -> _Added | None:
     if len(left.shape) != 2 or len(right.shape) != 2:
         return None
     (m, n), rows = product.shape, left.shape[1]
-    if rows * (m + n) > 2 * m * n:  # what would be kept of every step is more than a step reads and writes of the sum
+    if rows * (m + n) > 2 * m * n:  # kept operands would take more memory traffic than the sum
         return None
     return _Added((_turned(left), right), product is not value)
 
@@ -335,7 +334,7 @@ def _given_numbers(loop: Loop, known: dict[Node, Node], outputs: set[Node]) -> N
 
 
 def _live(carries: Sequence[tuple[int, Node, Node, Node]], read: Sequence[Node], numbers: Sequence[int]) -> set[Node]:
-    """The inputs that are reached from what is read."""
+    """The inputs that are reached from the values that are read."""
     roots = [*read, *(after for k, _, _, after in carries if k in numbers)]
     while True:
         reached = set(topological(roots))
@@ -355,12 +354,12 @@ def _lift(loop: Loop) -> None:
 
 
 def _in_memory(outputs: Sequence[Node]) -> set[Node]:
-    """What must lie in memory, a number too: what a body gives out, and what control flow in it is given."""
+    """Nodes that must be in memory, numbers too: results of a body, and operands of control flow in it."""
     return {*outputs, *(n for node in topological(outputs) if _is_control(node) for n in node.inputs)}
 
 
 def _constants(outputs: Sequence[Node]) -> list[Node]:
-    """Of a body: the constants in memory."""
+    """The constants in memory of a body."""
     needed = _in_memory(outputs)
     return [n for n in topological(outputs) if n.is_constant and (n.shape or n in needed)]
 
@@ -378,7 +377,7 @@ def _drop(loop: Loop) -> None:
 def _simpler_cond(
     node: Node, operands: tuple[Node, ...], read: list[int], checks: dict[Node, None], optimized: Optimize
 ) -> Results:
-    """The choice, or what the branch that is known to run gives; then `checks` takes in those of the branch."""
+    """The choice, or the results of the branch that is known to run; then `checks` takes in those of the branch."""
     predicate, given = operands[0], operands[1:]
     branches: list[Graph] = [node.params["true"].graph, node.params["false"].graph]
     if predicate.value is not None:

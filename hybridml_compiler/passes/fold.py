@@ -4,9 +4,9 @@
     %1 = const 3.0 : f32[]             ->
     %2 = multiply(%0, %1) : f32[]
 
-Only where it saves work and memory: results of fewer than 64 elements that are no larger than what they are made of. A
+Only where it saves work and memory: results of fewer than 64 elements that are no larger than their operands. A
 scalar is an immediate operand in a kernel, the array it is broadcast to would be a load; `zeros` and `arange` have no
-operands, so they stay symbolic. What raises (an index out of bounds) is left for the run to raise.
+operands, so they stay symbolic. Errors (an index out of bounds) are left for the run to raise.
 """
 
 from __future__ import annotations

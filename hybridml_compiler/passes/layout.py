@@ -1,18 +1,18 @@
 """Channels last inside a program: permutations sink towards the outputs, where they cancel or stop at the border.
 
 A convolution takes and gives its channels last; the library around it speaks channels first. Between two convolutions
-stands then a permutation back and one forth, with an activation, a normalisation or a pooling in between. Here the
-first one is moved past what lies between, so that it meets the second and both are gone:
+there is then a permutation back and one forth, with an activation, a normalisation or a pooling in between. Here the
+first one is moved past those, so that it meets the second and both are gone:
 
     permute_dims(conv) -> relu -> permute_dims -> conv      becomes      conv -> relu -> conv
 
-Every value is kept as (core, axes), which stands for `permute_dims(core, axes)`. A rule for a kind of operation
-computes on the cores and gives the axes of the result; what has no rule (a matrix product, a gather, an output) reads
+Every value is kept as (core, axes), which means `permute_dims(core, axes)`. A rule for a kind of operation
+gives the core and axes of the result; operations without a rule (matrix products, gathers, outputs) read
 the permuted value. So one walk over the graph is enough. Where an elementwise operation meets an operand as large as
-itself that is not permuted alike, one of the two must be moved: a walk back from the outputs has found which is wanted.
+itself that is permuted otherwise, one of the two must be moved: a walk back from the outputs has found which is wanted.
 
 The pass is for programs with convolutions, and for those that update their weights, which are permuted in memory too.
-Elsewhere a permutation is somebody's choice of what lies in memory.
+Elsewhere a permutation is somebody's choice of an order in memory. See [Note: Layout].
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def channels_last(graph: Graph) -> Graph:
     if not any([is_op(node, "convolution") for node in nodes]) and not any(map(_is_permuted_state, graph.outputs)):
         return graph
     wants = _Wants(graph, nodes)
-    forms: dict[Node, Form] = {}  # of what is not simply itself
+    forms: dict[Node, Form] = {}  # of nodes that have another form than themselves
     for node in nodes:
         if node.op is None:
             continue
@@ -66,7 +66,7 @@ def channels_last(graph: Graph) -> Graph:
 
 
 def _is_permuted_state(output: Node) -> bool:
-    """Is an output written with its axes in the order of some memory, as the update of such a weight is?"""
+    """Whether an output is written with its axes in the order of some memory, as the update of such a weight is."""
     return is_op(output, "permute_dims") and len(output.shape) > 2
 
 
@@ -83,7 +83,7 @@ def _in_order(axes: Sequence[int]) -> bool:
 
 
 def _permuted(x: Node, axes: Axes) -> Node:
-    """permute_dims(x, axes), of what lies before x where that is less: one number, a stretched or pooled array."""
+    """permute_dims(x, axes), moved before x where less is permuted: one number, a stretched or pooled array."""
     if _in_order(axes):
         return x
     shape = tuple(x.shape[k] for k in axes)
@@ -109,14 +109,14 @@ def _padded(x: Node, rank: int) -> Node:
 
 
 def _is_free(shape: Shape, axes: Axes) -> bool:
-    """Does the permutation move axes of size 1 alone? An operand that broadcasts may lack the first axes."""
+    """Whether the permutation moves only axes of size 1. An operand that broadcasts may lack the first axes."""
     shape = (1,) * (len(axes) - len(shape)) + shape
     moved = [k for k in axes if shape[k] != 1]
     return moved == sorted(moved)
 
 
 def _unpermuted(form: Form, axes: Axes) -> Node:
-    """What `permute_dims(_, axes)` makes the value of; it may have fewer axes, as an operand that broadcasts."""
+    """The node whose `permute_dims(_, axes)` is the value; it may have fewer axes, as an operand that broadcasts."""
     core, own = form
     if own is not None and len(own) == len(axes):
         return _permuted(core, tuple(own[k] for k in inverse(axes)))
@@ -125,7 +125,7 @@ def _unpermuted(form: Form, axes: Axes) -> Node:
 
 
 def _reordered(values: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
-    """One value an axis of the core, from one an axis of the permuted array."""
+    """One value per axis of the core, from one per axis of the permuted array."""
     return tuple(values[k] for k in inverse(axes))
 
 
@@ -183,7 +183,7 @@ def _of_core(value: Any, axes: Axes, form: str) -> Any:
 
 
 def _reduction(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
-    """One that names its axes; another order of the same elements is as good."""
+    """Form of a reduction that names its axes; another order of the same elements is as good."""
     ((core, axes),) = operands
     given = node.params.get("axis")
     if axes is None or given is None:
@@ -215,7 +215,7 @@ def _reshape(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None
 def reshaped(old: Shape, new: Shape, axes: Axes) -> tuple[Shape, Axes] | None:
     """(shape of the core, axes) after `old -> new` on an array that is permuted by `axes`, None if it must be moved.
 
-    Axes may split, appear and go (of size 1), and merge where they lie side by side in the core too.
+    Axes may split, appear and go (of size 1), and merge where they are adjacent in the core too.
     """
     parts = _parts(old, new)
     if parts is None:
@@ -238,7 +238,7 @@ def reshaped(old: Shape, new: Shape, axes: Axes) -> tuple[Shape, Axes] | None:
 def _parts(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]] | None:
     """Runs of axes of `old` and of `new` that hold the same elements; None for no elements.
 
-    Axes of size 1 that stand in both are one; others are in no run.
+    Axes of size 1 in both are one; others are in no run.
     """
     if 0 in old:
         return None
@@ -282,7 +282,8 @@ def _fold_windows(node: Node, operands: Sequence[Form], wants: _Wants) -> Form |
 
 
 def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | None:
-    """With channels first, where its result is wanted so and not otherwise: the kernel transposes what is in cache.
+    """A convolution that writes channels first, where its result is wanted so and not otherwise: the kernel transposes
+    it in cache.
 
     Of those with groups, only a depthwise one of an image that has channels first too: then nothing is transposed.
     """
@@ -300,7 +301,8 @@ def _convolution(node: Node, operands: Sequence[Form], wants: _Wants) -> Form | 
 
 
 def _has_channels_first(axes: Axes | None, groups: int) -> bool:
-    """Does the core of an array (n, h, w, g, c) with these axes have g before h and w? Or c, if there is one group."""
+    """Whether the core of an array (n, h, w, g, c) with these axes has g before h and w; or c, if there is one
+    group."""
     return axes is not None and axes[3 if groups > 1 else 4] < axes[1] < axes[2]
 
 
@@ -314,7 +316,7 @@ _RULES: dict[str, Rule] = {
     "fold_windows": _fold_windows,
 }
 
-# ---------------------------------------------------------------- what is wanted
+# ---------------------------------------------------------------- wanted orders
 
 _Orders = frozenset[Axes | None]  # the axes that readers of a value would like it to have; None: in plain order
 _NOTHING: _Orders = frozenset()
@@ -322,7 +324,7 @@ _PLAIN: _Orders = frozenset((None,))
 
 
 class _Wants:
-    """For each node the axes that its readers, and theirs as far as these pass them on, would have it in.
+    """For each node the axes in which its readers, and theirs as far as these pass them on, would have it.
 
     Worked out once and when first asked: most programs of settled layout never ask.
     """

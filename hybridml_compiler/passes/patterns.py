@@ -1,4 +1,4 @@
-"""Words that the rules are written in: what a node is (`splat`, `is_value`), and what to put in its place (`like`)."""
+"""Vocabulary of the rules: tests of a node (`splat`, `is_value`), and replacements for it (`like`)."""
 
 from __future__ import annotations
 

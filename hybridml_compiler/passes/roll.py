@@ -1,12 +1,12 @@
 """A long Python loop whose body repeats becomes a loop of the graph: it compiles in the time of one step.
 
     %5 = tanh(%4); %9 = tanh(%8); ...      anchors: nodes of one operation, type and line
-    steps: what an anchor is computed from, and those before it are not
-    steps alike, node by node, that read   -> carries    what the step before has made
-                                              constants  what lies around, and is the same for all
+    steps: the nodes that an anchor is computed from, and anchors before it are not
+    equal steps, node by node, that read   -> carries    results of the step before
+                                              constants  values from outside, the same for all
                                               slices     x[t], x[t + 1], ... of one array; numbers that change
 
-Only in graphs that are long: a loop costs a launch and a table of pointers a step, and fuses nothing across steps.
+Only in graphs that are long: a loop costs a launch and a table of pointers per step, and fuses nothing across steps.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MANY = 100  # steps that are worth a word where they cannot be rolled
 _TRIED = 12  # anchors: their steps are collected in one walk over the graph each
 
 Step = list[Node]
-Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and a position of what varies
+Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and a position among operands that vary
 
 
 def roll_loops(graph: Graph) -> Graph:
-    """Roll what repeats, one loop after the other, while the graph is long."""
+    """Rolls repeated steps into loops, one after the other, while the graph is long."""
     while len(graph.nodes()) > LONG:
         rolled = _roll(graph)
         if rolled is None:
@@ -63,7 +63,7 @@ def _report(graph: Graph) -> None:
 
 
 def _roll(graph: Graph) -> Graph | None:
-    """With the loop that covers the most."""
+    """The graph with the loop that covers the most."""
     nodes = graph.nodes()
     covered: set[Node] = set()  # anchors among them would give the same steps, begun elsewhere
     best, most = None, 0
@@ -75,7 +75,7 @@ def _roll(graph: Graph) -> Graph | None:
             if rolled is not None and _work(rolled.nodes()) < _work(nodes):
                 best, most = rolled, size
                 covered.update(node for step in loop.steps for node in step)
-        if most * 8 > len(nodes):  # what is left of its steps is rolled next
+        if most * 8 > len(nodes):  # the rest of its steps is rolled next
             break
     return best
 
@@ -100,14 +100,15 @@ def _anchors(nodes: Sequence[Node]) -> list[list[Node]]:
 
 @dataclass
 class _Loop:
-    """Steps alike, and the one before them. `reads[k]`: what the operands of node k of a step are."""
+    """Equal steps, and the one before them. `reads[k]`: the sources of the operands of node k of a step."""
 
     before: Step
     steps: list[Step]
     reads: list[tuple[Reference, ...]]
 
     def rolled(self, graph: Graph, nodes: Sequence[Node]) -> Graph | None:
-        """The graph with these steps as a loop; None where what varies is not a slice, or depends on the loop."""
+        """The graph with these steps as a loop; None where a value that varies is not a slice, or depends on the
+        loop."""
         inside = {node for step in self.steps for node in step}
         carried = sorted({p for refs in self.reads for kind, p in refs if kind == "before"})
         if any(self.before[p].aval != self.steps[0][p].aval for p in carried):
@@ -178,7 +179,7 @@ class _Loop:
 
 
 def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
-    """The longest run of steps alike that end at these nodes, or at every second of them, ...; unless `exact`, of steps
+    """The longest run of equal steps that end at these nodes, or at every second of them, ...; unless `exact`, of steps
     that may read anything from outside."""
     for stride in (1, 2, 3, 4):
         if len(anchors) < _FEWEST * stride:
@@ -199,7 +200,8 @@ def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
 
 
 def _steps(anchors: Sequence[Node]) -> list[Step]:
-    """For each anchor what it needs and none before it does, operands first. Slices of what is outside are outside."""
+    """For each anchor the nodes that it needs and no anchor before it does, operands first. Slices of outer values are
+    outside."""
     seen: set[Node] = set()
     varies = {anchors[0]}
     for node in topological(anchors):
@@ -225,7 +227,7 @@ def _reads(step: Step, before: Step) -> list[tuple[Reference, ...]]:
 
 
 def _sources(node: Node, refs: Sequence[Reference]) -> tuple[Any, ...]:
-    """What operands from outside are, up to what may vary from step to step."""
+    """Sources of the operands from outside, up to parts that may vary from step to step."""
     return tuple([_source(n) for n, (kind, _) in zip(node.inputs, refs, strict=True) if kind == "given"])
 
 
@@ -245,7 +247,7 @@ def _longest(keys: Sequence[Any]) -> tuple[int, int]:
     return best
 
 
-# -- what varies from step to step
+# -- values that vary from step to step
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,7 @@ class _Slices:
     count: int
 
     def whole(self, reverse: bool) -> Node:
-        """All of them along a new first axis, the last one first if `reverse`."""
+        """All slices along a new first axis, the last one first if `reverse`."""
         if self.first.base.value is not None and self.first.at == 0 and self.count == len(self.first.base.value):
             data = self.first.base.value
             return constant(data[::-1]) if reverse else self.first.base
@@ -298,7 +300,7 @@ class _Slices:
 
 
 def _stacked(values: Sequence[Node]) -> Node | _Slices | None:
-    """What a body is given for an operand: one node for all steps, or slices."""
+    """The operand of a loop for these values, one per step: one node for all steps, or slices."""
     first = values[0]
     if all(node is first for node in values):
         return first
@@ -363,7 +365,7 @@ def _joined(node: Node) -> Node:
 
 
 def _under(node: Node) -> Node:
-    """What is reshaped, once or twice."""
+    """The node before one reshape or two."""
     below = node.inputs[0] if node.op is not None and node.op.name == "reshape" else node
     return below if below.op is not None and below.op.name == "reshape" else node
 

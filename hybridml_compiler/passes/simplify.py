@@ -299,7 +299,7 @@ REDUCTION_RULES = (
 
 
 def _scatter_of_one(node: Node) -> Node | None:
-    """One element a row, added to zeros: a comparison of positions, which fuses with what reads it (the gradient of a
+    """One element per row, added to zeros: a comparison of positions, which fuses with its readers (the gradient of a
     cross entropy). The index is still checked: it is looked up in the positions."""
     base, indices, updates = node.inputs
     axis = node.params["axis"]
@@ -326,7 +326,7 @@ SCATTER_RULES = (
 )
 
 SIMPLIFY_RULES = (*NEUTRAL_RULES, *SELF_RULES, *SIGN_RULES, *CHOICE_RULES, *REDUCTION_RULES, *SCATTER_RULES)
-# Views again, for those that meet when what was between them is gone.
+# Views again, for those that meet when the nodes between them are gone.
 _TABLE = Rules((*SIMPLIFY_RULES, *CONCAT_RULES, *VIEW_RULES))
 
 

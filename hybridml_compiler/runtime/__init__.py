@@ -1,4 +1,4 @@
-"""From LLVM IR to running code, with nothing of graphs or tensors in it.
+"""The way from LLVM IR to running code, with nothing of graphs or tensors in it.
 
     text --jit.compile_cached--> object bytes --loader.load--> Library --entry.build_entry--> a Python callable
               |                                      ^

@@ -1,4 +1,4 @@
-"""Memory of large results, on a cache line: what stores past the caches need (`backends/llvm/vectors/nontemporal.py`).
+"""Memory of large results, on a cache line, for stores past the caches (`backends/llvm/vectors/nontemporal.py`).
 
 NumPy asks the C library, whose large blocks begin 16 bytes after one. A NumPy memory handler (NEP 49) of our own is set
 while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
@@ -22,14 +22,14 @@ from hybridml_compiler.runtime.linking import loader
 # Results from here on; also where NumPy asks the kernel for huge pages, as is done here.
 LARGE = 4 << 20
 _LINE, _PAGE, _HUGE_PAGES = 64, 4096, 14
-_FRONT = 16  # bytes at least before an array; what the C library gives begins at a multiple of it
+_FRONT = 16  # bytes at least before an array; blocks of the C library begin at a multiple of it
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
 
-# The four functions of a handler, over those of the C library; in front of an array lies the address of its block. The
-# library's own `aligned_alloc` asks for more than it then keeps, so that a freed array has no room for the next one of
-# its size: every result was new pages (x * 2 of 16 MB: 3.1 ms, with these 0.65). A block that grows may leave its line:
-# such an array is never stored to past the caches again, since every store looks at its address.
+# The four functions of a handler, over those of the C library; the address of its block is in front of an array. The
+# library's own `aligned_alloc` asks for more than it then keeps, so that a freed array is too small for the next one of
+# its size, and every result is new pages ([Note: Runtime]). A block that grows may leave its line: such an array is
+# never stored to past the caches again, since every store looks at its address.
 _TEXT = f"""
 declare ptr @malloc(i64)
 declare ptr @calloc(i64, i64)
@@ -130,7 +130,7 @@ class Handling(NamedTuple):
 
     @property
     def capsule(self) -> int:
-        """Where our handler is, 0 if there is none."""
+        """Address of our handler, 0 if there is none."""
         return 0 if self.own is None else id(self.own)
 
 
@@ -158,8 +158,8 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def source(results: Sequence[int]) -> jit.Source | None:
-    """The module that results of these bytes need, for those who compile others at the same time: once a machine, 8 ms
-    (with LLVM's passes 11; nothing calls it often)."""
+    """The module that results of these bytes need, for those who compile others at the same time: once per machine,
+    without LLVM's passes, as nothing calls it often."""
     needed = sys.platform == "linux" and max(results, default=0) >= LARGE
     return jit.Source(_TEXT, lambda: _TEXT, passes=False) if needed else None
 

@@ -1,11 +1,11 @@
 """The matrix product that is already in the process, under one signature, for generated code to call.
 
-NumPy brings a BLAS (its wheels: OpenBLAS with 64-bit integers); it costs nothing to load and 0.04 us a call, where
-`numpy.matmul` takes 1.3. Loading a second copy for compute is never worth it: two pools of spinning threads halve each
-other's speed. SciPy's capsules are therefore only the last resort, where NumPy's own BLAS cannot be found.
+NumPy brings a BLAS (its wheels: OpenBLAS with 64-bit integers); it costs nothing to load, and much less per call than
+`numpy.matmul`. Loading a second copy for compute is never worth it: two pools of spinning threads halve each other's
+speed. SciPy's capsules are therefore only the last resort, where NumPy's own BLAS cannot be found.
 
-BLAS is held at one thread while our code runs (`hold_symbols`): rows are split over our own pool instead, which ran
-512x512 products in 1.2 ms as BLAS's own two threads do, and in 2.4 against 16 ms with a busy neighbour.
+BLAS is held at one thread while our code runs (`hold_symbols`): rows are split over our own pool instead, which is as
+fast as BLAS's own threads, and much faster with a busy neighbour ([Note: Runtime]).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
 
 class Names(NamedTuple):
-    """How a build of BLAS spells its two products (`{}` is s or d) and whether its integers have 64 bits."""
+    """Names of the two products in a build of BLAS (`{}` is s or d), and whether its integers have 64 bits."""
 
     gemm: str
     bits: int
@@ -86,7 +86,7 @@ def hold_symbols() -> dict[str, int]:
     """`hml_blas_hold` and `hml_blas_release` (`void ()`): between them BLAS runs on one thread.
 
     Holds are counted, since the number of threads is the whole process's: of two steps at one time the first would
-    give back what it found, and the second the 1 that the first had set. They do nothing where BLAS has no threads.
+    restore the number it found, and the second the 1 that the first had set. They do nothing where BLAS has no threads.
     """
     found = find()
     library = _holding(None if found is None else found.threads)
@@ -157,7 +157,7 @@ def find() -> Blas | None:
 
 
 def _libraries() -> Iterator[str]:
-    """Paths of what may be a BLAS: loaded already (Linux), or beside NumPy, whose copy is loaded by definition."""
+    """Paths of possible BLAS libraries: loaded already (Linux), or beside NumPy, whose copy is loaded by definition."""
     seen: set[str] = set()
     with suppress(OSError), open("/proc/self/maps") as maps:
         loaded = {line.split(maxsplit=5)[-1].strip() for line in maps if LIBRARY_NAMES.search(line)}
@@ -193,7 +193,7 @@ def _threads(library: ctypes.CDLL) -> tuple[int, int] | None:
 
 
 def _from_scipy() -> Blas | None:
-    """SciPy's Fortran entry points: 32-bit integers by reference. Costs an import of 0.2 s and a second library."""
+    """SciPy's Fortran entry points: 32-bit integers by reference. Costs a slow import and a second library."""
     try:
         capsules = import_module("scipy.linalg.cython_blas").__pyx_capi__
         addresses = [_capsule(capsules[name]) for name in ("sgemm", "dgemm")]

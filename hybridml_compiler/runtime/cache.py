@@ -34,14 +34,14 @@ DIGEST = hashlib.sha256().digest_size
 DISK_LIMIT = 1 << 30
 MEMORY_LIMIT = 256 << 20
 LARGEST = 256 << 20  # bytes of an entry on disk: four times the constants that a program may keep
-# Seconds between looks at the whole directory: of 90,000 entries, 0.6 s of a core, 3 s of a busy one.
+# Seconds between looks at the whole directory, which may have 90,000 entries ([Note: Compile time]).
 PRUNE_EVERY = 24 * 3600.0
 PRUNE_AGAIN = 600.0  # seconds after which a look is begun again that a process has not lived to end
 
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds: `entries` and `bytes` are of the disk, or of the memory where there is no directory."""
+    """Contents of the cache: `entries` and `bytes` are of the disk, or of the memory where there is no directory."""
 
     directory: str | None
     entries: int
@@ -150,7 +150,7 @@ class ObjectCache:
 
     @contextmanager
     def _open(self, name: str = "", *, make: bool = False) -> Iterator[Folder]:
-        """The directory, or the folder of this name in it; checked anew, since a path may come to name another."""
+        """The directory, or the folder of this name in it; checked each time, since a path may come to name another."""
         path = self.directory
         if path is None:  # since another thread has found it unusable
             raise FileNotFoundError("the object cache has no directory")
@@ -254,7 +254,8 @@ class ObjectCache:
 
 
 class _Rests:
-    """Called again and again by a thread: it lets others have four fifths of the time, in turns of a millisecond."""
+    """Pauses for a thread, to be called again and again: others have four fifths of the time, in turns of a
+    millisecond."""
 
     def __init__(self) -> None:
         self.since = time.perf_counter()
@@ -274,12 +275,12 @@ def _digest(name: str, data: bytes) -> bytes:
 
 
 def _is_hex(name: str) -> bool:
-    """Whether a file or folder has a name of ours: what else lies in the directory is not deleted."""
+    """Whether a file or folder has a name of ours: other files in the directory are not deleted."""
     return not name.strip(hexdigits)
 
 
 def _entry(folder: Folder, name: str) -> bytes | None:
-    """The payload of an entry; whatever else is in its place is reported and removed, and gives None."""
+    """The payload of an entry; anything else in its place is reported and removed, and gives None."""
     try:
         raw, stamp = folder.read(name, LARGEST)
         reason = f"{len(raw)} bytes"
@@ -306,7 +307,7 @@ def _warn(message: str) -> None:
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     except RuntimeWarning:
-        import logging  # 6 ms to import
+        import logging  # slow to import
 
         logging.getLogger("hybridml").warning(message)
 

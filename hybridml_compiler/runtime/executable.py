@@ -1,4 +1,4 @@
-"""Executable: a compiled graph as one native function over data pointers, and what is known about it."""
+"""Executable: a compiled graph as one native function over data pointers, and the facts known about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .status import reraise
 
 
 class Stages(Protocol):
-    """What there is to see of how an executable was made; worked out when somebody looks."""
+    """The stages by which an executable was made; worked out when somebody looks."""
 
     @property
     def ir(self) -> str: ...
@@ -33,7 +33,7 @@ class Stages(Protocol):
 
 
 class Shapes:
-    """What the shapes of the arrays of a call say: the values of the symbols, and all sizes that follow from those."""
+    """Shapes of the arrays of a call: the values of the symbols, and all sizes that follow from those."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Shapes:
 
 @dataclass(eq=False)
 class Executable:
-    """`exe(arrays)` runs the graph: one C-contiguous array an input, in order; returns one array an output.
+    """`exe(arrays)` runs the graph: one C-contiguous array per input, in order; returns one array per output.
 
     A donated output is the array of the input it overwrites; the others are fresh. `step` is the address of
     `i64 step(ptr table)`, for callers that build the table of pointers themselves: inputs, fresh outputs, arena.
@@ -118,7 +118,7 @@ class Executable:
 
     @property
     def launches(self) -> Sequence[Any]:
-        """What one call launches, in order."""
+        """The launches of one call, in order."""
         return self.stages.launches
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

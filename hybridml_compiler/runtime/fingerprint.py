@@ -1,4 +1,4 @@
-"""Fingerprints of the compiler's own code: what an edited or another compiler has made must not be found.
+"""Fingerprints of the compiler's own code: programs of an edited or another compiler must not be found.
 
 They are of the bytes that Python would load, as the loaders give them: sources, bytecode without sources, extension
 modules, in a folder, in a zip archive or frozen into an executable. The version is not among them: it says less.
@@ -64,7 +64,8 @@ def _data(spec: ModuleSpec) -> bytes:
 
 
 def _text(code: CodeType) -> str:
-    """What code does. (What `marshal` writes depends on reference counts, and since 3.14 it refuses some constants.)"""
+    """Text of what code does. (The output of `marshal` depends on reference counts, and since 3.14 it refuses some
+    constants.)"""
     constants = [_text(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name, code.co_flags
     return repr((code.co_code, constants, names, code.co_argcount, code.co_kwonlyargcount, code.co_exceptiontable))

@@ -1,8 +1,8 @@
 """Private folders: opened once, checked as opened, and used through the open handle.
 
-A path is looked up anew at every use, so what was checked under a name need not be what is opened under it: whoever can
+A path is looked up at every use, so the folder checked under a name need not be the one opened under it: whoever can
 write a parent can rename the folder and put another in its place. A handle stays with the folder that was checked.
-Links are not followed, and what is read is checked on the open file: regular, this user's, written by nobody else.
+Links are not followed, and files are checked through their open handle: regular, this user's, written by nobody else.
 
 Windows has no handles of folders and no owners in `stat`; names are looked up below the path there, and the access
 lists of the user's profile, where caches are, keep others out.
@@ -31,7 +31,7 @@ class Unsafe(OSError):
 
 
 class File(NamedTuple):
-    """What `Folder.files` says of a file; `stamp` is the time of its last change."""
+    """A file as `Folder.files` lists it; `stamp` is the time of its last change."""
 
     name: str
     size: int
@@ -94,7 +94,7 @@ class Folder:
     def read(self, name: str, limit: int) -> tuple[bytes, float]:
         """The contents of a file and the time of its last change.
 
-        Raises Unsafe for a file of another user, or that another can write, for what is not a regular file (a link, a
+        Raises Unsafe for a file of another user, or that another can write, for anything but a regular file (a link, a
         FIFO, a device), and for more than `limit` bytes.
         """
         try:
@@ -141,7 +141,7 @@ class Folder:
             yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def files(self) -> Iterator[File]:
-        """All inside that is not a folder."""
+        """The entries inside that are not folders."""
         with os.scandir(self.path if self._handle is None else self._handle) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -161,7 +161,7 @@ class Folder:
 
 
 def _missing(path: str) -> list[str]:
-    """The folders on the way to a path, itself included, that do not exist; the outermost first."""
+    """The folders along a path, itself included, that do not exist; the outermost first."""
     found: list[str] = []
     while path and not os.path.isdir(path) and path not in found:
         found.append(path)
@@ -170,6 +170,6 @@ def _missing(path: str) -> list[str]:
 
 
 def _check(status: os.stat_result) -> None:
-    """Raise Unsafe unless this user alone can write what has this status."""
+    """Raises Unsafe unless this user alone can write a file or folder with this status."""
     if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
         raise Unsafe("it belongs to, or can be written by, another user, who could run code through it")

@@ -1,7 +1,7 @@
 """The machine that code is generated for.
 
-LLVM knows; asking it takes 60 ms to import llvmlite. On Linux its answer is therefore kept in the object cache, under
-what the kernel says about the CPU and the version of llvmlite: a process that finds its code there needs no LLVM.
+LLVM knows it, but llvmlite is slow to import. On Linux its answer is therefore kept in the object cache, under the
+kernel's description of the CPU and the version of llvmlite: a process that finds its code there needs no LLVM.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Vectors:
     registers: int
 
 
-# The first row that fits. SSE has no fused multiply-add, and the products that need one are left to BLAS there. NEON
-# has 32, of which elements on their way take some: its multiply-adds read no memory.
+# The first row that fits ([Note: Vector widths]). SSE has no fused multiply-add, and the products that need one are
+# left to BLAS there. NEON has 32 registers; elements on their way take some, as its multiply-adds read no memory.
 VECTORS = (
     Vectors("x86_64", ("avx512f", "avx512vl", "avx512bw", "avx512dq"), 512, 32),
     Vectors("x86_64", ("avx2", "fma"), 256, 16),
@@ -58,7 +58,7 @@ class Host:
 
     @property
     def key(self) -> str:
-        """All of it, as text."""
+        """Text of all fields, for keys of the cache."""
         return "\n".join(map(str, asdict(self).values()))
 
 
@@ -77,12 +77,12 @@ def host() -> Host:
 
 
 def features() -> frozenset[str]:
-    """Those of this CPU, by LLVM's names."""
+    """Features of this CPU, by LLVM's names."""
     return frozenset(name[1:] for name in host().features.split(",") if name.startswith("+"))
 
 
 def _cpu() -> str | None:
-    """What tells this CPU from others, where that can be found out without LLVM."""
+    """The lines that tell this CPU from others, where that can be found out without LLVM."""
     if sys.platform != "linux":
         return None
     try:
@@ -95,7 +95,7 @@ def _cpu() -> str | None:
 
 
 def _version() -> str:
-    """Of llvmlite, and of the library it brings (which a distribution may have built against another LLVM)."""
+    """Version of llvmlite, and of the library it brings (which a distribution may have built against another LLVM)."""
     llvmlite = import_module("llvmlite")
     library = Path(llvmlite.__file__ or "").parent / "binding" / "libllvmlite.so"
     with suppress(OSError):

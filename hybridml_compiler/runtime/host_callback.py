@@ -1,11 +1,12 @@
-"""What NumPy computes in the middle of a compiled step: native code calls back with the text of a graph and pointers.
+"""Calls of NumPy in the middle of a compiled step: native code calls back with the text of a graph and pointers.
 
-A call takes about 5 us more than NumPy itself. What is raised there cannot pass through native code: it is kept for
-this thread, the step ends as at a failed index check, and what has run it raises it (`reraise`).
+A call takes a little more than NumPy itself ([Note: Opaque operations]). An exception there cannot pass through native
+code: it is kept for this thread, the step ends as at a failed index check, and the runner of the step raises it
+(`reraise`).
 
-A signal that has come while native code ran is handled at the first instruction of the next Python function, which
-here is outside of any `try`: ctypes gives such an error to `sys.unraisablehook`, and the caller gets no result. So a
-call says when it is done, and is taken to have failed where it has not.
+A signal that has come while native code ran is handled at the first instruction of the next Python function, which here
+is outside of any `try`: ctypes gives such an error to `sys.unraisablehook`, and the caller gets no result. So a call
+says when it is done, and is taken to have failed where it has not.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ CALL = "hml_numpy"  # void hml_numpy(ptr text, ptr buffers, ptr done): 1 is writ
 MOST = 4096  # graphs parsed
 
 _Run = Callable[[Any], None]
-Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # what a graph takes, where its results go
+Compute = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]  # operands of a graph, arrays for results
 _runs: dict[bytes, _Run] = {}
 
 _kept = threading.local()
 
 
 def reraise() -> None:
-    """Raise what the last call of this thread has raised, once. Errors of the library are left to whoever runs the
-    program again, and finds the user's line; others (an interrupt, no memory) might not come a second time.
-    """
+    """Raises, once, the error of this thread's last call. Errors of the library are left to whoever runs the program
+    again, and finds the user's line; others (an interrupt, no memory) might not come a second time."""
     error: BaseException | None = getattr(_kept, "error", None)
     _kept.error = None
     if error is not None and not isinstance(error, HybridmlError):
@@ -76,7 +76,7 @@ def _parse(text: bytes) -> _Run:
 
 
 def _array(shape: tuple[int, ...], dtype: np.dtype) -> Callable[[int], np.ndarray]:
-    """Pointer -> the array that lies there."""
+    """The array at a pointer."""
     size = int(np.prod(shape)) * dtype.itemsize
     if not size:
         return lambda pointer: np.empty(shape, dtype)
@@ -93,7 +93,7 @@ def _listen() -> None:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code imports."""
+    """Addresses of the functions that generated code imports."""
     _listen()
     address = ctypes.cast(_entry, ctypes.c_void_p).value
     assert address is not None

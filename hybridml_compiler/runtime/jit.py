@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 OPT = 1  # code generation level: 1, 2 and 3 take the same time and give the same speed, 0 is 6-8 times slower code
 MAX_COMPILE_THREADS = 8
 
-# Modules in a call of LLVM, and characters of their text: 209 of a ResNet-18 step take 868 ms one by one, 686 so (with
-# half of the characters 779, with 16 modules 716), 62 of a GPT step 374 and 314.
+# Modules in a call of LLVM, and characters of their text ([Note: Compile time]).
 MOST_TOGETHER, LARGEST_TOGETHER = 8 if image.SUPPORTED else 1, 64 << 10
 
 # The calls of a compilation that take long and touch only their own context and target machine.
@@ -91,15 +90,14 @@ def _machine(opt: int) -> llvm.TargetMachine:
 _CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
 
 
-# Loop strength reduction is a fifth of LLVM's time (a step of ResNet-18: 1.17 -> 0.83 s, of GPT: 0.43 -> 0.35 s) and
-# gains nothing: kernels are emitted with what does not vary outside of their loops (a call of these steps: 69.2 and
-# 68.8 ms, 255 and 258 ms). No attribute of a function leaves it out. A version that does not know the option, or not
-# that it may be given twice, ends the process: we give it to the one that it was tried with.
+# Loop strength reduction is a fifth of LLVM's time and gains nothing, as kernels are emitted with invariants outside of
+# their loops ([Note: Compile time]). No attribute of a function leaves it out. A version that does not know the option,
+# or not that it may be given twice, ends the process: we give it to the one that it was tried with.
 _PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
 
 # Seconds for which a thread may keep the interpreter to itself. A module is twenty calls of LLVM, after each of which
-# its thread waits for one that emits or plans: 125 modules in the time of 1 s of that, 215 with shorter turns than the
-# 5 ms that are usual. Both are the process's, and set while anything here compiles: others get theirs back.
+# its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while anything
+# here compiles: others get theirs back.
 _TURN = 1e-4
 _changes = Changes()
 
@@ -110,7 +108,8 @@ def _leaner() -> AbstractContextManager[None]:
 
 
 def _lean() -> Callable[[], object]:
-    """In threads beside the main one: an interrupt comes between two settings nowhere else."""
+    """Sets both; returns the undoing. In threads beside the main one: an interrupt comes between two settings nowhere
+    else."""
     usual_turn = sys.getswitchinterval()
     sys.setswitchinterval(_TURN)
     _set_option(f"{_PASS_LEFT_OUT}=true")
@@ -130,8 +129,8 @@ def _set_option(option: str) -> None:
 def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
     """Object code of a module of LLVM IR, for this CPU.
 
-    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted (matrix
-    product and convolution kernels: 39 against 86 ms, the same speed), wrong for expressions (half the speed).
+    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
+    are, whose expressions are hoisted by construction ([Note: Compile time]).
     With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
     Raises CompileError with LLVM's message where the text is not valid IR.
     """
@@ -157,7 +156,7 @@ def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
     try:
         # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
         context = llvm.create_context()
-        # After an error, or an interrupt, modules may lie in a cycle with its traceback, and the collector of cycles
+        # After an error, or an interrupt, modules may be in a cycle with its traceback, and the collector of cycles
         # ends such objects in any order: modules after their context is a crash. The context stays for good then.
         context._owned = True
         module, *others = [llvm.parse_assembly(text, context) for text in texts]
@@ -195,7 +194,7 @@ def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 
 
 class Source(NamedTuple):
-    """A module to be compiled: the text that it is known by, and what emits its LLVM IR.
+    """A module to be compiled: the text that it is known by, and the function that emits its LLVM IR.
 
     One that defines nothing but this symbol for others may be compiled together with others.
     """
@@ -235,8 +234,8 @@ class _Job:
 class Compilation:
     """Object code of modules that become known one after the other.
 
-    Only what is not in the cache is emitted and compiled: emitted here, compiled in threads meanwhile. A call of LLVM
-    takes 1.2 ms before it has seen any code, a small kernel 1 to 3 more: what waits is compiled some modules at a time.
+    Only modules that are not in the cache are emitted and compiled: emitted here, compiled in threads meanwhile. A call
+    of LLVM has a large fixed cost: modules that wait are compiled several per call.
     """
 
     def __init__(self) -> None:
@@ -299,7 +298,7 @@ class Compilation:
             job.done.release()
 
     def _next_jobs(self) -> list[_Job]:
-        """Of those that wait a thread's share, as far as they may be together."""
+        """A thread's share of the waiting jobs, as far as they may be compiled together."""
         jobs: list[_Job] = []
         count, size = min(-(-len(self.waiting) // self.threads), MOST_TOGETHER), 0
         while self.waiting and len(jobs) < max(count, 1):
@@ -327,7 +326,7 @@ def _go_together(one: Source, other: Source) -> bool:
 
 
 def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
-    """An object for each."""
+    """One object for each of the jobs."""
     opt, passes = jobs[0].source.opt, jobs[0].source.passes
     if len(jobs) == 1:
         return [_compiled([jobs[0].text], passes, opt)]
@@ -364,9 +363,8 @@ _held_for_fork: list[Any] = []
 
 
 def _before_fork() -> None:
-    """Wait until no thread is inside of LLVM: the child gets its memory as it is, with what C++ has locked in it, and
-    without the threads. A call of LLVM takes milliseconds, in the largest programs some seconds.
-    """
+    """Waits until no thread is inside of LLVM: the child gets its memory as it is, with all locks of C++ in it, and
+    without the threads. A call of LLVM takes milliseconds, in the largest programs some seconds."""
     ffi: Any = sys.modules.get("llvmlite.binding.ffi")
     lock = getattr(getattr(ffi, "lib", None), "_lock", None)
     for taken in (*([lock] if hasattr(lock, "__enter__") else []), *_alone):
@@ -375,7 +373,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """In the parent and in the child, which both go on in the thread that has forked."""
+    """Releases what the fork held, in the parent and in the child, which both go on in the thread that has forked."""
     while _held_for_fork:
         _held_for_fork.pop().__exit__(None, None, None)
 
@@ -386,11 +384,11 @@ if hasattr(os, "register_at_fork"):
 
 @once
 def _let_threads_skip_the_lock() -> bool:
-    """Exempt our compiling threads from the one lock that llvmlite holds round every C call.
+    """Exempts our compiling threads from the one lock that llvmlite holds around every C call.
 
-    LLVM itself is safe with a context and a target machine a thread. Two threads gain nothing under the lock
-    (756 -> 803 ms) and 45 % without it on the three long calls (1205 -> 663 ms), with identical bytes. It is private to
-    llvmlite: if a later version does it differently we compile serially, which is slower and right.
+    LLVM itself is safe with one context and one target machine per thread, and two threads gain nothing under the lock
+    ([Note: Compile time]). It is private to llvmlite: if a later version does it differently we compile serially, which
+    is slower and right.
     """
     try:
         from llvmlite.binding import ffi

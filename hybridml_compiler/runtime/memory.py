@@ -16,7 +16,7 @@ RESERVE, PER_BYTE = 48 << 20, 512
 
 
 def require(text: int = 0) -> None:
-    """Raise MemoryError unless there is memory to compile a module with so many bytes of text; 12 us."""
+    """Raises MemoryError unless there is memory to compile a module with so many bytes of text."""
     wanted = RESERVE + PER_BYTE * text
     try:
         mmap.mmap(-1, wanted).close()

@@ -3,7 +3,7 @@
 A job is split into ranges; a range has a state word `4 * epoch + {0 open, 1 claimed, 2 done}` on its own cache line.
 Whoever changes open to claimed runs the range. The caller posts, then claims like everybody else, so that a worker that
 has not started yet (asleep, or queued behind the caller on one core) costs nothing: its range is simply taken. With the
-other core busy, two threads then take the time of one (109 us for a 109 us job), not a time slice; with it free, half.
+other core busy, two threads then take the time of one, not a time slice; with it free, half.
 The epoch in the state makes a late worker harmless: its claim fails unless the very job that it saw is still running,
 and then the job line is stable.
 
@@ -403,5 +403,5 @@ out:
 
 
 def text() -> str:
-    """The whole module."""
+    """Text of the whole module."""
     return (SYSTEM if PARALLEL else NO_SYSTEM) + RANGES + WORKER + CALLER + CONTROL

@@ -1,4 +1,4 @@
-"""What code that checks its accesses calls (`HYBRIDML_SANITIZE`), and the error that a violation becomes.
+"""Functions that code calls to check its accesses (`HYBRIDML_SANITIZE`), and the error that a violation becomes.
 
 Bounds are {first byte, byte behind the last, text}. The first violation of the process is written down, whichever
 thread it is in, until a step sees it; an access that violates bounds is made to memory that is nobody's, or left out.
@@ -160,7 +160,7 @@ define i64 @{VIOLATED}() {{
 
 @once
 def _memory() -> ctypes.Array[ctypes.c_int64]:
-    """The record, then what is nobody's."""
+    """Memory of the record, then memory that is nobody's."""
     return (ctypes.c_int64 * (8 + LARGEST // 8))()
 
 
@@ -172,7 +172,7 @@ def _library() -> loader.Library:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code imports."""
+    """Addresses of the functions that generated code imports."""
     return {name: _library().address(name) for name in SYMBOLS}
 
 

@@ -1,9 +1,9 @@
 """Scratch memory of a thread, for kernels that want more than a stack should hold (packed panels, transformed squares).
 
-It begins with a pointer to what is free of it. A function takes some by moving the pointer when it is called, and moves
+It begins with a pointer to its free part. A function takes some by moving the pointer when it is called, and moves
 it back when it returns (`IRBuilder.memory`). Nothing else is on the way of a kernel: whoever runs steps has asked
 `hml_scratch_ready` first, where running out of memory can still be told. A thread has it from then on until it ends;
-what is never touched exists as addresses only.
+pages that are never touched exist as addresses only. See [Note: Memory of kernels].
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from hybridml_compiler.runtime import jit
 from hybridml_compiler.runtime.linking import loader
 
 SCRATCH, READY = "hml_scratch", "hml_scratch_ready"
-# Twice what a module may have: bodies of loops and chains have tables of pointers below the kernels that they call.
+# Twice the limit of a module: bodies of loops and chains have tables of pointers below the kernels that they call.
 THREAD_BYTES = 1 << 22
 _KEY, _LINE = "hml_scratch_key", 64
 
-# What makes a key, whose value is given to a function when a thread ends; what reads and sets it; whether 0 is success.
+# The functions that make a key, whose value is given to a function when a thread ends, read it and set it; and whether
+# 0 is success.
 _MAKE, _GET, _SET, _ZERO = (
     ("FlsAlloc", "FlsGetValue", "FlsSetValue", False)
     if sys.platform == "win32"
@@ -73,7 +74,7 @@ none:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code imports: `ptr hml_scratch()` and `i64 hml_scratch_ready()`."""
+    """Addresses of the functions that generated code imports: `ptr hml_scratch()` and `i64 hml_scratch_ready()`."""
     return {name: _library().address(name) for name in (SCRATCH, READY)}
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a profile write: one record a launch, and where threads share it one for each range that one ran.
+"""Records of the steps of a profile: one per launch, and where threads share it one for each range that one ran.
 
 words 0..7    the number of records that were wanted, then nothing (a cache line)
 then          CAPACITY records of FIELDS words: launch (or ~launch: a part of it), thread, start and end in ns
@@ -18,7 +18,7 @@ from hybridml_compiler.runtime.linking import loader
 
 MEMORY, NOW, THREAD = "hml_spans", "clock_gettime", "pthread_self"  # symbols that a timed step imports
 COUNT, HEADER, FIELDS = 0, 8, 4
-CAPACITY = 1 << 18  # 8 MB a program, of which only what is written to exists
+CAPACITY = 1 << 18  # 8 MB per program; only pages that are written exist
 # `perf_counter_ns` and a step must read the same clock: their times are shown side by side.
 CLOCK = int(getattr(time, "CLOCK_UPTIME_RAW" if sys.platform == "darwin" else "CLOCK_MONOTONIC", 1))
 
@@ -56,11 +56,11 @@ class Recorder:
 
     @property
     def lost(self) -> int:
-        """Records that there was no room for."""
+        """Number of records beyond the capacity."""
         return max(0, int(self.words[COUNT]) - CAPACITY)
 
     def take(self) -> list[Span]:
-        """All records, which are then forgotten."""
+        """Returns all records and forgets them."""
         count = min(int(self.words[COUNT]), CAPACITY)
         rows = self.words[HEADER : HEADER + FIELDS * count].reshape(count, FIELDS).tolist()
         self.words[COUNT] = 0

@@ -1,4 +1,4 @@
-"""Stacks of the threads that are started here: those of LLVM and of BLAS want more than a program may have set."""
+"""Stacks of the threads started here: LLVM and BLAS need larger ones than a program may have set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _changes = Changes()
 
 
 def roomy() -> AbstractContextManager[None]:
-    """Threads that are started inside have stacks of `LEAST` bytes, or of what `threading.stack_size` gives them.
+    """Context in which threads are started with stacks of `LEAST` bytes, or of `threading.stack_size` if that is more.
 
     That setting is the process's: a thread that another one starts meanwhile has the larger stack too.
     """

@@ -1,4 +1,4 @@
-"""What a step that has failed says, beside the number of the launch whose index check did."""
+"""Status words of a step that has failed, beside the number of the launch whose index check did."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ NO_MEMORY, OUT_OF_BOUNDS = -1, -2
 
 
 def reraise(status: int) -> None:
-    """Raise what the status says, or what NumPy has raised within the step. An index check is left to whoever runs the
-    program again, and finds the user's line."""
+    """Raises the error of a status, or of NumPy within the step. An index check is left to whoever runs the program
+    again, and finds the user's line."""
     if status == NO_MEMORY:
         scratch.require()
     if status == OUT_OF_BOUNDS:

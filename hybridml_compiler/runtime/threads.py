@@ -1,7 +1,7 @@
 """The fork-join pool that generated code calls: `hml_parallel_chunks(pool, fn, arg, total, granule, ranges)`.
 
 Workers are Python daemon threads that spend their life inside one native call with the GIL released (`pool_ir` is that
-code): no thread is created by native code, nothing idles on a core, and a job costs 0.15 us more than its work. Threads
+code): no thread is created by native code, nothing idles on a core, and a job costs little ([Note: Runtime]). Threads
 start with the first job (in a forked child too) and end before the interpreter does. The control block's address never
 changes, so that code linked once follows `set_num_threads`.
 
@@ -42,7 +42,7 @@ def get_num_threads() -> int:
 def set_num_threads(count: int) -> None:
     """Share parallel loops among `count` threads from now on, in code that is linked already too.
 
-    Waits for a parallel loop that is running. Raises TypeError for what is not an integer, and ValueError unless
+    Waits for a parallel loop that is running. Raises TypeError for anything but an integer, and ValueError unless
     1 <= count <= 512.
 
         >>> set_num_threads(1)
@@ -67,13 +67,13 @@ def control() -> int:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code imports.
+    """Addresses of the functions that generated code imports.
 
-    `hml_pool` is the control block, and
-    `void hml_parallel_chunks(ptr pool, ptr fn, ptr arg, i64 total, i64 granule, i64 ranges)`, which steps call, runs
-    `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), so many ranges a thread with borders at multiples of `granule`;
-    a thread that is ready takes over ranges of another. It is one direct call with one thread, with total <= granule,
-    nested, or while another thread's job runs. `hml_parallel`, which `run` calls, has one range a thread.
+    `hml_pool` is the control block, and `void hml_parallel_chunks(ptr pool, ptr fn, ptr arg, i64 total, i64 granule,
+    i64 ranges)`, which steps call, runs `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), so many ranges per thread
+    with borders at multiples of `granule`; a thread that is done takes over ranges of another. It is one direct call
+    with one thread, with total <= granule, nested, or while another thread's job runs. `hml_parallel`, which `run`
+    calls, has one range per thread.
     """
     pool = _pool()
     code = {name: pool.library.address(name) for name in ("hml_parallel", "hml_parallel_chunks")}
@@ -81,13 +81,13 @@ def symbols() -> dict[str, int]:
 
 
 def source() -> jit.Source:
-    """The module of the pool, for those who compile others at the same time: once a machine, 45 ms."""
+    """The module of the pool, for those who compile others at the same time: once per machine."""
     text = pool_ir.text()
     return jit.Source(text, lambda: text)
 
 
 def run(function: int, argument: int, total: int, granule: int) -> None:
-    """`hml_parallel` from Python (1 us more than from native code); the addresses are the caller's to keep alive.
+    """`hml_parallel` from Python; the addresses are the caller's to keep alive.
 
     Raises MemoryError where there is none for the scratch memory of this thread.
     """
@@ -130,7 +130,7 @@ def _quota() -> int:
 
 
 class Pool:
-    """The control block, the code on it and the worker threads. One to a process; the busy word is its lock."""
+    """The control block, the code on it and the worker threads. One per process; the busy word is its lock."""
 
     def __init__(self, threads: int) -> None:
         scratch.symbols()  # which workers have no errors to raise for
@@ -178,14 +178,15 @@ class Pool:
             self._unlock(self.block)
 
     def close(self) -> None:
-        """At exit: later jobs run on their caller alone. A job that still runs keeps its (daemon) workers."""
+        """Closes the pool at exit: later jobs run on their caller alone. A job that still runs keeps its (daemon)
+        workers."""
         self._set(pool_ir.THREADS, 1)
         if self._workers and self._lock(1.0):
             self._end_workers()
             self._unlock(self.block)
 
     def forget_workers(self) -> None:
-        """In a forked child: the workers, and whoever held the lock, stayed in the parent."""
+        """Forgets the workers in a forked child: they, and whoever held the lock, stayed in the parent."""
         self._workers = []
         for offset in (pool_ir.STARTED, pool_ir.STOP, pool_ir.SLEEPERS, pool_ir.BUSY):
             ctypes.c_int32.from_address(self.block + offset).value = 0

@@ -48,15 +48,14 @@ def start(work: Callable[[], object]) -> threading.Lock:
 
 
 def wait(ended: threading.Lock) -> None:
-    """Waits for the end of what `start` has begun."""
+    """Waits until the work of `start` has ended."""
     with ended:
         pass
 
 
 def uninterrupted(step: Callable[[], T]) -> T:
     """The result of a step, or its exception. It goes on to its end where an interrupt ends the wait for it. In threads
-    other than the main one it is just called; from the main one, 0.1 ms.
-    """
+    other than the main one it is just called."""
     if threading.get_ident() != threading.main_thread().ident:
         return step()
     results: list[T] = []
@@ -78,7 +77,7 @@ def uninterrupted(step: Callable[[], T]) -> T:
 
 
 def stepping() -> bool:
-    """Whether this thread runs an uninterrupted step of the main one: of these there is one at a time."""
+    """Whether this thread runs an uninterrupted step of the main one: there is one of these at any time."""
     return getattr(_state, "stepping", False)
 
 

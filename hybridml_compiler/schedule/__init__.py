@@ -1,1 +1,1 @@
-"""From a graph to its plan: fusion, kernels as loop nests, calls of library code, and memory."""
+"""Scheduling: fusion, kernels as loop nests, calls of library code, and memory."""

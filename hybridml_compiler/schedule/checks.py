@@ -1,4 +1,4 @@
-"""Which checks of a graph that is final need a launch of their own: those that nothing else in it makes."""
+"""The checks of a final graph that need a launch of their own: those that no other launch makes."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
             of a step: constants, carries, slices -> carries, slices of the ys
     cond    operands: the predicate, operands, results, memory
 
-A carry goes from step to step in two places by turns, one of them its result's. One that is given out in every step as
-well has no place of its own: the next step reads it where this one has written it.
+Carries alternate between two buffers, one of them that of the result. A carry that is an output of every step as
+well has no buffer of its own: the next step reads it where this one has written it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
-from ..loops.ir import Work
+from ..loops.ir import KernelSpec
 from ..sizes.dims import Size, symbols_of
 from .checks import settled
 from .launch import Plan
@@ -25,7 +25,7 @@ Planned = Callable[..., Plan]  # of a body, and those of its inputs that come fr
 _ALIGNMENT = 64
 
 
-class Control(Work):
+class Control(KernelSpec):
     """A loop or a choice. `wanted`: numbers of the results that are operands."""
 
     wanted: tuple[int, ...]
@@ -37,7 +37,7 @@ class Control(Work):
 
     @property
     def given(self) -> int:
-        """How many arrays it reads."""
+        """Number of arrays that it reads."""
         raise NotImplementedError
 
     @property
@@ -60,7 +60,7 @@ class Control(Work):
 
 @dataclass(frozen=True, eq=False)
 class Loop(Control):
-    """Sizes are bytes: of a carry, of a slice of an operand or of a result."""
+    """A loop as a launch. Sizes are in bytes: of a carry, of a slice of an operand or of a result."""
 
     body: Plan
     condition: Plan | None
@@ -77,7 +77,7 @@ class Loop(Control):
 
     @property
     def symbols(self) -> list[str]:
-        """What its length is made of, where that comes with the call."""
+        """Symbols in its length, where that comes with the call."""
         return [] if self.length is None else sorted(map(str, symbols_of(self.length)))
 
     @property
@@ -104,7 +104,7 @@ class Loop(Control):
 
     @property
     def arena_bytes(self) -> int:
-        """Of a slot."""
+        """Bytes of arena per slot, enough for each of the bodies."""
         return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
 
     @property

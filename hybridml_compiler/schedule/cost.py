@@ -1,4 +1,4 @@
-"""The cost model: what the scheduler decides by, each number with where it comes from (kernel_cost.py has the others).
+"""The cost model: the numbers that the scheduler decides by, each with its source (kernel_cost.py has the others).
 
 Units: nanoseconds on one core for one element, measured on AVX-512 machines (Cascade Lake 2.8 GHz, Zen 4 3.7 GHz); they
 decide between alternatives, they do not predict.
@@ -18,7 +18,7 @@ CACHE_BYTES = 16 << 20
 STREAM_BYTES = 16 << 20
 # Handing a kernel to the pool costs about 0.3 us hot and up to 3 us on a busy machine; it must buy more than that.
 PARALLEL_THRESHOLD_NS = 8_000.0
-# A thread's share of a longer launch is cut into ranges of so many nanoseconds, of which others take over what is left
+# A thread's share of a longer launch is cut into ranges of so many nanoseconds; others take over the remaining ones
 # when they are ready: cores are not equally fast, nor ours alone (MLP step 2.36 ms, 2.28 with four of them). To claim
 # one takes less than 0.1 us.
 RANGE_NS = 25_000.0
@@ -27,8 +27,9 @@ RANGES_A_THREAD = 4
 FORK_NS = 500.0
 # A kernel of a region this small is run by one thread: two would each read the same line of an operand.
 REGION_WHOLE_NS = 1_000.0
-# Kernels may wait for others to be launched with as long as what is kept for them alone stays in an L2 cache: ResNet-18
-# takes 35.5 ms so, 37.0 where they wait as long as the arena does not grow; GPT and MLP the same, NCF 2.33 and 2.31.
+# Kernels may wait for others to be launched with as long as the values kept for them alone stay in an L2 cache:
+# ResNet-18 takes 35.5 ms, and 37.0 where they wait as long as the arena does not grow; GPT and MLP the same, NCF 2.33
+# and 2.31.
 REGION_BYTES = 1 << 20
 # Rows of a row group are what threads share: with fewer than this, two threads wait for each other; below this many
 # elements in all, one thread is enough anyway.
@@ -69,9 +70,9 @@ OWN_PRODUCT_ROWS = 32
 OWN_PRODUCT_DEPTH = 32
 OWN_PRODUCT_FILLED = 0.95
 OWN_PRODUCT_HALF = 0.5
-OWN_PRODUCT_BYTES = 64  # of the vectors of which all of this holds
-# Products that pack one transposed B, each once a matrix, from which it is turned in memory first: 32x1024x256 takes
-# 207 us with it and 163 with B along its columns, turning it 150.
+OWN_PRODUCT_BYTES = 64  # bytes of the vectors that the limits above speak of
+# Number of products that pack one transposed B, each once per matrix, from which it is turned in memory first:
+# 32x1024x256 takes 207 us with it and 163 with B along its columns, turning it 150.
 TURN_PACKINGS = 8
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
@@ -85,7 +86,7 @@ PIECES_STORES = 8
 PIECES_SIZE = 1 << 12
 
 
-# A call back into NumPy, beside what NumPy does: 5 us for an operand and a result of 16 elements.
+# A call back into NumPy, without NumPy's own time: 5 us for an operand and a result of 16 elements.
 NUMPY_CALL_NS = 5000.0
 
 

@@ -64,8 +64,8 @@ def plan_arena(intervals: Sequence[Interval], heirs: Mapping[int, int] | None = 
 
 
 def _plan_sizes(intervals: Sequence[Interval]) -> tuple[list[Size], Size]:
-    """The same where sizes come with the call: a buffer takes the place of one of its own size that is dead by then.
-    Places follow each other; those of known size come first."""
+    """`plan_arena` where sizes come with the call: a buffer takes the memory of one of its own size that is dead by
+    then. Buffers follow each other; those of known size come first."""
     known = [k for k, x in enumerate(intervals) if not is_dim(x.nbytes)]
     places, total = plan_arena([intervals[k] for k in known])
     offsets: list[Size] = [0] * len(intervals)

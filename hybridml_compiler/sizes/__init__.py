@@ -1,1 +1,1 @@
-"""Sizes that are known when a call comes: symbols, what is decided of them, and their values."""
+"""Sizes that are known when a call comes: symbols, decisions about them, and their values."""

@@ -69,17 +69,17 @@ class Quotient:
 
 DIVIDE: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod}
 Atom = Symbol | Quotient
-Size: TypeAlias = Any  # an int, or a Dim, which does what an int does
+Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
 Monomial = tuple[Atom, ...]  # factors in the order of their text
 
 
 class Dim:
-    """See the module. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
+    """Symbolic size. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
 
     __slots__ = ("_hash", "hint", "terms")
 
     @property
-    def __class__(self) -> Any:  # what `isinstance` looks at after the type itself: to a user it is an int
+    def __class__(self) -> Any:  # `isinstance` looks at it after the type itself: to a user it is an int
         return int
 
     @__class__.setter
@@ -223,7 +223,7 @@ class Dim:
 
 
 def _asked_by_user() -> bool:
-    """Does a user's line want the text of a size, which is that of its number? To the framework it is a formula."""
+    """Whether a user's line wants the text of a size, which is that of its number; to the framework it is a formula."""
     if collector.get() is None or structurally.get():
         return False
     return not is_internal(sys._getframe(2).f_code.co_filename)
@@ -286,7 +286,7 @@ def _plain(other: Any, otherwise: Any, then: Callable[[Any], Any], kinds: tuple[
 
 
 def _divided(over: Size, by: Size) -> tuple[Size, Size]:
-    """Quotient and remainder, rounded down. What is a multiple of `by` term by term divides out."""
+    """Quotient and remainder, rounded down; terms that are multiples of `by` divide out."""
     if type(over) is not Dim and type(by) is not Dim:
         return over // by, over % by
     if type(by) is not Dim:
@@ -355,7 +355,7 @@ def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-# ---------------------------------------------------------------- what follows from the form
+# ---------------------------------------------------------------- consequences of the form
 
 
 def hint(size: Size) -> int:
@@ -372,12 +372,12 @@ def is_dim(size: Any) -> bool:
 
 
 def is_symbolic(sizes: Iterable[Any]) -> bool:
-    """Is there a Dim among the sizes?"""
+    """Whether there is a Dim among the sizes."""
     return Dim in map(type, sizes)
 
 
 def symbols_of(*sizes: Any) -> set[Symbol]:
-    """All that are in sizes, and in tuples of sizes."""
+    """The symbols in sizes, and in tuples of sizes."""
     found: set[Symbol] = set()
     stack: list[Any] = list(sizes)
     while stack:
@@ -394,7 +394,7 @@ def symbols_of(*sizes: Any) -> set[Symbol]:
 
 
 def same(a: Size, b: Size) -> bool:
-    """Are they equal by their form?"""
+    """Whether two sizes are equal by their form."""
     return a is b or (type(a) is type(b) and (a.terms == b.terms if type(a) is Dim else a == b))
 
 
@@ -443,7 +443,7 @@ def _least(atom: Atom) -> int | None:
 
 
 def provable(relation: str, a: Size, b: Size) -> bool | None:
-    """`a == b` or `a < b`, if it follows from the form or from what is known already; else None."""
+    """`a == b` or `a < b`, if it follows from the form or from the guards; else None."""
     d = a - b
     if type(d) is not Dim:
         return bool(d == 0 if relation == "==" else d < 0)
@@ -459,7 +459,7 @@ def provable(relation: str, a: Size, b: Size) -> bool | None:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """Is a <= b known from the form?"""
+    """Whether a <= b is known from the form."""
     if type(a) is not Dim and type(b) is not Dim:
         return bool(a <= b)
     return provable("<", b, a) is False
@@ -476,7 +476,7 @@ def extremes(sizes: Sequence[Size]) -> tuple[Size, Size] | None:
 
 
 class Collector(Protocol):
-    """What takes the guards; see guards.py."""
+    """The collector of guards; see guards.py."""
 
     def least_of(self, size: Dim) -> int | None: ...
     def equality(self, difference: Dim) -> bool | None: ...
@@ -489,8 +489,8 @@ structurally: ContextVar[bool] = ContextVar("hybridml_structural", default=False
 
 @contextmanager
 def structural(on: bool = True) -> Iterator[None]:
-    """Inside, sizes are equal if it follows from their form, and unequal if not: for code whose answer to unequal sizes
-    is right for any."""
+    """Context in which sizes are equal if it follows from their form, and unequal if not: for code whose answer to
+    unequal sizes is right for any."""
     mode = structurally.set(on)
     try:
         yield

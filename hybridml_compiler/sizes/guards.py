@@ -1,4 +1,4 @@
-"""Guards: what a program with symbolic sizes relies on; made by the decisions of dims.py."""
+"""Guards: conditions that a program with symbolic sizes relies on; made by the decisions of dims.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .dims import Dim, Size, Symbol, collector, structurally, symbols_of
 
 @dataclass(frozen=True)
 class Guard:
-    """What must hold for a program to be right: `left relation right`, and the user's line that asked."""
+    """A condition for a program to be right: `left relation right`, and the user's line that asked."""
 
     left: Size
     relation: Literal["==", "!=", "<", ">="]
@@ -33,13 +33,13 @@ class Guard:
 
 @dataclass
 class Guards:
-    """Collects what the making of a program has relied on."""
+    """The conditions that the making of a program has relied on."""
 
     # By the terms of the difference that it is about: to compare Dims would be a question, and -1 and -2 have one hash.
     found: dict[tuple[Any, str, int], Guard] = field(default_factory=dict)
 
     def least_of(self, size: Dim) -> int | None:
-        """What a guard says of a size, whatever constant is added to it."""
+        """Lower bound of a size by a guard on it, or on it plus a constant."""
         if not self.found:
             return None
         rest, constant = _apart(size)
@@ -76,7 +76,7 @@ class Guards:
         return Guards(self.found.copy())
 
     def since(self, before: Guards) -> list[Guard]:
-        """The guards that another collection, of which this was a copy, does not have."""
+        """The guards that an earlier copy of this collection does not have."""
         return [guard for key, guard in self.found.items() if before.found.get(key) is not guard]
 
     @property

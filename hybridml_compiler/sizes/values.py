@@ -68,19 +68,19 @@ def at_hand(value: Any) -> Any:
 
 
 def has_dims(value: Any) -> bool:
-    """Is there a Dim in a parameter?"""
+    """Whether there is a Dim in a parameter."""
     return type(value) is Dim or (type(value) is tuple and any(map(has_dims, value)))
 
 
 def function_of(names: Sequence[str], sizes: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """`f(*values of the symbols) -> the sizes (or tuples of sizes)`, as compiled Python: 0.1 us a size."""
+    """`f(*values of the symbols) -> the sizes (or tuples of sizes)`, as compiled Python."""
     items = "".join(f"{size}, " for size in sizes)
     made: Callable[..., tuple[Any, ...]] = eval(f"lambda {', '.join(names)}: ({items})", {})
     return made
 
 
 def check_of(names: Sequence[str], guards: Sequence[object]) -> Callable[..., bool]:
-    """`f(*values of the symbols)`: do all guards hold?"""
+    """`f(*values of the symbols)`: whether all guards hold."""
     text = " and ".join([f"({g})" for g in guards] or ["True"])
     made: Callable[..., bool] = eval(f"lambda {', '.join(names)}: {text}", {})
     return made

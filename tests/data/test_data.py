@@ -287,3 +287,14 @@ def test_states_of_other_loaders_are_refused() -> None:
         DataLoader(Squares(7), 2, shuffle=True).load_state_dict(state)
     with pytest.raises(hm.ArgumentError, match="batch_size, batches, order, start is missing"):
         DataLoader(Squares(7), 2).load_state_dict({})
+
+
+def test_a_sampler_may_have_no_length() -> None:
+    class Odd(hm.data.Sampler):
+        def __iter__(self) -> Iterator[int]:
+            return iter((1, 3, 5))
+
+    loader = DataLoader(Squares(7), 2, sampler=Odd())
+    assert list(Odd()) == [1, 3, 5] and len(list(loader)) == 2
+    with pytest.raises(TypeError, match=r"Odd.* has no len\(\)"):
+        len(loader)

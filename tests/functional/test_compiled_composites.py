@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -91,11 +90,11 @@ def test_large_arrays_are_compiled_and_errors_stay(monkeypatch: pytest.MonkeyPat
 def test_composites_of_pairs_and_of_steps_are_compiled_for_smaller_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def traced(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def noted(fn: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
         made.append(fn.__name__)
         return fn
 
-    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
+    monkeypatch.setattr(compiled, "_traced", noted)
     decorators = {
         compiled.compiled: 1,
         compiled.compiled_for_all_sizes: compiled.STEPS,
@@ -114,11 +113,13 @@ def test_many_signatures_go_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "MOST", 2)
     made: list[hm.TracedFunction] = []
 
-    def traced(fn: Callable[..., Any], most: int, silent: bool, dynamic: bool) -> hm.TracedFunction:
-        made.append(hm.TracedFunction(fn, most=most, silent=silent, dynamic=dynamic))
+    traced = compiled._traced
+
+    def noted(fn: Callable[..., Any], dynamic: bool) -> hm.TracedFunction:
+        made.append(traced(fn, dynamic))
         return made[0]
 
-    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
+    monkeypatch.setattr(compiled, "_traced", noted)
     double = compiled.compiled(lambda x: x * 2)
     for n in (3, 4, 5, 6, 6, 3, 4):
         assert double(hm.ones(n)).tolist() == [2.0] * n

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +172,22 @@ def test_the_exponential_of_a_symmetric_matrix_is_that_of_its_eigenvalues(scale:
     np.testing.assert_allclose(np.asarray(linalg.matrix_exp(hm.asarray(x))), expected, rtol=1e-12, atol=1e-14)
     single = np.asarray(linalg.matrix_exp(hm.asarray(x.astype("f4"))))
     np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_the_exponential_of_what_is_not_finite_is_nan(bad: float) -> None:
+    x = hm.asarray([[[bad, 1.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    for style in (linalg.matrix_exp, hm.trace(linalg.matrix_exp)):
+        found = np.asarray(style(x))
+        assert np.isnan(found[0]).all() and (found[1] == np.eye(2)).all()
+
+
+def test_factors_of_complex_matrices() -> None:
+    x, b = normal(2, 3, 3) + 1j * normal(2, 3, 3)[::-1], normal(3, 2)
+    factors = linalg.lu_factor(hm.asarray(x))
+    np.testing.assert_allclose(np.asarray(linalg.lu_solve(*factors, hm.asarray(b))), np.linalg.solve(x, b + 0j))
+    p, lower, upper = linalg.lu_unpack(*factors)
+    np.testing.assert_allclose(np.asarray(p @ lower @ upper), x)
 
 
 def test_products_of_several() -> None:
@@ -428,12 +445,16 @@ def test_errors_name_the_matrix_in_both_styles(call: Call, error: type[Exception
         (lambda: linalg.norm(hm.ones((2, 2, 2)), 1), ShapeError, "name one axis or two"),
         (lambda: linalg.norm(hm.ones((2, 2)), "fro", axis=0), ArgumentError, "is a norm of matrices"),
         (lambda: linalg.norm(hm.ones((2, 2)), axis=(0, 0)), ShapeError, "two different ones"),
+        (lambda: linalg.norm(hm.ones((2, 2)), axis=1.5), ArgumentError, "norm: axis must be an integer, got 1.5"),
+        (lambda: linalg.cond(hm.ones((0, 3))), linalg.LinAlgError, r"cond: f32\[0,3\] has no singular values"),
+        (lambda: linalg.lu_unpack(hm.eye(3), hm.tensor(1)), ShapeError, r"lu_unpack: needs pivots .* got i64"),
         (lambda: linalg.eigh(hm.ones((2, 2)), UPLO="X"), ArgumentError, "UPLO is one of 'L', 'U', got 'X'"),
         (lambda: linalg.lstsq(hm.ones((3, 2)), hm.ones((2,))), ShapeError, r"lstsq: .* right side of shape \(3,\)"),
         (lambda: linalg.multi_dot([hm.ones((3, 2))]), ShapeError, "two matrices or more"),
         (lambda: linalg.multi_dot([hm.ones((3, 2, 2)), hm.ones((2, 2))]), ShapeError, "takes matrices, and vectors"),
         (lambda: linalg.tensorinv(hm.ones((2, 2)), ind=0), ShapeError, "at least 1, got 0"),
         (lambda: linalg.tensorsolve(hm.ones((2, 3)), hm.ones((2,))), ShapeError, "no square map"),
+        (lambda: linalg.tensorsolve(hm.eye(2), hm.ones(2), axes=(7,)), ShapeError, "tensorsolve: axis 7 does not"),
         (lambda: linalg.pinv(hm.ones((2, 2)), rtol=hm.ones((3,))), ShapeError, "not one number for each matrix"),
     ],
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -75,12 +74,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[hm.TracedFunction]:
     """Sequences of any size are compiled as large ones are; the traced functions that this has made."""
     made: list[hm.TracedFunction] = []
 
-    def traced(fn: Callable[..., Any], **options: Any) -> hm.TracedFunction:
-        made.append(hm.TracedFunction(fn, **options))
+    traced = compiled._traced
+
+    def noted(fn: Callable[..., Any], dynamic: bool) -> hm.TracedFunction:
+        made.append(traced(fn, dynamic))
         return made[-1]
 
     monkeypatch.setattr(compiled, "LARGE", 0)
-    monkeypatch.setattr(sys.modules["hybridml.tracing"], "TracedFunction", traced)
+    monkeypatch.setattr(compiled, "_traced", noted)
     for name in ("_lstm_steps", "_lstm_steps_back", "_gru_steps", "_gru_steps_back"):
         fresh = compiled.compiled_for_all_sizes(getattr(recurrent, name).__wrapped__)
         monkeypatch.setattr(recurrent, name, fresh)

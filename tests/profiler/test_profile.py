@@ -17,7 +17,7 @@ from hybridml.core import dispatch
 from hybridml.core.tensor import Tensor
 from hybridml.profiler.profile import Profile
 from hybridml.profiler.record import _without
-from hybridml.tracing import TracedFunction
+from hybridml.tracing.function import TracedFunction
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime.executable import Executable
 from hybridml_compiler.runtime.spans import clock

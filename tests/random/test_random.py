@@ -337,7 +337,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "scale": (ArgumentError, "exponential: scale must be 0 or more, got -1", lambda: random.exponential(-1)),
     "std": (ArgumentError, "normal: std must be 0 or more", lambda: random.normal((3,), 0.0, -2.0)),
     "nan": (ArgumentError, "gamma: concentration must be above 0, got nan", lambda: random.gamma(math.nan)),
-    "p": (ArgumentError, "bernoulli: p must be a probability", lambda: random.bernoulli(1.5)),
+    "p": (ArgumentError, "bernoulli: p must be a probability from 0 to 1, got 1.5", lambda: random.bernoulli(1.5)),
     "0": (ArgumentError, "geometric: p must be a probability above 0", lambda: random.geometric(0.0)),
     "order": (DTypeError, "std must be a number or a tensor.*sizes go to", lambda: random.normal(0, 1, (3,))),
     "first": (

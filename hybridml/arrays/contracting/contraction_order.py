@@ -1,4 +1,4 @@
-"""In which order the operands of an Einstein summation are multiplied: all orders for a few, the best pair for many.
+"""Order of the products of an Einstein summation: the best of all orders for a few operands, the best pair for many.
 
 Source: Smith and Gray, opt_einsum, JOSS 2018; Pfeifer et al., Faster identification of optimal contraction sequences,
 2014. Costs are multiplications.
@@ -25,7 +25,7 @@ EVERY_ORDER = 6
 
 
 def order_of(optimize: Any, labels: Sequence[Labels], output: Labels, sizes: dict[Label, int]) -> list[Step]:
-    """Which of the operands that are left to multiply next, until one is left. A size may come with the call."""
+    """Steps of a contraction: the operands to multiply next, until one is left. Sizes may come with the call."""
     n = len(labels)
     if n == 1:
         return []
@@ -73,7 +73,7 @@ def _after(labels: Sequence[Names], step: Step, output: Names) -> list[Names]:
 
 @functools.lru_cache(maxsize=1024)
 def _greedy(labels: tuple[Names, ...], output: Names, sizes: Sizes) -> list[Step]:
-    """At each step the pair whose product is the smallest beside the two; of those the cheapest."""
+    """An order that takes at each step the pair whose product is the smallest beside the two; of those the cheapest."""
     by_label, left = dict(sizes), list(labels)
     steps: list[Step] = []
 

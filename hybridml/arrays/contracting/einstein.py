@@ -114,7 +114,7 @@ def _list(labels: Any) -> Labels:
 
 
 def _hashable(optimize: Any) -> Hashable:
-    """A path as tuples."""
+    """The path of `optimize` as tuples."""
     if not isinstance(optimize, list | tuple):
         return bool(optimize) if isinstance(optimize, bool | np.bool_) else str(optimize)
     return tuple(tuple(step) if isinstance(step, list | tuple) else step for step in optimize)
@@ -149,7 +149,7 @@ def _letters(term: str, text: str) -> Labels:
 
 
 def _without_dots(labels: Labels, ndim: int, operand: int) -> Labels:
-    """One label an axis: those of `...` are counted from its end, so that they broadcast."""
+    """One label per axis: those of `...` are counted from its end, so that they broadcast."""
     more = ndim - (len(labels) - labels.count(...))
     if more < 0 or (more and ... not in labels) or labels.count(...) > 1:
         raise ArgumentError(f"einsum: operand {operand} has {ndim} axes, and its subscripts are for {len(labels)}")
@@ -209,13 +209,13 @@ class _Recorder:
         return Term(self.add(_permute, (t.place,), axes), tuple(t.shape[k] for k in axes), wanted)
 
     def stretched(self, t: Term, wanted: Labels) -> Term:
-        """With the axes in the order of `wanted`, and of size 1 where it has none."""
+        """A term with the axes in the order of `wanted`, of size 1 where it has none."""
         t = self.ordered(t, tuple(label for label in wanted if label in t.labels))
         sizes = iter(t.shape)
         return self.shaped(t, tuple(next(sizes) if label in t.labels else 1 for label in wanted), wanted)
 
     def summed(self, t: Term, wanted: Iterable[Label], dtype: np.dtype) -> Term:
-        """Over the labels that nothing wants."""
+        """A term summed over the labels that nothing wants."""
         gone = tuple(k for k, label in enumerate(t.labels) if label not in wanted)
         if not gone:
             return t
@@ -261,7 +261,7 @@ _remembered = functools.lru_cache(maxsize=1024)(_written)
 
 
 def _single(r: _Recorder, place: int, shape: tuple[int, ...], labels: Labels) -> Term:
-    """Every label once: a label that an operand has twice is a diagonal of it."""
+    """An operand with every label once: a label that it has twice is a diagonal of it."""
     operand = place
     while len(set(labels)) < len(labels):
         label = next(label for label in labels if labels.count(label) > 1)
@@ -292,7 +292,7 @@ def _sizes(terms: Sequence[Term]) -> dict[Label, int]:
 
 
 def _without_ones(r: _Recorder, t: Term, sizes: dict[Label, int]) -> Term:
-    """Without the axes of size 1 that another operand stretches: they do not matter for the products."""
+    """An operand without the axes of size 1 that another one stretches: they do not matter for the products."""
     stay = [k for k, label in enumerate(t.labels) if t.shape[k] == sizes[label]]
     return r.shaped(t, tuple(t.shape[k] for k in stay), tuple(t.labels[k] for k in stay))
 

@@ -51,7 +51,8 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """Sum of conj(x) * y along an axis, whose size must be equal (ShapeError); the other axes broadcast.
 
-    Source: array API standard. The axis is counted in each operand, and the result has their common dtype.
+    Raises AxisError where one has no such axis. Source: array API standard. The axis is counted in each operand; the
+    result has their common dtype.
 
     >>> import hybridml as hm
     >>> hm.vecdot(hm.tensor([[1, 2], [3, 4]]), hm.tensor([10, 1])).tolist()
@@ -196,7 +197,7 @@ def kron(x: Tensor, y: Tensor, /) -> Tensor:
 def cross(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """Cross product of vectors of 3 elements along an axis (ShapeError for other sizes); the other axes broadcast.
 
-    Source: array API standard.
+    Raises AxisError where one has no such axis. Source: array API standard.
 
     >>> import hybridml as hm
     >>> hm.cross(hm.tensor([1, 0, 0]), hm.tensor([0, 1, 0])).tolist()

@@ -27,14 +27,14 @@ _PLAIN = (int, slice, np.integer, np.ndarray, type(None), type(Ellipsis))
 
 
 def _keep_array(key: Any) -> Any:
-    """With `...` NumPy gives a 0-d view where it would give a scalar."""
+    """A key with `...`, for which NumPy gives a 0-d view where it would give a scalar."""
     if type(key) is tuple:
         return key if ... in key else (*key, ...)
     return key if key is ... else (key, ...)
 
 
 class _Getitem:
-    """Stands for the rows of a basic key in `Tensor._view`, so that an eager `x[0]` costs one NumPy call."""
+    """Marker in place of the ops of a basic key in `Tensor._view`, so that an eager `x[0]` costs one NumPy call."""
 
     name = "getitem"
 
@@ -166,7 +166,7 @@ def without_lead(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _same_memory(part: Tensor, value: Tensor) -> bool:
-    """After `x[k] += v` Python stores the updated view back into x: nothing is left to do."""
+    """Whether `value` is the view itself: after `x[k] += v` Python stores it back into x, and nothing is left to do."""
     a, b = part._array, value._array
     if type(a) is not _ndarray or type(b) is not _ndarray:
         return a is b

@@ -120,7 +120,7 @@ def _selects_nothing(mask: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
 
 
 def _axes(part: Any) -> int:
-    """How many axes of x a part of a key takes."""
+    """Number of axes of x that a part of a key takes."""
     if isinstance(part, Tensor):
         return part.ndim if part.dtype.kind == "b" else 1
     return 0 if part is None or part is Ellipsis else 1
@@ -200,7 +200,7 @@ class Gathered:
         return (*self.x.shape[: self.axis], *self.index.shape, *self.x.shape[self.axis + 1 :])
 
     def back(self, x: Tensor) -> Tensor:
-        """Another x, with its axes as they were."""
+        """Undoes the permutation of axes, for another x."""
         if x.shape != self.shape:
             x = OPS["reshape"].fn(x, self.shape)
         if self.order == tuple(range(len(self.order))):

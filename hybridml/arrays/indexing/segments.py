@@ -138,7 +138,7 @@ def highest(dtype: np.dtype) -> Any:
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
-    """How often each of 0, 1, ... is among the integers x, or the sums of their `weights`, in (flattened) x's order.
+    """Counts of 0, 1, ... among the integers x, or the sums of their `weights`, in (flattened) x's order.
 
     There are as many as the largest plus 1, which a traced program asks for as a value, or `minlength` if that is
     more; with `length`, as in JAX, exactly as many, and greater integers are left out. Source: NumPy. OutOfBoundsError

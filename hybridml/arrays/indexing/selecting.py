@@ -1,4 +1,4 @@
-"""Where a condition holds: `nonzero`, `argwhere`, `count_nonzero`, `where(condition)`, and the positions of a mask.
+"""Positions where a condition holds: `nonzero`, `argwhere`, `count_nonzero`, `where(condition)`, masks.
 
 How many elements are true is a matter of data. A traced program asks for that number alone, as `int(t)` asks for its
 value; where the true elements are is computed in the program, by a running count.
@@ -78,7 +78,7 @@ def argwhere(x: Any, /) -> Tensor:
 
 
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """How many elements (along `axis`) are not zero, as int64.
+    """Number of elements (along `axis`) that are not zero, as int64.
 
     >>> import hybridml as hm
     >>> hm.count_nonzero(hm.tensor([[0, 3], [4, 5]]), axis=1).tolist()

@@ -24,7 +24,7 @@ def filled(x: Any, value: float) -> Tensor:
 
 
 def present(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """How many elements along an axis are not NaN, as int64."""
+    """Number of elements along an axis that are not NaN, as int64."""
     return _sum(ops.logical_not(_isnan(x)), axis, keepdims, dtypes.int64)
 
 

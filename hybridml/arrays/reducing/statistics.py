@@ -183,7 +183,7 @@ def histogram_bin_edges(
 def histogram(
     x: Tensor, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """How many elements of x, flattened, lie in each bin (a sum of weights with `weights`), and the edges of the bins.
+    """Numbers of elements of x, flattened, in each bin (sums of weights with `weights`), and the edges of the bins.
 
     The last bin includes its upper edge. `density`: divided by the number and by the bins' widths. Source: NumPy.
 
@@ -200,7 +200,7 @@ def histogram(
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements of x lie in each of `bins` bins of equal width from `min` to `max`, in x's float dtype.
+    """Numbers of elements of x in each of `bins` bins of equal width from `min` to `max`, in x's float dtype.
 
     Others are not counted; where min and max are equal, the bins are between x's own. Source: PyTorch.
 

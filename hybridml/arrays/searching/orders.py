@@ -192,7 +192,7 @@ def _at(x: Tensor, indices: Tensor, axis: int, keepdims: bool) -> Chosen:
 
 
 def searchsorted(x1: Tensor, x2: Any, /, side: str = "left", sorter: Tensor | None = None) -> Tensor:
-    """For each element of x2 the int64 position in ascending x1 before which it belongs: `side` "left" of elements
+    """Positions (int64) in ascending x1 before which the elements of x2 belong: `side` "left" of elements
     that equal it, or "right".
 
     x1 has one axis and x2 any, or the rows of x1 are for the rows of x2, as in PyTorch; `sorter` gives the positions

@@ -198,7 +198,7 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
 
 
 def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
-    """For each element of x whether it is among `elements` (with `invert`, whether it is not); nan is not.
+    """Whether each element of x is among `elements` (with `invert`, whether it is not); nan is not.
 
     Source: NumPy, array API 2025. Dtypes are promoted.
 

@@ -47,7 +47,7 @@ def _triangle(mask: np.ndarray) -> tuple[Tensor, Tensor]:
 
 
 def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
-    """For positions in a flattened tensor of `shape` their indices, one tensor of int64 an axis.
+    """Indices of positions in a flattened tensor of `shape`, one tensor of int64 per axis.
 
     Source: NumPy. A position may count from the end; OutOfBoundsError for one that does not exist.
 
@@ -123,7 +123,7 @@ def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tenso
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """For each element the choice of the first condition that holds, else `default`; all of them broadcast.
+    """The choice of the first condition that holds, per element, else `default`; all of them broadcast.
 
     Source: NumPy. Choices that are not taken get a gradient of zero.
 
@@ -144,7 +144,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Tensor:
-    """For each element of integers `a` the element of choices[a]; all of them broadcast. `mode` as in
+    """Elements of choices[a], for each element of integers `a`; all of them broadcast. `mode` as in
     `ravel_multi_index`; indices may count from the end. Source: NumPy.
 
     >>> import hybridml as hm

@@ -1,4 +1,4 @@
-"""Pulls: the reverse step of a row, generated when first needed, one for each subset of inputs that want a gradient.
+"""Pullbacks: the reverse step of an op, generated when first needed, one per subset of inputs that want a gradient.
 
 A pull takes the cotangent of a result and its tape node (see tape.py) and gives `(input node, cotangent)` pairs. It
 keeps, and checks for later in-place updates, exactly the values that the rules of that subset name.
@@ -24,12 +24,12 @@ def compile_function(op: Op, name: str, lines: list[str], env: dict[str, Any]) -
 
 
 def kept_names(op: Op, wanting: tuple[int, ...]) -> tuple[str, ...]:
-    """What the rules of these inputs keep, each name once, in the order of first use."""
+    """Names of the values that the rules of these inputs keep, each once, in the order of first use."""
     return tuple(dict.fromkeys(name for k in wanting for name in op.needs[k] or ()))
 
 
 def may_be_stale(op: Op, names: Sequence[str]) -> bool:
-    """Whether what is kept can be overwritten: then a node ends with the place that keeps it."""
+    """Whether a kept value can be overwritten: then a node ends with the place that keeps it."""
     return any(name == "out" or name in op.inputs for name in names)
 
 
@@ -81,7 +81,7 @@ def _rebuild(g: Tensor, kept: tuple[Any, Any], node: Node) -> Tensor:
 
 
 def pull_variadic(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
-    """The pull of a row over a list of tensors."""
+    """The pullback of an op over a list of tensors."""
     op, wanting, tensors, params = kept_by(node)
     xs = op.inputs[0]
     known = {
@@ -95,7 +95,7 @@ def pull_variadic(g: Tensor, node: Node) -> list[tuple[Any, Tensor]]:
 
 
 def pull_results(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    """The pull of a row with several results, for the cotangents of those that have one."""
+    """The pullback of an op with several results, for the cotangents of those that have one."""
     op, wanting, tensors, params, kept, place = kept_by(node)
     first = next(iter(bundle.values()))
     known: dict[str, Any] = {**params, **dict(zip(op.inputs, tensors, strict=True))}

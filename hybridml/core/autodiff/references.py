@@ -1,4 +1,4 @@
-"""How many references Python counts of an object that one variable holds: whether anybody else holds it as well.
+"""The number of references that Python counts for an object of one variable: more mean that others hold it as well.
 
 Interpreters differ. Up to 3.13 an argument is a reference of its own; from 3.14 on it is borrowed from the variable
 that it is read from, and counted no more.

@@ -1,4 +1,4 @@
-"""Where draws take their random numbers from: generators, or a first run whose numbers are drawn again.
+"""Sources of random numbers: generators, or a first run whose numbers are drawn again.
 
 A draw takes blocks of counters from the state of a generator, (key, counter), which goes on behind them. The first run
 of a checkpointed function notes the blocks that its draws take; in the second run they are given the same ones, and no
@@ -33,7 +33,7 @@ class Blocks:
 
 
 class Generators:
-    """Draws move the generators."""
+    """The usual source: draws move the generators."""
 
     def get(self, state: Tensor) -> np.ndarray:
         """A copy of the state from which the next draw begins."""
@@ -41,31 +41,31 @@ class Generators:
             return state._array.copy()
 
     def set(self, state: Tensor, value: Tensor) -> None:
-        """Let the next draw begin from another state."""
+        """Lets the next draw begin from another state."""
         with no_grad(), drawing:
             state.copy_(value)
 
     def take(self, state: Tensor, count: np.ndarray, start: np.ndarray) -> None:
-        """Write into `start` where a draw begins; the next one begins `count`, which is (0, blocks), later."""
+        """Writes into `start` where a draw begins; the next one begins `count`, which is (0, blocks), later."""
         array = state._array
         with drawing:
             np.copyto(start, array)
             np.add(array, count, out=array)
 
     def give_back(self, state: Tensor, count: np.ndarray, after: int) -> None:
-        """Undo `take`, which left the counter at `after`. Not if others have drawn since."""
+        """Undoes `take`, which left the counter at `after`. Not if others have drawn since."""
         array = state._array
         with drawing:
             if int(array[1]) == after:
                 np.subtract(array, count, out=array)
 
     def alone(self, states: Sequence[Tensor]) -> AbstractContextManager[Any]:
-        """Inside, this thread alone reads and writes the states."""
+        """A context in which this thread alone reads and writes the states."""
         return drawing
 
 
 class Recording(Generators):
-    """A first run: draws come from what is around it, and are noted."""
+    """The source in a first run: draws come from the source around it, and are noted."""
 
     def __init__(self) -> None:
         self.around = source()
@@ -104,7 +104,7 @@ class Recording(Generators):
 
 
 class Replay(Generators):
-    """A second run: draws get the blocks that the first one took."""
+    """The source in a second run: draws get the blocks that the first one took."""
 
     def __init__(self, first: Recording) -> None:
         self._left = {at: (state, [replace(b) for b in taken]) for at, (state, taken) in first.taken.items()}
@@ -172,7 +172,7 @@ source = _source.get
 
 @contextmanager
 def drawing_from(run: Generators) -> Iterator[None]:
-    """Inside, this thread's draws take their numbers from a run."""
+    """A context in which this thread's draws take their numbers from a run."""
     token = _source.set(run)
     try:
         yield

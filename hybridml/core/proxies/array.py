@@ -22,7 +22,7 @@ _SAME = frozenset(("shape", "ndim", "size", "nbytes", "itemsize"))
 
 
 class ArrayProxy(Proxy):
-    """`refuse` makes the exception for what only NumPy can do, from what it is."""
+    """An array among the arguments. `refuse` makes the exception for an operation, by name, that only NumPy can do."""
 
     __slots__ = ("__weakref__", "_given", "_lift", "_made", "_refuse")
 
@@ -39,7 +39,7 @@ class ArrayProxy(Proxy):
 
     @property
     def _tensor(self) -> Tensor:
-        """The input of the graph, which there is when it is first asked for."""
+        """The input of the graph, made when it is first asked for."""
         if self._made is None:
             if type(self._given) is not np.ndarray:
                 raise self._refuse(f"a {type(self._given).__name__}")
@@ -75,7 +75,7 @@ class ArrayProxy(Proxy):
 
 
 def _is_ours(depth: int) -> bool:
-    """Whether it is the framework that does something with an array: a tensor will come of it."""
+    """Whether the framework itself converts the array: the result will be a tensor."""
     return is_internal(sys._getframe(depth).f_code.co_filename)
 
 
@@ -105,7 +105,7 @@ _OTHERS = (
 
 
 def install() -> None:
-    """The methods that Python looks up on the class."""
+    """Adds the methods that Python looks up on the class."""
     for name in _BINARY.split():
         for method in (f"__{name}__", f"__r{name}__"):
             setattr(ArrayProxy, method, _operator(method))

@@ -1,4 +1,4 @@
-"""What all proxies have in common: their class, and how Python copies, prints and computes with a number."""
+"""Base classes of the proxies: their class, and how Python copies, prints and computes with a number."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Proxy:
         return self._by_numpy(ufunc, call, inputs, kwargs)
 
     def _by_numpy(self, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A ufunc of NumPy without tensors."""
+        """Applies a ufunc of NumPy to operands without tensors."""
         known = {k: concrete(v) for k, v in kwargs.items()}
         return getattr(ufunc, call)(*map(concrete, inputs), **known)
 
 
 class NumberProxy(Proxy):
-    """A number: all that only Python can do with one asks for its value, which the program holds for from then on."""
+    """A number: what only Python can do with one asks for its value, and the program is specialized on that."""
 
     __slots__ = ()
 
@@ -90,5 +90,5 @@ class NumberProxy(Proxy):
 
 
 def concrete(value: Any) -> Any:
-    """The number itself, which the program holds for from here on; anything else as it is."""
+    """The number itself, on which the program is then specialized; anything else as it is."""
     return value._known() if issubclass(type(value), NumberProxy) else value

@@ -36,7 +36,7 @@ class IntProxy(NumberProxy):
         self._tracer, self._number, self._value, self._bound, self._kind = tracer, number, value, bound, kind
 
     def __int__(self) -> int:
-        """The value, which the program holds for from here on."""
+        """The value, on which the program is then specialized."""
         if not is_in_force(self._tracer):
             raise leaked(self._number._tensor)
         if self._tracer.ask is None:
@@ -54,7 +54,7 @@ class IntProxy(NumberProxy):
         return self._kind(int(self))
 
     def _combined(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
-        """`self op other`, for sums, differences and products."""
+        """The result of `self op other`, for sums, differences and products."""
         kind = type(other)
         if kind is IntProxy or kind is int or kind is bool:
             value, size, real = (
@@ -69,7 +69,7 @@ class IntProxy(NumberProxy):
         return self._applied(other, op, swapped)
 
     def _applied(self, other: Any, op: Callable[[Any, Any], Any], swapped: bool) -> Any:
-        """With floats and numbers of the trace: as a float; with anything but a tensor: as the int that it is."""
+        """Applies `op`: with floats and scalar proxies as a float, with anything but a tensor as the int itself."""
         kind = type(other)
         if issubclass(kind, Tensor):
             return NotImplemented
@@ -116,7 +116,7 @@ def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _operators() -> None:
-    """The methods that Python looks up on the class."""
+    """Adds the methods that Python looks up on the class."""
     for name in ("add", "sub", "mul"):
         op = getattr(operator, name)
         setattr(IntProxy, f"__{name}__", _computed(op, False))

@@ -24,7 +24,7 @@ _KINDS = (float, int, bool)
 
 
 class ScalarProxy(NumberProxy):
-    """`tensor`: the 0-d tensor of the trace that computes it."""
+    """A float inside a trace. `tensor`: the 0-d tensor of the trace that computes it."""
 
     __slots__ = ("__weakref__", "_tensor")
 
@@ -92,12 +92,12 @@ class ScalarProxy(NumberProxy):
 
 
 def known(value: Any) -> Any:
-    """The number itself, which the program holds for from here on; anything else as it is."""
+    """The number itself, on which the program is then specialized; anything else as it is."""
     return value._known() if type(value) is ScalarProxy else value
 
 
 def tensor_of(value: Any) -> Any:
-    """The tensor behind what stands for a number or an array; anything else as it is."""
+    """The tensor behind the proxy of a number or an array; anything else as it is."""
     return value._tensor if issubclass(type(value), Proxy) and value._tensor is not None else value
 
 
@@ -121,7 +121,7 @@ def _computed(method: str, op: Op) -> Method:
 
 
 def _compared(method: str, op: Op) -> Method:
-    """Python's bools are two objects, which `is` tells apart."""
+    """A comparison as a Python bool: there are two of them, which `is` tells apart."""
     computed = _computed(method, op)
 
     def compared(self: ScalarProxy, other: Any) -> Any:
@@ -135,7 +135,7 @@ def _compared(method: str, op: Op) -> Method:
 
 
 def _divided(method: str, op: Op) -> Method:
-    """Python divides no number by zero; tensors and NumPy's numbers give inf or nan."""
+    """A quotient. Python divides no number by zero; tensors and NumPy's numbers give inf or nan."""
     computed, swapped = _computed(method, op), method[:3] == "__r"
 
     def divided(self: ScalarProxy, other: Any) -> Any:
@@ -148,7 +148,7 @@ def _divided(method: str, op: Op) -> Method:
 
 
 def _raised(method: str, op: Op) -> Method:
-    """The C library rounds a power of Python's numbers in its own way; some are complex numbers or errors."""
+    """A power. The C library rounds one of Python's numbers in its own way; some are complex numbers or errors."""
     computed, swapped = _computed(method, op), method[:3] == "__r"
     row = OPS["python_power"]
 
@@ -185,7 +185,7 @@ _MAKERS: dict[Callable[[str, Op], Method], str] = {
 
 
 def install() -> None:
-    """The methods that Python looks up on the class, when those of tensors are there."""
+    """Adds the methods that Python looks up on the class, when those of tensors are there."""
     for make, names in _MAKERS.items():
         for name in names.split():
             op = getattr(operator, name)

@@ -129,7 +129,7 @@ for _function in (np.frombuffer, np.fromfile, np.fromiter, np.fromstring, np.loa
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """Between two tensors, elementwise, along a new axis."""
+    """Evenly spaced numbers between two tensors, elementwise, along a new axis."""
     start, stop = _real(start), _real(stop)
     n = num - 1 if endpoint else num
     apart = stop - start

@@ -62,7 +62,7 @@ def tile(A: Any, reps: Any) -> Any:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Counts that differ decide the size of the result: a traced program asks for their values."""
+    """Elements repeated. Counts that differ decide the size of the result: a traced program asks for their values."""
     x = _tensor(a)
     if isinstance(repeats, int | np.integer):
         return xp.repeat(x, int(repeats), axis=axis)

@@ -1,4 +1,4 @@
-"""`__array_function__`: the rows of all subjects, and what a NumPy function without one says."""
+"""`__array_function__`: the rows of all subjects, and the error of a NumPy function without one."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 @implements(np.einsum)
 def einsum(*operands: Any, optimize: Any = False, dtype: Any = None, **kwargs: Any) -> Any:
-    """`optimize=False` is the same sum in the order that hybridml finds cheap."""
+    """Einstein sum; `optimize=False` is the same sum in the order that hybridml finds cheap."""
     given = [xp.astype(x, dtype, copy=False) if dtype is not None and isinstance(x, Tensor) else x for x in operands]
     return xp.einsum(*given, optimize=optimize or True)
 
 
 @implements(np.einsum_path)
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
-    """Which operands to multiply in which order: a question about shapes alone, which NumPy answers."""
+    """The order in which to multiply operands: a question about shapes alone, which NumPy answers."""
     return np.einsum_path(*(_shaped(x) for x in operands), optimize=optimize)
 
 
@@ -95,7 +95,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @implements(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    """NumPy's residuals have an axis, of the columns of b, which is empty where no equation is left over."""
+    """Least squares. NumPy's residuals have an axis, the columns of b, empty where no equation is left over."""
     found = linalg.lstsq(_tensor(a), _tensor(b), rcond=rcond)
     m, n = np.shape(a)
     return (found[0], xp.reshape(found[1], (-1,)) if m > n else xp.zeros((0,), dtype=found[1].dtype), *found[2:])

@@ -67,7 +67,7 @@ def _argsort(self: Tensor, axis: int | None = -1, *, descending: bool = False, s
 
 @method
 def fill(self: Tensor, value: Any) -> None:
-    """Every element becomes `value`, in place (`fill_` gives the tensor)."""
+    """Writes `value` into every element, in place (`fill_` returns the tensor)."""
     methods.fill_(self, value)
 
 

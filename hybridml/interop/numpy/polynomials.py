@@ -30,19 +30,19 @@ def _horner(c: Tensor, x: Tensor, each: bool = True) -> Any:
 
 @implements(np.polynomial.polynomial.polygrid2d)
 def polygrid2d(x: Any, y: Any, c: Any) -> Any:
-    """At each pair of an x and a y."""
+    """Values of a polynomial at each pair of an x and a y."""
     along_x = _horner(_tensor(c), _tensor(x))
     return _horner(along_x, _tensor(y))
 
 
 @implements(np.polynomial.polynomial.polyval2d)
 def polyval2d(x: Any, y: Any, c: Any) -> Any:
-    """At pairs of an x and the y in its place."""
+    """Values of a polynomial at pairs of an x and the y in its place."""
     return polyvalnd((x, y), c)
 
 
 def polyvalnd(pts: Any, c: Any) -> Any:
-    """At points whose coordinates are in the same places of the arrays of `pts`."""
+    """Values of a polynomial at points whose coordinates are in the same places of the arrays of `pts`."""
     first, *others = (_tensor(x) for x in pts)
     found = _horner(_tensor(c), first)
     for x in others:

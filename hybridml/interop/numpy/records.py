@@ -16,7 +16,7 @@ from .table import implements
 
 @implements(recfunctions.repack_fields)
 def repack_fields(a: Any, align: bool = False, recurse: bool = False) -> Any:
-    """There is nothing between the fields of a tensor."""
+    """The tensor itself: there is nothing between its fields."""
     return _tensor(a)
 
 

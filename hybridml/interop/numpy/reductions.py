@@ -46,7 +46,7 @@ def prod(
 
 
 def _number(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
-    """How many elements are counted."""
+    """Number of elements that are counted."""
     return xp.count_nonzero(xp.broadcast_to(_tensor(where), _tensor(a).shape), axis=axis, keepdims=keepdims)
 
 

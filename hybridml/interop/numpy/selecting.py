@@ -87,7 +87,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 @implements(np.piecewise)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
-    """Each function sees the elements that it is for: how many is a value, which a traced program asks for."""
+    """Functions of parts of x, each of its own elements: their number is a value, which a traced program asks for."""
     x = _tensor(x)
     conditions = [_truth(c) for c in condlist] if isinstance(condlist, list | tuple) else [_truth(condlist)]
     if len(conditions) == 1 and conditions[0].ndim == x.ndim + 1:
@@ -226,7 +226,7 @@ def argpartition(a: Any, kth: Any, axis: int | None = -1, order: Any = None) -> 
 
 @implements(np.sort_complex)
 def sort_complex(a: Any) -> Any:
-    """By the real part, then by the imaginary one."""
+    """The elements sorted by the real part, then by the imaginary one."""
     x = _tensor(a)
     x = xp.astype(x, xp.complex64 if x.dtype == np.float32 else xp.complex128, copy=False)
     order = xp.lexsort([xp.imag(x), xp.real(x)], axis=-1)
@@ -249,7 +249,7 @@ same(np, "lexsort digitize unique unique_all unique_counts unique_inverse unique
 
 @implements(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """Where the zeros end is a value, which a traced program asks for."""
+    """The tensor without zeros at its ends: their number is a value, which a traced program asks for."""
     x = _tensor(filt)
     nonzero = np.argwhere(np.asarray(xp.not_equal(x, 0)))
     axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]

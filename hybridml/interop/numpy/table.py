@@ -1,4 +1,4 @@
-"""The table of NumPy's functions: what runs in the place of each when an argument is a tensor.
+"""The table of NumPy's functions: the function that runs in the place of each when an argument is a tensor.
 
 A row is a function that takes NumPy's parameters by name (its first ones may have other names), or the dotted name of
 one in `hybridml`, which is looked up when first called. Arguments are bound by NumPy's own signature, so that a wrong
@@ -59,7 +59,7 @@ def target_of(func: Function) -> Function | None:
 
 
 def refusal(func: Function) -> str:
-    """Why a NumPy function does not take tensors, and what to use."""
+    """The reason why a NumPy function does not take tensors, and what to use."""
     module = func.__module__
     return (
         REFUSED.get(f"{module}.{func.__name__}")
@@ -69,7 +69,7 @@ def refusal(func: Function) -> str:
 
 
 def run(func: Function, target: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `target` with the arguments of NumPy's `func`."""
+    """Calls `target` with the arguments of NumPy's `func`."""
     by_place, by_name, out = _arguments(func, target, len(args), tuple(kwargs))
     given: Any = {**dict(enumerate(args)), **kwargs}
     result = target(*[given[key] for key in by_place], **{name: given[key] for name, key in by_name})
@@ -77,7 +77,7 @@ def run(func: Function, target: Function, args: tuple[Any, ...], kwargs: dict[st
 
 
 def store(out: Any, result: Any, what: str, where: Any = True) -> Any:
-    """`out=`: a tensor takes the result in place, with its history; an array takes the values of an eager one."""
+    """Writes to `out=`: a tensor takes the result in place, with its history; an array the values of an eager one."""
     if isinstance(out, tuple):
         if len(out) == 1 and not isinstance(result, tuple):
             return store(out[0], result, what, where)
@@ -104,7 +104,7 @@ def _same_kind(result: Tensor, out: Tensor) -> bool:
 def _arguments(
     func: Function, target: Function, count: int, keywords: tuple[str, ...]
 ) -> tuple[list[Any], list[tuple[str, Any]], Any]:
-    """Which of so many arguments and of those keywords `target` takes by place, and which by what name; which is `out`.
+    """Three parts of `count` arguments and the keywords: those `target` takes by place, those by a name, and `out`.
 
     By name where it knows NumPy's name, else in order.
     """
@@ -145,8 +145,8 @@ def _takes(target: Function) -> str:
 
 @cache
 def _parameters(func: Function, target: Function) -> tuple[int, frozenset[str], bool]:
-    """How many arguments of NumPy's `func` a function takes by place: those at its start under other names. Those that
-    it takes by name, and whether it takes any others.
+    """Number of arguments of NumPy's `func` that a function takes by place (those at its start under other names), the
+    names that it takes, and whether it takes any others.
     """
     found = list(inspect.signature(target).parameters.values())
     numpys = _signature(func).parameters  # type: ignore[union-attr]  # asked for only where there is one
@@ -170,7 +170,7 @@ def _signature(func: Function) -> inspect.Signature | None:
 
 @cache
 def public(func: Function) -> Function:
-    """NumPy has a second function behind each that takes `like=`: rows stand under the one that users call."""
+    """The function that users call: NumPy has a second one behind each that takes `like=`."""
     module = importlib.import_module(getattr(func, "__module__", "numpy"))  # an older ufunc has none
     found = getattr(module, func.__name__, func)
     return found if callable(found) else func

@@ -85,7 +85,7 @@ def run(ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, A
 
 
 def refusal(ufunc: np.ufunc) -> str:
-    """Why a ufunc does not take tensors."""
+    """The reason why a ufunc does not take tensors."""
     if ufunc.__name__ in STRINGS:
         return texts.WHY
     if ufunc.__name__ == "isnat":
@@ -116,7 +116,7 @@ def _operand(x: Any, dtype: Any) -> Any:
 
 
 def _of_truth(target: Callable[..., Any]) -> Callable[..., Any]:
-    """Logic on numbers: what is not zero is true."""
+    """Logic on numbers: any but zero is true."""
 
     @functools.wraps(target)
     def logic(*inputs: Any) -> Any:
@@ -167,7 +167,7 @@ def _neutral(ufunc: np.ufunc) -> Any:
 
 
 def _folded(ufunc: np.ufunc, target: Any, x: Tensor, axes: Sequence[int], initial: Any, what: str) -> Tensor:
-    """One element after the other, along all axes at once."""
+    """A fold of one element after the other, along all axes at once."""
     rest = [k for k in range(x.ndim) if k not in axes]
     shape = tuple(x.shape[k] for k in rest)
     lines = xp.reshape(xp.permute_dims(x, (*axes, *rest)), (-1, *shape)) if x.size else x

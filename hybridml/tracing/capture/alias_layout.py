@@ -1,4 +1,4 @@
-"""How the tensors of a trace lie in memory in eager code: what decides whether a reshape is a view.
+"""Memory layout that the tensors of a trace have in eager code, which decides whether a reshape is a view.
 
 NumPy lays a result out as its operands lie ("K" order), so `(x.T + 1).reshape(-1)` is a copy. A traced tensor has no
 memory; a *stand-in* has its shape and strides, over one element that must not be touched. Where the rule is NumPy's,
@@ -45,13 +45,13 @@ def order_of(array: np.ndarray) -> tuple[int, ...] | None:
 
 
 def _is_plain(array: np.ndarray) -> bool:
-    """Whether results of it alone lie in C order."""
+    """Whether results of this array alone are in C order."""
     steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1 and s]
     return array.flags.c_contiguous or (all(s > 0 for s in steps) and steps == sorted(steps, reverse=True))
 
 
 def _small(array: np.ndarray) -> np.ndarray:
-    """An array of at most two elements an axis that lies as this one does."""
+    """An array with this one's layout and at most two elements per axis."""
     axes = range(array.ndim)
     shape = [min(n, 2) if s or n == 0 else 1 for n, s in zip(array.shape, array.strides, strict=True)]
     order = sorted(axes, key=lambda k: -abs(array.strides[k]))
@@ -72,17 +72,17 @@ class Layouts:
         self._pinned: dict[int, tuple[ReferenceType[Tensor], np.ndarray]] = {}
 
     def source(self, t: Tensor, array: np.ndarray) -> None:
-        """`t` stands for this array."""
+        """Notes that `t` is the traced tensor of this array."""
         like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
         self._pinned[id(t)] = ref(t), like
         self._of[t._array] = like
 
     def pin(self, t: Tensor) -> None:
-        """Before `t` gets another value, which is stored where the present one is."""
+        """Fixes the layout of `t` before it gets another value, which is stored where the present one is."""
         self._pinned[id(t)] = ref(t), self.of(t)
 
     def of(self, t: Tensor) -> np.ndarray:
-        """A stand-in for a tensor that is no view."""
+        """A stand-in with the layout of a tensor that is no view."""
         pinned = self._pinned.get(id(t))
         if pinned is not None and pinned[0]() is t:
             return pinned[1]
@@ -95,8 +95,8 @@ class Layouts:
         return self._at(node)
 
     def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
-        """`t` is a new result. What was written to lies where it lay, whatever its value's node says, and so may what
-        is computed from it.
+        """Notes a new result, `t`. What was written to lies where it lay, whatever its value's node says, and so may
+        results computed from it.
         """
         node = t._array
         if not any(id(x) in self._pinned or getattr(x, "_view", None) is not None for x in operands):
@@ -123,7 +123,7 @@ class Layouts:
         return self._laid(node, known)
 
     def _laid(self, node: ir.Node, known: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        """How the result of an operation lies whose operands lie as `known`; None is dense, in C order."""
+        """A stand-in laid out as the operation's result is for operands laid out as `known`; None for dense C order."""
         op = node.op
         assert op is not None
         if all(a is None or _is_plain(a) for a in known):

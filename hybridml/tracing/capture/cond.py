@@ -25,7 +25,7 @@ from .tracer import Tracer
 
 @dataclass(eq=False)
 class Branch:
-    """What one of the two makes of `Choice.inputs`, and of what lies around."""
+    """The graph that one branch computes from `Choice.inputs` and from captured values."""
 
     since: int
     made: set[ir.Node]  # what it computes; all else is from around it
@@ -36,7 +36,7 @@ class Branch:
 
 @dataclass(eq=False)
 class Choice:
-    """`operands` are given to the inputs of the branch that runs."""
+    """A recorded choice: `operands` are the arguments of the branch that runs."""
 
     tracer: Tracer
     predicate: Tensor
@@ -121,7 +121,7 @@ def _pull_choice(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tenso
 
 
 def _derive(choice: Choice, mask: Sequence[int]) -> Gradient:
-    """Walk both histories back."""
+    """Walks both histories back."""
     found, branches = [], []
     for branch in (choice.true, choice.false):
         frame = enter(choice.tracer)

@@ -29,7 +29,7 @@ Answer = Callable[[Mapping[str, ir.Node], ir.Node, Mapping[ir.Node, np.ndarray]]
 
 
 class Observer:
-    """The names of one trace. `answer`: what questions are answered by, None where the values of the call are."""
+    """Observer of one trace's variables. `answer`: answers its value guards; None to use the values of the call."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         self.answer = answer
@@ -39,7 +39,7 @@ class Observer:
         self._others: dict[str, ir.Node] = {}  # of the functions that it calls
 
     def see(self, tracer: Tracer, until: CodeType) -> None:
-        """An operation runs."""
+        """Notes the variables of the frames when an operation runs."""
         found: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code is not until:
@@ -57,7 +57,7 @@ class Observer:
         return self._others | self._own
 
     def end(self, tracer: Tracer) -> None:
-        """The function has returned."""
+        """Notes the last values when the function has returned."""
         self.variables = self.names(tracer)
         self._frames.clear()
 

@@ -37,7 +37,7 @@ _add, _full = OPS["add"], OPS["full"]
 
 @dataclass(eq=False)
 class Loop:
-    """The body as tensors of a region, and what it is run on.
+    """A recorded loop: the body as tensors of a region, and the operands that it runs on.
 
     `next` are the carries after a step, `ys` what it gives out. `count` is the number of steps where that is a value
     of the program; `go` the condition, a function of the carries, under which there is a further one, and `steps` the
@@ -66,7 +66,7 @@ class Loop:
     gradients: dict[tuple[int, ...], Gradient] = field(default_factory=dict)  # by the results that have a cotangent
 
     def run(self) -> list[Tensor]:
-        """The results: last carries, stacked ys."""
+        """Emits the loop, and returns its results: last carries, stacked ys."""
         results: list[Tensor] = [self.tracer.wrap(node) for node in self._nodes()]
         if not grad_is_off():
             self._record(results)
@@ -163,7 +163,7 @@ class Gradient:
     sliced: list[int]
 
     def run(self, loop: Loop, bundle: dict[int, Tensor]) -> list[Tensor]:
-        """For cotangents of the results of the loop: the cotangents of `carried`, `around` and `sliced`."""
+        """The cotangents of `carried`, `around` and `sliced`, from those of the results of the loop."""
         tracer, n = loop.tracer, len(loop.carries)
         saved = [] if loop.again else _worth_saving(loop, self)
         forward = replace(loop, ys=[*loop.ys, *loop.carries, *map(tracer.wrap, saved)], gradients={})
@@ -185,7 +185,7 @@ class Gradient:
 
 
 def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
-    """Walk the history of the body back, from a cotangent of each of its results in `mask`."""
+    """Walks the history of the body back, from a cotangent of each of its results in `mask`."""
     tracer, n = loop.tracer, len(loop.carries)
     floats = [k for k, t in enumerate(loop.carries) if t._node is not None]
     cotangents = {k: fresh(tracer, loop.carries[k].shape, loop.carries[k].dtype) for k in floats}
@@ -213,7 +213,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Tensor:
 
 
 def _worth_saving(loop: Loop, gradient: Gradient) -> list[ir.Node]:
-    """What of a step the gradient reads, and would rather not compute again.
+    """The values of a step that its gradient reads from memory instead of computing them again.
 
     Cheap values are computed again from dear ones, unless that would keep more memory than they are.
     """
@@ -234,7 +234,7 @@ def _worth_saving(loop: Loop, gradient: Gradient) -> list[ir.Node]:
 
 
 def _dear_sources(root: ir.Node, early: set[ir.Node], inputs: Iterable[ir.Node]) -> set[ir.Node]:
-    """The dear values that a value is made of, by cheap operations."""
+    """The expensive values that a value is computed from by cheap operations."""
     given = {*inputs} - {root}
 
     def cheap(node: ir.Node) -> list[ir.Node]:

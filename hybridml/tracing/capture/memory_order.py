@@ -21,7 +21,7 @@ def memory_order(array: np.ndarray) -> Order | None:
 
 
 def in_memory(array: np.ndarray, order: Order | None) -> np.ndarray:
-    """The view of `array` with its axes as they lie in memory."""
+    """The view of `array` with its axes in memory order."""
     return array if order is None else array.transpose(order)
 
 

@@ -81,7 +81,7 @@ def _calls(found: list[dis.Instruction]) -> bool:
 
 
 def _steps(found: list[dis.Instruction]) -> Iterator[tuple[dis.Instruction, int, int]]:
-    """What straight code takes off the stack, and what it puts there; it ends before a jump or anything unusual."""
+    """Yields (instruction, values popped, values pushed) of straight-line code; ends at a jump or anything unusual."""
     for i in found:
         if i.opname in ("PRECALL", "KW_NAMES"):
             continue

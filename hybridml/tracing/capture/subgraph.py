@@ -9,8 +9,8 @@ from hybridml_compiler.walk import postorder
 
 
 def between(outputs: Sequence[ir.Node], known: Container[ir.Node]) -> list[ir.Node]:
-    """What `outputs` are computed from, operands first, down to inputs and known nodes: not what those are made of, so
-    a step costs the same wherever in a long program it is.
+    """The nodes that `outputs` are computed from, operands first, down to inputs and known nodes, whose operands are
+    left out: a step costs the same wherever in a long program it is.
     """
     return postorder(outputs, lambda node: () if node in known else node.inputs)
 

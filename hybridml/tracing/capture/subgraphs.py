@@ -33,7 +33,7 @@ _ROUNDS = 8  # captures until no further tensor from outside is found to be writ
 
 @dataclass(eq=False)
 class Region:
-    """`outputs` as functions of `inputs` and of what lies around; `states` are tensors from outside that it writes,
+    """`outputs` as functions of `inputs` and captured values; `states` are tensors from outside that it writes,
     whose values are its last inputs and outputs. `silent` are those that it writes without history (`no_grad`)."""
 
     tracer: Tracer
@@ -46,7 +46,7 @@ class Region:
     checks: Sequence[ir.Node] = ()  # what may raise in it
 
     def leave(self, values: Sequence[Tensor]) -> None:
-        """The states take the values that the control operation has left them with."""
+        """Gives the states the values that the control operation has left them with."""
         for state, value in zip(self.states, values, strict=True):
             self.tracer.will_write(state)
             state._array = value._array
@@ -63,7 +63,7 @@ def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", wh
 
 
 def _entrance(t: Tensor) -> Any:
-    """A history of its own, and no leaf: a region may write to what it is given in place."""
+    """The history of an input: no leaf, since a region may write to its inputs in place."""
     if grad_is_off() or t.dtype.kind not in "fV":
         return None
     return make_node(_pass_on, t.shape, [Leaf(t.shape, t.dtype)])
@@ -74,12 +74,12 @@ def _pass_on(g: Tensor, node: Node) -> Any:
 
 
 def leaf_of(t: Tensor) -> Leaf | None:
-    """Where the gradient of an input of a region arrives."""
+    """The leaf that receives the gradient of a region's input."""
     return None if t._node is None else parents_of(t._node)[0]
 
 
 def snapshot(tracer: Tracer, t: Tensor) -> Tensor:
-    """Its present value and history."""
+    """The present value and history of a tensor."""
     copy = tracer.wrap(t._array)
     copy._node = t._node
     return copy
@@ -91,7 +91,7 @@ def enter(tracer: Tracer) -> Frame:
 
 
 def leave(tracer: Tracer) -> None:
-    """The end of the frame that was entered last; what it made was made in the one around it, too."""
+    """Ends the frame that was entered last; what it made was made in the one around it, too."""
     frame = tracer.frames.pop()
     if tracer.frames:
         tracer.frames[-1].made |= frame.made
@@ -106,7 +106,7 @@ def capture_region(
     users: Sequence[Callable[..., Any]],
     once: bool = False,
 ) -> Region:
-    """`fn` of a list of tensors, which calls the functions of a user, as a region. `what` names it in errors: "the
+    """Captures `fn` of a list of tensors, which calls a user's functions, as a region. `what` names it in errors: "the
     body of scan".
 
     What it writes is an input as well, unless it runs `once`: then it starts from the value outside. What it changes
@@ -152,7 +152,7 @@ def capture_region(
 
 
 def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[Tensor]:
-    """What the function of a user gives, if that is all it does."""
+    """The result of calling a user's function, which must have no side effects."""
 
     def refuse(name: str, line: str) -> Exception:
         return NotCacheable(
@@ -178,7 +178,7 @@ def _watched(what: str, watch: Watch, call: Callable[[], list[Tensor]]) -> list[
 
 
 def _no_gradients(tracer: Tracer, what: str, before: dict[int, tuple[ShadowLeaf, Tensor | None, bool]]) -> None:
-    """Has the region called `backward()`? Then its gradients belong to no step in particular."""
+    """Raises TraceError if the region has called `backward()`: its gradients would belong to no step in particular."""
     changed = False
     for leaf in [i.leaf for i in tracer.inputs]:
         if isinstance(leaf, ShadowLeaf):
@@ -205,7 +205,7 @@ class Closed:
 
 
 def close(outputs: Sequence[ir.Node], inside: Callable[[ir.Node], bool], inputs: Mapping[ir.Node, ir.Node]) -> Closed:
-    """Cut the graph of `outputs` where it leaves the region.
+    """Cuts the graph of `outputs` where it leaves the region.
 
     `inside` says which nodes are computed in the region; `inputs` are given to it, each as another node.
     """

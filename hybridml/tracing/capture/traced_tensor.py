@@ -1,4 +1,4 @@
-"""The tensors of a trace."""
+"""The class of the tensors that a trace computes with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Traced(Tensor):
 
 
 class Weak(Traced):
-    """A 0-d tensor that a Python number stands for, see core/proxies/scalar.py."""
+    """A 0-d tensor with a scalar proxy in front of it (see core/proxies/scalar.py)."""
 
     __slots__ = ()
     is_number = True

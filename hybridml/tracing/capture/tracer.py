@@ -110,7 +110,7 @@ ValueGuard = Callable[[ir.Node, str], np.ndarray]
 
 @dataclass(eq=False)
 class Frame:
-    """What a tracer notes while it captures a region."""
+    """Record of the region that a tracer captures: nodes, checks, tensors, writes."""
 
     since: int  # the clock: histories that are older come from outside
     made: set[ir.Node] = field(default_factory=set)
@@ -120,7 +120,7 @@ class Frame:
 
 
 class LineObserver(Protocol):
-    """What is told of every operation that a trace captures (see line_observer.py)."""
+    """Observer that is told of every operation that a trace captures (see line_observer.py)."""
 
     def see(self, tracer: Tracer, until: CodeType) -> None: ...
 
@@ -167,7 +167,7 @@ class Tracer:
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:
-        """`fn()` with this interpreter on top."""
+        """Runs `fn()` with this interpreter on top."""
         return interpret(self, fn)
 
     # -- values
@@ -217,23 +217,23 @@ class Tracer:
         return out
 
     def trust(self, t: Tensor) -> None:
-        """The node raises for nothing: its indices are made to exist."""
+        """Notes that a node raises for nothing: its indices are made to exist."""
         (self.frames[-1] if self.frames else self).checks.pop(t._array, None)
 
     def will_write(self, t: Tensor) -> None:
-        """Before `t` gets another value: a region notes it, to put the present one back."""
+        """Tells a region that `t` will get another value, so that the present one can be put back."""
         if self.frames:
             self.frames[-1].written.setdefault(id(t), (t, t._array, t._node))
 
     def write(self, t: Tensor, value: Tensor) -> None:
-        """`t` stands for another node from here on."""
+        """Makes `t` stand for another node from here on."""
         self.will_write(t)
         if getattr(t, "_view", None) is None:
             self.layouts.pin(t)
         t._array = value._array
 
     def layout(self, t: Tensor) -> np.ndarray:
-        """A stand-in for a tensor that is no view, as it lies in eager code."""
+        """A stand-in with the layout that a tensor, no view, has in eager code."""
         return self.layouts.of(t)
 
     def lift(self, value: Tensor | np.ndarray) -> Tensor:
@@ -255,7 +255,7 @@ class Tracer:
         return self._add("array", -1, given, adopt(given), name)
 
     def watch(self, tensors: Iterable[Tensor]) -> Callable[[], list[tuple[Tensor, Tensor]]]:
-        """Those of `tensors` that the program has written to since, each with its value from before."""
+        """Returns a function that gives the `tensors` written to since this call, each with its value from before."""
         before = [(t, self._present(t)) for t in tensors]
 
         def changed() -> list[tuple[Tensor, Tensor]]:
@@ -278,7 +278,7 @@ class Tracer:
     def lift_float(
         self, kind: str, index: int, value: Any, name: str, place: ScalarSource | None = None, double: bool = False
     ) -> ScalarProxy:
-        """The number that stands for a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
+        """The proxy of a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True, double)
         self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
@@ -287,13 +287,13 @@ class Tracer:
     def lift_integer(
         self, kind: str, index: int, value: int, name: str, place: ScalarSource | None = None, double: bool = False
     ) -> Any:
-        """The integer that stands for a Python int, or for NumPy's int64."""
+        """The proxy of a Python int, or of NumPy's int64."""
         number = self.lift_float(kind, index, value, name, place, double)
         self.inputs[-1].is_integer = True
         return IntProxy(self, number, value, kind=np.int64 if double else int)
 
     def look_at(self, node: ir.Node) -> None:
-        """The program holds for the values of the inputs that this one is computed from."""
+        """Specializes the program on the inputs that this value is computed from."""
         self.looked_at.update(inputs_of(node))
 
     def _is_divisor(self, t: Tensor, what: str) -> bool:
@@ -409,7 +409,7 @@ class Tracer:
 
 
 def _real(size: Any) -> Any:
-    """A size in arithmetic of Python floats: a number of the trace, see core/proxies/scalar.py."""
+    """The scalar proxy for a size in arithmetic of Python floats (see core/proxies/scalar.py)."""
     tracer = current_tracer()
     return float(int(size)) if tracer is None else ScalarProxy(tracer.size(size))
 

@@ -107,7 +107,7 @@ _changes = Changes()
 
 
 def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> AbstractContextManager[None]:
-    """While functions are traced, which name so much."""
+    """A context in which these functions find shims under these names."""
     wanted = [name for name in SHIMS if name in names]
     spaces = {id(f.__globals__): f.__globals__ for f in functions} if wanted else {}
     patches: dict[Hashable, Callable[[], Callable[[], object] | None]] = {"environ": _watch_environ}
@@ -116,7 +116,7 @@ def shims(functions: Iterable[types.FunctionType], names: Iterable[str]) -> Abst
 
 
 def _watch_environ() -> Callable[[], object]:
-    """Hear what is read, by an attribute of the one object: code that Python 3.13 has specialised does not see the
+    """Observes reads by an attribute of the one object: code that Python 3.13 has specialised does not see the
     1001st change of a class."""
     environ: Any = os.environ
     environ.encodekey = _reads
@@ -124,7 +124,7 @@ def _watch_environ() -> Callable[[], object]:
 
 
 def _shadow(space: dict[str, Any], name: str) -> Callable[[], object] | None:
-    """Put a shim into global variables, unless they have the user's own."""
+    """Puts a shim into global variables, unless they have the user's own."""
     if name in space:
         return None
     space[name] = SHIMS[name]

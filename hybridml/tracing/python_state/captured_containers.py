@@ -42,7 +42,7 @@ class Containers:
         return type(owner) in (dict, list) and id(owner) in self._references
 
     def to(self, container: Any) -> Ways | None:
-        """All ways to a container."""
+        """All ways by which a program reaches a container."""
         if id(container) in self._found:
             return self._found[id(container)]
         self._found[id(container)] = None  # of one that contains itself
@@ -56,7 +56,7 @@ class Containers:
 
 
 class Copies:
-    """Copies of containers, for one trace, in which stand-ins lie."""
+    """Copies of containers, with stand-ins in them, for one trace."""
 
     def __init__(self, lifted: Iterable[tuple[ScalarSource, Any]]) -> None:
         self._numbers: dict[int, dict[Any, Any]] = {}
@@ -89,7 +89,7 @@ class Copies:
         return made
 
     def begin(self) -> None:
-        """Before the function runs."""
+        """Notes the copies' reference counts, before the function runs."""
         self._counts = self._references()
 
     def are_untouched(self) -> bool:

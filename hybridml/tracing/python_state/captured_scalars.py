@@ -130,7 +130,7 @@ def _stored(watch: Watch) -> set[str]:
 
 
 class _Leads:
-    """How code comes to the functions that a watch has reached."""
+    """The callers and variables by which code reaches the functions of a watch."""
 
     def __init__(self, fn: Any, watch: Watch) -> None:
         self.watch = watch
@@ -298,7 +298,7 @@ _changes = Changes()
 
 @contextmanager
 def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
-    """While a function is traced: its lifted attributes."""
+    """A context in which the captured scalars of a traced function are seen as attributes."""
     objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
     if not objects:
         yield
@@ -312,7 +312,7 @@ def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Itera
 
 
 def _show(obj: Any) -> Callable[[], object]:
-    """Let traces see the lifted attributes of an object."""
+    """Lets traces see the lifted attributes of an object."""
     cls: Any = type(obj)
     _set_class(obj, _seeing(cls))
     return partial(_set_class, obj, cls)

@@ -62,7 +62,7 @@ def reads_unseen(cls: type) -> bool:
 
 
 def announced(cls: type) -> frozenset[str] | None:
-    """For Module and Optimizer, which announce assignments: the containers that they manage."""
+    """The containers that an object of Module or Optimizer manages, which announce assignments."""
     for base in cls.__mro__:
         found = _ANNOUNCED.get((base.__module__, base.__qualname__))
         if found is not None:

@@ -93,12 +93,12 @@ class Guard:
         return self.owner if self.is_content else None
 
     def put(self, value: Any) -> None:
-        """Give the owner this value, where that can be done."""
+        """Gives the owner this value, where that can be done."""
         raise NotImplementedError
 
     def native(self) -> Place | None:
-        """What native code compares instead, by identity; None where it cannot, or where an equal value is there now,
-        whose identity is known to move."""
+        """The place that native code compares by identity instead; None where it cannot, or where the value there now
+        is an equal one of another identity."""
         return self._place() if self.now() is self.value else None
 
     def _place(self) -> Place | None:
@@ -112,15 +112,15 @@ class Guard:
         return str(self.key)
 
     def label(self, name_of: NameOf) -> str:
-        """What it guards, in a message."""
+        """The guarded value as a message names it."""
         return self.name
 
     def path(self, names: Names) -> str:
-        """What it guards, as its user would write it."""
+        """The guarded value as its user would write it."""
         return self.name
 
     def change(self, name_of: NameOf) -> str:
-        """How the present value differs, in one line; "" where it does not."""
+        """One line that says how the present value differs; "" where it does not."""
         try:
             now, was = self.now(), self.value
         except GONE:
@@ -181,7 +181,7 @@ class AttributesGuard(LengthGuard):
 
 
 class ContentsGuard(Guard):
-    """All items of a container at once: of a set, or of a long list or dict."""
+    """All items of a container at once: a set, or a long list or dict."""
 
     is_content = can_put = True
 
@@ -212,14 +212,14 @@ class AttributeGuard(Guard):
 
     @property
     def assigned(self) -> Any:
-        """What was assigned, so that the value was there."""
+        """The value that must be assigned to get the guarded one."""
         return self.value
 
     def put(self, value: Any) -> None:
         setattr(self.owner, self.name, value)
 
     def drop(self) -> None:
-        """Take the attribute from its owner."""
+        """Takes the attribute from its owner."""
         delattr(self.owner, self.name)
 
     def path(self, names: Names) -> str:
@@ -351,7 +351,7 @@ class EnvironmentGuard(Guard):
 
 
 class LevelGuard(Guard):
-    """What decides whether a logger says something."""
+    """The level and the switch that decide whether a logger says something."""
 
     read = staticmethod(level)
 
@@ -384,7 +384,7 @@ def elements_guard(buffer: Any) -> ElementsGuard:
 
 
 def hold(guards: Iterable[Guard]) -> bool:
-    """Whether all of them hold."""
+    """Whether all guards hold."""
     try:
         for guard in guards:
             read, argument, value = guard.check
@@ -437,7 +437,7 @@ def _types_at(indices: Container[int], check: Check) -> Any:
 
 
 def _behind(owner: Any) -> Any:
-    """The dict of a class is behind a proxy, which refers to nothing else."""
+    """The dict itself behind the proxy of a class's `__dict__`, which refers to nothing else."""
     behind = gc.get_referents(owner) if type(owner) is types.MappingProxyType else [owner]
     return behind[0] if len(behind) == 1 else None
 

@@ -78,7 +78,7 @@ SHIMS: set[int] = set()  # ids of what is a global variable only while another t
 
 
 class Watch:
-    """What was seen before a trace; `holds()` tells whether it is still so."""
+    """Python state as it was before a trace; `holds()` tells whether it is still the same."""
 
     def __init__(self, fn: Callable[..., Any], objects: Iterable[Any]) -> None:
         self.free: list[Guard] = []  # checked at every call
@@ -118,7 +118,7 @@ class Watch:
 
     @property
     def guards(self) -> Iterator[Guard]:
-        """All guards."""
+        """All guards of the trace."""
         return chain(self.free, self.quiet)
 
     def knows(self, obj: Any) -> bool:
@@ -134,7 +134,7 @@ class Watch:
         return next((guard.name for guard in self.guards if guard.value is obj), f"a {type(obj).__name__}")
 
     def begin(self) -> None:
-        """Before a trace: what traces have changed before is looked at from here on."""
+        """Begins a trace: values that earlier traces have changed are looked at from here on."""
         self.moving = [now for guard in self.moving if (now := guard.renewed()) is not None]
         self._attributes_of = {k: (d, frozenset(d)) for k, (d, _) in self._attributes_of.items()}
         self._items = {id(c): list(c) for c in self._keep if type(c) in (list, deque, set)}
@@ -142,7 +142,7 @@ class Watch:
         self._arrays = [ElementsGuard(array) for k, array in self.named_arrays(_MAX_COPIED) if k not in known]
 
     def end(self) -> list[Guard]:
-        """After a trace: what the function has changed, which no longer is a guard."""
+        """Ends a trace: returns the guards of values that the function has changed, which are guards no longer."""
         watched = (*self.guards, *self.moving, *self._arrays)
         changed = [guard for guard in watched if not guard.holds()]
         owners = {id(owner) for guard in changed if type(owner := guard.container) in (list, deque, set)}
@@ -163,7 +163,7 @@ class Watch:
         return changed
 
     def read_by_numpy(self, inputs: Container[int]) -> None:
-        """Arrays that code names may be read by NumPy: their elements are guarded, but for those that are `inputs` and
+        """Guards the elements of arrays that code names, since NumPy may read them, but for those that are `inputs` and
         nothing else (by id)."""
         known = {id(guard.owner) for guard in (*self.free, *self.moving) if isinstance(guard, ElementsGuard)}
         arrays = self.named_arrays(sys.maxsize)
@@ -174,7 +174,7 @@ class Watch:
         return [(k, b) for k, b in self._buffers.items() if size_of(b) <= most]
 
     def items_of(self, container: Any) -> list[Any]:
-        """What a list, deque or set held before the trace."""
+        """The items of a list, deque or set before the trace."""
         return self._items[id(container)]
 
     def keys_of(self, mapping: Mapping[Any, Any]) -> set[Any]:
@@ -195,7 +195,7 @@ class Watch:
         return next(cls for cls, attributes in self._class_vars.items() if attributes is space)
 
     def names_of(self, fn: types.FunctionType) -> frozenset[str]:
-        """What a function may look up by name."""
+        """The names that a function may look up."""
         return _names(fn.__code__)
 
     def reached(self) -> list[Any]:
@@ -203,7 +203,7 @@ class Watch:
         return self._keep
 
     def count(self, cls: type) -> int:
-        """How many objects of a class were reached."""
+        """Number of objects of a class that were reached."""
         return sum(isinstance(value, cls) for value in self._keep)
 
     def reflects(self) -> bool:
@@ -213,7 +213,7 @@ class Watch:
     # -- collecting
 
     def _collect(self) -> None:
-        """Visit until nothing new is reached: code gives names, names lead to attributes, attributes to code."""
+        """Visits until nothing new is reached: code gives names, names lead to attributes, attributes to code."""
         known = -1
         while self._pending or known != len(self.names):
             while self._pending and len(self.free) + len(self.quiet) < _MAX_ENTRIES:

@@ -1,5 +1,5 @@
-"""Which code and which classes a trace takes to be what they were: those of Python, of this package, and of installed
-packages that know nothing of it. An installed package that uses hybridml is part of a program, like the user's own.
+"""Code and classes that a trace takes as constant: those of Python, of this package, and of installed packages that
+know nothing of it. An installed package that uses hybridml is part of a program, like the user's own.
 
 What such a library keeps for itself (caches, registries) changes with every use, so that no guard on it would last.
 What a program *names* of an installed package is guarded all the same: see `Watch` in guards.py.

@@ -13,5 +13,5 @@ epoch = ctypes.c_int64(0)
 
 
 def attributes_changed() -> None:
-    """An attribute of a module or optimizer was assigned, deleted or switched (`training`, hooks, `requires_grad`)."""
+    """Notes that an attribute of a module or optimizer was assigned, deleted or switched (`training`, hooks)."""
     epoch.value += 1

@@ -1,4 +1,4 @@
-"""What a function does to Python while it is traced: variables it assigns, containers it changes.
+"""Effects of a function on Python while it is traced: variables it assigns, containers it changes.
 
 A trace runs Python once and a compiled call does not, so each such effect is found (what was watched before the trace
 is looked at again), taken back, and done by every call with the values of that call: `losses.append(loss.item())`
@@ -62,7 +62,7 @@ def find(watch: Watch, hidden: SideEffects | Undone) -> list[Mutation]:
 
 
 def effects_of(watch: Watch) -> list[Mutation]:
-    """Those that the watch itself shows."""
+    """The mutations that the watch itself shows."""
     changed = watch.end()
     found: list[Mutation] = []
     for owner, guards in _by_container(changed):
@@ -89,7 +89,7 @@ def _by_container(guards: Iterable[Guard]) -> Iterable[tuple[Any, list[Guard]]]:
 def _slot(
     watch: Watch, name: str, value: Any, put: Callable[[Any], None], take_back: Callable[[], None] | None
 ) -> Mutation:
-    """A name that is assigned: repeated where all that the code does with it is that."""
+    """The assignment of a name, repeated by calls where the code does nothing else with it."""
     found = list(uses(watch.codes, name))
     only_stored = bool(found) and all(use.kind == "store" for use in found)
     repeats = only_stored and not watch.reflects() and is_plain(value)
@@ -99,7 +99,7 @@ def _slot(
 def _entries(
     watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], guards: list[Guard]
 ) -> Iterator[Mutation]:
-    """Entries of a dict that are others, new or gone; of a long one it is not told which."""
+    """Mutations of a dict: entries that differ, are new or gone; for a long one without saying which."""
     whole = next((guard for guard in guards if isinstance(guard, ContentsGuard)), None)
     if whole is not None:
         yield _whole(watch, watch.name_of(owner), whole)
@@ -114,7 +114,7 @@ def _entries(
 
 
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
-    """An entry of a dict: a global variable, an attribute (of a class, too), or a key."""
+    """Mutation of a dict's entry: a global variable, an attribute (of a class, too), or a key."""
 
     real = concrete(key)  # a number of the trace: its value is known since it has been hashed
 
@@ -142,7 +142,7 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
 
 
 def _other(watch: Watch, guard: Guard) -> Mutation:
-    """A closure cell, an attribute in a slot; an array; or what can only be named (the environment)."""
+    """Mutation of a closure cell, a slot's attribute, an array, or state that can only be named (the environment)."""
     if isinstance(guard, AttributeGuard):
         now, take_back = guard.renewed(), partial(guard.put, guard.assigned)
         if now is None:
@@ -153,7 +153,7 @@ def _other(watch: Watch, guard: Guard) -> Mutation:
 
 
 def _whole(watch: Watch, name: str, guard: Guard) -> Mutation:
-    """The bytes or the form of an array, or all that a long dict has; what cannot be put back is only named."""
+    """Mutation of an array's bytes or form, or of a long dict; one that cannot be undone is only named."""
     if not guard.can_put:
         return Mutation(name, _line(watch, name), None, _nothing, None, False)
     array = guard.owner if isinstance(guard, ElementsGuard) and isinstance(guard.owner, np.ndarray) else None
@@ -162,7 +162,7 @@ def _whole(watch: Watch, name: str, guard: Guard) -> Mutation:
 
 
 def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
-    """A list that has grown at its end is repeated where the code does nothing else with it."""
+    """Mutation of a list, deque or set: growth of a list is repeated where the code does nothing else with it."""
     name = watch.name_of(c)
     was = next((guard.value for guard in changed if isinstance(guard, LengthGuard)), None)
     if type(c) is not list or was is None or len(c) <= was or len(changed) > 1:
@@ -184,7 +184,7 @@ def _container(watch: Watch, c: Any, changed: list[Guard]) -> Mutation:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether each call can make such a value anew: containers of numbers, strings and tensors."""
+    """Whether each call can make such a value again: containers of numbers, strings and tensors."""
     leaves: list[Any] = []
     return not pytree.is_cyclic(pytree.flatten(value, leaves, {})) and all(
         isinstance(leaf, (*PLAIN, Tensor)) for leaf in leaves
@@ -201,7 +201,7 @@ class Use:
 
 
 def uses(codes: Iterable[types.CodeType], name: str) -> Iterator[Use]:
-    """Where code of the function names a variable or attribute, and what it does with it."""
+    """Yields each use of a variable or attribute in the function's code: the kind of use, and its line."""
     for code in codes:
         line = code.co_firstlineno
         found = list(instructions(code))

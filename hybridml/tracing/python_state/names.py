@@ -45,14 +45,14 @@ class Names:
         self._attributes.clear()
 
     def item(self, container: Any, key: Any) -> str:
-        """How the function writes an entry of a dict or list, which may be an attribute; the key where it does not."""
+        """An entry of a dict or list (or attribute) as the function writes it; the key where it does not."""
         path = self.of(container)
         if path is None:
             return str(key)
         return _attribute(path, str(key)) if id(container) in self._attributes else f"{path}[{key!r}]"
 
     def attribute(self, obj: Any, name: str) -> str:
-        """How the function writes an attribute of an object; its name where it does not."""
+        """An attribute of an object as the function writes it; its name where it does not."""
         path = self.of(obj)
         return name if path is None else f"{path}.{name}"
 
@@ -86,7 +86,7 @@ class Names:
 
 
 def _variables(fn: Any) -> Iterator[tuple[str, Any]]:
-    """What the code of a function has names for: `self`, variables of the enclosing function, globals."""
+    """Yields the variables that a function's code names: `self`, those of the enclosing function, globals."""
     if isinstance(fn, types.MethodType):
         yield "self", fn.__self__
         fn = fn.__func__

@@ -1,5 +1,5 @@
-"""Which ints, and numbers in attributes, are inputs: one becomes an input of the program at its second value, as a size
-becomes a symbol.
+"""Choice of the ints, and numbers in attributes, that are inputs: one becomes an input of the program at its second
+value, as a size becomes a symbol.
 
 The first value is compiled for itself: most ints never change, and many steer the program. Where another one comes, the
 function is traced with an `IntProxy` in its place. If Python looks at the value in that trace,
@@ -33,7 +33,7 @@ class Family:
 
 
 class Integers:
-    """Those of one traced function."""
+    """The integers that one traced function has met, and which of them are inputs."""
 
     def __init__(self) -> None:
         self._families: dict[Signature, Family] = {}
@@ -69,7 +69,7 @@ class Integers:
         return raw.without_integers(family.lifted)
 
     def fix(self, raw: Signature, leaves: Iterable[int]) -> Signature:
-        """Arguments that are part of the signature for good; the key of this call then."""
+        """Makes arguments part of the signature for good; returns the key of this call then."""
         family = self._families[_name(raw)]
         family.fixed.update(leaves)
         family.lifted -= family.fixed
@@ -103,7 +103,7 @@ class Integers:
         return self._only_inputs
 
     def fix_all(self, given: Any, integers: Iterable[int], places: Iterable[ScalarSource]) -> None:
-        """The numbers of an entry that fails with what stands for them are themselves from now on."""
+        """Makes the numbers of an entry constants for good, after a trace has failed with proxies in their places."""
         if integers:
             self.fix(given, integers)
         for place in places:
@@ -115,5 +115,5 @@ class Integers:
 
 
 def _name(raw: Signature) -> Signature:
-    """What the signatures of a family have in common."""
+    """The part that the signatures of a family have in common."""
     return raw.without_sizes().without_integers()

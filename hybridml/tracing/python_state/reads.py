@@ -44,7 +44,7 @@ def form(array: np.ndarray) -> tuple[Any, ...]:
 
 
 def put_form(array: np.ndarray, was: tuple[Any, ...]) -> None:
-    """Give an array a form that it has had."""
+    """Gives an array a form that it has had."""
     array.flags.writeable = was[3]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's for strides since 2.4, for the others since 2.5
@@ -60,7 +60,7 @@ def size_of(buffer: Any) -> int:
 
 
 def put_bytes(buffer: Any, data: bytes) -> None:
-    """Give an array or a buffer these bytes; a buffer may have had another number of them."""
+    """Gives an array or a buffer these bytes; a buffer may have had another number of them."""
     if isinstance(buffer, np.ndarray):
         np.copyto(buffer, np.frombuffer(data, buffer.dtype).reshape(buffer.shape))
     elif size_of(buffer) == len(data):
@@ -93,7 +93,7 @@ def entries_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 def put_contents(container: Any, contents: Any) -> None:
-    """Give a container these items; for a dict they are as in `entries_of`."""
+    """Gives a container these items; for a dict they are as in `entries_of`."""
     container.clear()
     if isinstance(container, dict):
         half = len(contents) // 2
@@ -105,7 +105,7 @@ def put_contents(container: Any, contents: Any) -> None:
 
 
 def level(logger: logging.Logger) -> tuple[int, int, bool]:
-    """What decides whether a logger says something: its level, and whether it is disabled."""
+    """The levels and the switch that decide whether a logger says something."""
     return logger.getEffectiveLevel(), logger.manager.disable, logger.disabled
 
 

@@ -1,4 +1,4 @@
-"""Where a captured Python number comes from, and how a program comes to the container that it is in."""
+"""Source of a captured Python number, and the ways by which a program reaches the container that it is in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Link = tuple[Any, Any, Any]  # a container, a key of it, the container that is t
 
 @dataclass
 class Ways:
-    """How a program comes to a container: by these variables and attributes, and from there by these links."""
+    """Ways by which a program reaches a container: variables and attributes, and links from there."""
 
     slots: list[ScalarSource] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Ways:
 
 @dataclass(eq=False)
 class ScalarSource:
-    """Where a lifted number lives. `guard` is what has it otherwise, taken from the guards while it is lifted."""
+    """Source of a captured number. `guard`: the one that stood for the number until it was captured."""
 
     name: str
     guard: Guard

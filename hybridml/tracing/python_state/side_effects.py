@@ -1,5 +1,5 @@
-"""What a trace does that no guard can see: it draws from Python's or NumPy's random numbers, takes the next item of an
-iterator, reads a clock, prints.
+"""Side effects of a trace that no guard can see: it draws from Python's or NumPy's random numbers, takes the next item
+of an iterator, reads a clock, prints.
 
 State is compared before and after the trace. Calls are noticed by a profile hook, which is set only if the code names
 one of them: a trace would take a third longer with it.
@@ -61,7 +61,7 @@ Seen = tuple[str, str]  # what, the user's line
 
 
 class SideEffects:
-    """A context for a trace; `found` is what it has done then."""
+    """A context for a trace; `found` has its side effects afterwards."""
 
     def __init__(self, watch: Watch, name_of: Callable[[Any], str]) -> None:
         self.found: list[Seen] = []
@@ -84,7 +84,7 @@ class SideEffects:
                 self.found.append((self._name_of(obj), ""))
 
     def set_back(self) -> str:
-        """Before Python makes the call again. What cannot be set back, or has reached out by now: its name."""
+        """Undoes the side effects before Python makes the call again; returns the names of those that remain."""
         lost = [name for name, where in self.found if where]
         for obj, before, back in self._states:
             if _state(obj) != before:
@@ -108,7 +108,7 @@ class SideEffects:
                 self._log(frame, frame.f_back)
 
     def _log(self, frame: types.FrameType, caller: types.FrameType) -> None:
-        """A logger is asked to say something: it does so in every call, or in none as long as its level stays."""
+        """Notes a call of a logger: it is made in every call, or in none as long as the level stays."""
         name = frame.f_code.co_name
         logger = frame.f_locals.get("self", logging.root)
         logger = getattr(logger, "logger", logger)  # of an adapter
@@ -152,7 +152,7 @@ def _user_behind(frame: types.FrameType) -> types.FrameType | None:
 
 
 class Undone:
-    """A context for a trace whose call is made again by Python if it has done any of that: random numbers and iterators
+    """A context for a trace whose call is made again by Python if it had side effects: random numbers and iterators
     are set back, and a read that cannot be is refused before it happens, by what `refuse` makes of its name and line.
 
     What prints is left to the context around it. `found`: what has been set back. `lost`: what could not be.
@@ -197,7 +197,7 @@ class Undone:
 
 
 def way_back(obj: Any) -> Callable[[], object] | None:
-    """What sets an object of hidden state to where it is now; None if nothing can."""
+    """Returns a function that sets an object's hidden state back to the present one; None if nothing can."""
     indexed: Any = obj
     if isinstance(obj, random.Random):
         return partial(obj.setstate, obj.getstate())
@@ -233,7 +233,7 @@ def _is_users(frame: types.FrameType) -> bool:
 
 
 def _stateful(watch: Watch) -> Iterator[Any]:
-    """What the code can reach whose state only shows when it is asked for."""
+    """Yields the objects within the code's reach whose state shows only when it is asked for."""
     yield random._inst
     yield np.random.mtrand._rand
     for value in watch.reached():
@@ -266,6 +266,6 @@ def _state(obj: Any) -> Any:
 
 
 def _parts(iterator: Any) -> Any:
-    """What an iterator over iterators goes through, and how far it has come."""
+    """The iterators that an iterator goes through, and the position it has come to."""
     made_of = iterator.__reduce__()
     return [part for part in (*made_of[1], *made_of[2:]) if isinstance(part, int) or hasattr(type(part), "__next__")]

@@ -18,7 +18,7 @@ from ...core.interpreter import eagerly
 
 @contextmanager
 def handled_outside() -> Iterator[None]:
-    """While a function is captured: handlers that are functions of Python run outside of the capture."""
+    """A context in which handlers that are functions of Python run outside of the capture."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

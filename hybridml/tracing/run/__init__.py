@@ -1,4 +1,4 @@
-"""The run of a compiled call: program, path, the native call, and what is done behind it.
+"""Running compiled calls: the program, its path, the native call, and the epilogue.
 
 program.py        a captured graph as a differentiable function of arrays
 compiled_path.py  what a path ends in: its program, what that writes back, what it returns

@@ -1,4 +1,4 @@
-"""What a path of a traced function ends in: its program, what that writes back, what it returns."""
+"""End of a path of a traced function: its program, the values written back, the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
 
 
 class Leaves(list[Any]):
-    """Those of the arguments of a call, with the arguments themselves."""
+    """Leaves of the arguments of a call, with the arguments themselves."""
 
     __slots__ = ("given",)
     given: Any
@@ -69,7 +69,7 @@ class View:
 
     @property
     def is_sized(self) -> bool:
-        """Does a size come with the call?"""
+        """Whether a size comes with the call."""
         return any(has_dims(v) for _, params in self.steps for v in params.values())
 
 
@@ -85,7 +85,7 @@ class Result:
 
 
 class CompiledPath(PathEnd):
-    """See the module. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
+    """End of a path. `given`: what the segments on the way to it compute, which its program may read; `checked`: what
     they raise for."""
 
     graph: Any = None  # what `fn.graph` is, once it has been asked for
@@ -199,7 +199,7 @@ class CompiledPath(PathEnd):
     # -- the call
 
     def run(self, leaves: Sequence[Any], known: Mapping[ir.Node, np.ndarray]) -> Any:
-        """One call, with what the segments before it have computed. Everything that a call writes is written here."""
+        """Runs a call, with the values that its segments have computed. All that a call writes is written here."""
         start = time.perf_counter()
         reals = [real_of(source, leaves) for source in self.inputs]
         arrays = [in_memory(array_of(r), source.order) for r, source in zip(reals, self.inputs, strict=True)]
@@ -318,7 +318,7 @@ class CompiledPath(PathEnd):
 
 
 def real_of(source: Input, leaves: Sequence[Any]) -> Any:
-    """What an input is in a call with these arguments."""
+    """The value of an input in a call with these arguments."""
     if source.kind == "argument":
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
@@ -345,7 +345,7 @@ def _plain_keys(s: pytree.Structure) -> pytree.Structure:
 
 
 def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
-    """The tensor that `t` is a view of in the end, and how."""
+    """The tensor that `t` is in the end a view of, and the operations that make the view."""
     steps: list[tuple[Any, dict[str, Any]]] = []
     while (view := getattr(t, "_view", None)) is not None:
         t, op, params = view
@@ -354,7 +354,7 @@ def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
 
 
 def _shared_bases(tracer: Tracer, leaves: Sequence[Any]) -> set[int]:
-    """Of the memory of results, what several of them lie in."""
+    """Ids of the base arrays that several results are views of."""
     found: dict[int, set[int]] = {}
     for leaf in leaves:
         if issubclass(type(leaf), tracer.cls):
@@ -377,7 +377,7 @@ def array_of(real: Any) -> np.ndarray:
 
 
 def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
-    """An update in place must reach its memory, and no other input may show it half done."""
+    """Raises an error where an update in place cannot reach its memory, or another input would show it half done."""
     for source in written:
         if not array_of(source.real).flags.writeable:
             raise Untraceable(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")

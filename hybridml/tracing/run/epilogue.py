@@ -1,4 +1,4 @@
-"""What is left to do in Python after the native call of a program: stamps of updated tensors, `.grad`, containers."""
+"""Work left for Python after the native call of a program: stamps of updated tensors, `.grad`, containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .compiled_path import CompiledPath, real_of
 
 
 def finisher(outcome: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any]], Any] | None:
-    """What is left to do in Python after the native call; None when its result is the result."""
+    """Returns a function that makes a call's result from the native one's; None when they are the same."""
     place = {k: j for j, k in enumerate(executable.fresh)}
     count = len(place)
     results: list[tuple[int, bool, Any]] = [
@@ -88,7 +88,8 @@ def _base(source: Any, args: Sequence[Any]) -> Tensor:
 
 
 def _historian(outcome: CompiledPath) -> Callable[[Sequence[Any]], Node] | None:
-    """What makes the node of a recorded call from its arguments (none wants a gradient); None if it has none."""
+    """Returns a function that makes a recorded call's tape node from its arguments (none wants a gradient); None if it
+    has none."""
     program = outcome.program
     wanting = [k for k, leaf in enumerate(program.leaves) if leaf is not None and outcome.inputs[k].kind == "held"]
     if grad_is_off() or not wanting or not any(k < outcome.n_results for k in program.differentiable()):

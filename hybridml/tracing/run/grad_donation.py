@@ -30,20 +30,20 @@ class GradDonation:
         self.words = (ctypes.c_int64 * max(n_outputs, 1))()
 
     def offer(self) -> None:
-        """Before a call: lend what only the tensors themselves hold."""
+        """Donates, before a call, the arrays that only the tensors themselves hold."""
         for real, k in self.grads:
             grad = real._node.grad
             lent = grad is not None and getrefcount(grad) == _ALONE
             self.words[k] = _owner(grad) if lent else 0
 
     def lose(self) -> None:
-        """After a call that failed half way: what was lent is gone."""
+        """Drops the donated arrays after a call that failed half way."""
         for real, k in self.grads:
             if self.words[k]:
                 real._node.grad = None
 
     def first(self) -> dict[int, np.ndarray]:
-        """Output -> the array of the present `.grad`, which a native entry has not seen yet."""
+        """Maps outputs to the arrays of the present `.grad`, which a native entry has not seen yet."""
         found = {k: real._node.grad for real, k in self.grads}
         return {k: array for k, g in found.items() if g is not None and (array := _memory(g)) is not None}
 

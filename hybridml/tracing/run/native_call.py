@@ -1,4 +1,4 @@
-"""The short way through a traced function: native calls that check the arguments, run a program and make its results.
+"""The fast path of a traced function: native calls that check the arguments, run a program and make its results.
 
 Measured for `x * 2 + 1` on 16 floats: 15 us through `CompiledPath.run` (signature, lists of arrays, ctypes), about 1 us
 here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
@@ -47,7 +47,7 @@ Native = Callable[..., Any]
 
 @dataclass(eq=False)
 class End:
-    """The native form of an outcome."""
+    """The native form of a compiled path."""
 
     outcome: CompiledPath
     native: Native
@@ -59,7 +59,7 @@ class End:
 
 @dataclass(eq=False)
 class Step:
-    """The native form of a question."""
+    """The native form of a value guard."""
 
     ask: ValueGuard
     native: Native | None  # None where the value is an input, or known by now
@@ -118,7 +118,7 @@ class NativeCall:
             self.direct = self.start.native
 
     def refresh(self) -> None:
-        """All guards have been checked: remember where the counters stand."""
+        """Notes the present counters: all guards have been checked."""
         for counter, seen in self.epochs:
             seen.value = counter.value
 
@@ -127,7 +127,7 @@ class NativeCall:
         return len(self.rest) < len(split(self.entry.watch.free)[1])
 
     def timed(self, args: Sequence[Any]) -> Any:
-        """A call, and what the first of them take."""
+        """Makes a call; the first ones are timed."""
         start = time.perf_counter()
         out = self.direct(*args)
         if self.left and out is not MISS:
@@ -138,7 +138,7 @@ class NativeCall:
         return out
 
     def call(self, *args: Any, **names: Any) -> Any:
-        """`MISS`, or the result."""
+        """The result of a call, or `MISS`."""
         if names or len(args) != len(self.specs) or interpreter_var.get() is not None:  # part of another function
             return MISS
         if self.rest and not hold(self.rest):
@@ -215,7 +215,7 @@ class NativeCall:
         return True
 
     def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
-        """Ask until a path ends; None where native code has no answer, or the answer is new."""
+        """Walks the value guards to the end of a path; None where native code has no answer, or the answer is new."""
         passed: list[ValueGuard] = []
         while True:
             node = at.ask.node
@@ -253,7 +253,7 @@ class NativeCall:
     # -- building
 
     def _build(self, at: ValueGuard | CompiledPath) -> Step | End | None:
-        """None for what native code cannot do. Every native call checks all guards: any may be the first of a path."""
+        """A native node of the tree, or None. Every native call checks all guards: any may be the first of a path."""
         return self._end(at) if isinstance(at, CompiledPath) else self._step(at)
 
     def _step(self, ask: ValueGuard) -> Step | None:
@@ -336,7 +336,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
 
 
 def _failed(loans: GradDonation, status: int, *_: Any) -> object:
-    """After a call that failed half way."""
+    """Cleans up after a call that failed half way."""
     from hybridml_compiler.runtime.status import reraise
 
     loans.lose()
@@ -377,7 +377,7 @@ def are_plain(captured: Sequence[Input]) -> bool:
 
 
 def _is_plain(outcome: CompiledPath) -> bool:
-    """Whether an outcome needs no more than native code and its finisher do."""
+    """Whether a path needs no more than native code and its epilogue do."""
     if (
         outcome.copies
         or outcome.own
@@ -393,7 +393,7 @@ def _is_plain(outcome: CompiledPath) -> bool:
 
 
 def _compiled(segment: Segment) -> Any:
-    """The executable of a segment; one that was too small to compile when it was traced is worth it by now."""
+    """The executable of a segment, compiled even if it was too small for that when it was traced."""
     if isinstance(segment.executable, Interpreted):
         segment.executable = compile_graph(segment.graph, {}, "llvm")
     return segment.executable

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def split(guards: Iterable[Guard]) -> tuple[list[Place], list[Guard]]:
-    """(what native code compares by identity, what is left to `guard_types.hold`)."""
+    """Two lists: what native code compares by identity, and what is left to `guard_types.hold`."""
     places: list[Place] = []
     rest: list[Guard] = []
     lists: dict[int, list[Guard]] = {}

@@ -132,7 +132,7 @@ class Program:
 
     @lazy
     def whole(self) -> ir.Graph:
-        """From the inputs of a call; `graph` has what is left to compute after the values that were asked for."""
+        """The graph from the inputs of a call; `graph` is the part left to compute after the values asked for."""
         stored = tuple(
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
@@ -177,7 +177,7 @@ class Program:
             self.compile_ms = (time.perf_counter() - start) * 1e3
 
     def call(self, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The executable's outputs. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
+        """Runs the executable. `own`: the inputs of `whole`, for whoever looks for the node that made a NaN."""
         watching = nans_var.get()
         outputs: list[np.ndarray] = self.executable(arrays) if watching is None else watching.call(self, arrays, own)
         return outputs
@@ -241,7 +241,7 @@ class Program:
         return Backward(program, used, held, wanted)
 
     def _check(self, arrays: Sequence[np.ndarray]) -> None:
-        """Of a gradient of a call with symbolic sizes that was derived for others."""
+        """Raises TraceError if a gradient with symbolic sizes was derived for other sizes than the call's."""
         shapes = getattr(self.executable, "shapes", None) if self.guards else None
         if shapes is None:
             return
@@ -255,7 +255,7 @@ class Program:
             )
 
     def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor]) -> None:
-        """Give the results of an eager call of this program their history."""
+        """Gives the results of an eager call of this program their history."""
         if grad_is_off():
             return
         positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
@@ -286,7 +286,7 @@ class Program:
         return self.history([tensors[k] for k in wanting], wanting, kept)
 
     def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
-        """The node of all results of a call: what its gradient goes to (their positions), and what that reads."""
+        """The tape node of a call's results: `parents` at the inputs `wanting` get gradients, computed from `kept`."""
         return make_node(_pull_program, None, [t._node for t in parents], self, wanting, kept, here())
 
     def needed(self) -> list[int]:
@@ -302,7 +302,7 @@ class Program:
             return sorted(used)
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
-        """Run on tensors (or arrays), recording where they want gradients."""
+        """Runs on tensors (or arrays), recording where they want gradients."""
         arrays = [
             dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
             for t, order in zip(tensors, self.orders, strict=True)
@@ -316,7 +316,7 @@ class Program:
 
 @dataclass(eq=False)
 class Backward:
-    """The gradient of a program: which inputs it reads, and which inputs its outputs are the cotangents of."""
+    """The gradient of a program, with the inputs that it reads and those that its outputs are cotangents of."""
 
     program: Program
     used: list[int]

@@ -28,14 +28,14 @@ class Draw(NamedTuple):
     blocks: np.ndarray
 
     def take(self, start: np.ndarray) -> int:
-        """Write the state that the program starts from into `start`; whoever draws next starts after its blocks.
+        """Writes the state that the program starts from into `start`; whoever draws next starts after its blocks.
         Returns the counter as it is then.
         """
         source().take(self.state, self.blocks, start)
         return int(start[1]) + int(self.blocks[1])
 
     def give_back(self, after: int) -> None:
-        """Undo `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""
+        """Undoes `take`, which returned `after`: the program did not run to its end. Not if others have drawn since."""
         source().give_back(self.state, self.blocks, after)
 
 

@@ -1,4 +1,4 @@
-"""What a program is specialized on: signatures, entries, paths of values, symbolic sizes.
+"""Specialization of programs: signatures, entries, paths of values, symbolic sizes.
 
 signature.py         what of a call must be equal for a program to fit
 entry.py             one signature: what it relies on, and the tree of its paths

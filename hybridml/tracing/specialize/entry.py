@@ -48,7 +48,7 @@ _NOTHING = nullcontext()
 
 
 class Entry:
-    """See the module. `grow` adds a path, `find` follows one."""
+    """A signature with the tree of its paths: `grow` adds a path, `find` follows one."""
 
     def __init__(
         self, fn: Callable[..., Any], name: str, backend: str, objects: list[Any], strict: bool,
@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def lifts(self) -> bool:
-        """Whether there is a stand-in that the function may not take."""
+        """Whether this entry traces with a stand-in that the function may not take."""
         return bool(self.integers) or any(place.is_new for place in self.places)
 
     @property
@@ -98,25 +98,25 @@ class Entry:
         return list(outcomes_of(self.root))
 
     def find(self, leaves: Sequence[Any]) -> tuple[CompiledPath | None, Arrays, list[ValueGuard]]:
-        """The outcome of the path that this call takes (None: an unknown one), with the values on the way to it."""
+        """The path that this call takes (None: an unknown one), with the values on the way to it."""
         known = Arrays(lambda node: self._array(self.by_node[node], leaves))
         outcome, passed = walk(self.root, known)
         return outcome, known, passed
 
     def run(self, outcome: CompiledPath, leaves: Sequence[Any], known: Arrays) -> Any:
-        """The end of a call."""
+        """Runs the end of a path with this call's values."""
         self.last = outcome
         return outcome.run(leaves, known)
 
     def shown(self) -> CompiledPath | None:
-        """The outcome of the last call."""
+        """The path of the last call."""
         return self.last if self.fast is None or self.fast.last is None else self.fast.last
 
     def _array(self, source: Input, leaves: Sequence[Any]) -> np.ndarray:
         return dense(in_memory(array_of(real_of(source, leaves)), source.order))
 
     def again(self) -> Entry:
-        """An entry of its own for the same inputs: what it traces are the same nodes."""
+        """A second entry for the same inputs, which traces the same nodes."""
         sized = None if self.sized is None else Sized(self.sized.pattern)
         other = Entry(
             self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles
@@ -127,7 +127,7 @@ class Entry:
     def grow(
         self, structure: pytree.Structure, leaves: Sequence[Any], known: Arrays, observer: Observer | None = None
     ) -> tuple[CompiledPath, Arrays]:
-        """Trace the function on shadows of the arguments: the path of this call, and its values on the way. With an
+        """Traces the function on shadows of the arguments: the path of this call, and its values on the way. With an
         `observer` nothing but the names is wanted, and the entry stays what it is.
 
         An error of the function leaves state as it does eagerly: what was updated before it is.
@@ -258,7 +258,7 @@ class Entry:
     def _check_arguments(
         self, given: Any, structure: pytree.Structure, shadows: Sequence[Any], hidden: SideEffects
     ) -> None:
-        """The containers that a trace is given are copies: a function that changes them runs eagerly."""
+        """Raises an error if the trace has changed the containers of its arguments, which are copies."""
         leaves: list[Any] = []
         found = pytree.flatten(given, leaves, {})
         if found == structure and all(a is b for a, b in zip(leaves, shadows, strict=True)):
@@ -273,7 +273,7 @@ class Entry:
         raise RunEagerly(f"changes what its argument {name} contains")
 
     def _effects(self, hidden: SideEffects) -> list[Mutation]:
-        """What the trace has done to Python, taken back: it is done when the outcome runs."""
+        """Finds what the trace has done to Python, and takes it back: it is done when the path runs."""
         effects = find(self.watch, hidden)
         for effect in reversed(effects):
             if effect.take_back is not None:
@@ -286,7 +286,7 @@ class Entry:
         return effects
 
     def _guard(self, outcome: CompiledPath) -> None:
-        """Rely on what the new path relies on as well."""
+        """Adds the facts that the new path relies on."""
         tracer = outcome.tracer
         for i in tracer.inputs:
             if i.node in self.by_node:
@@ -320,7 +320,7 @@ class Entry:
     # -- guards
 
     def alone(self) -> AbstractContextManager[Any]:
-        """Held while guards are compared and a path of this entry runs, where it updates what threads share."""
+        """The lock held while guards are compared and a path of this entry runs, where it updates shared state."""
         if not (self.grad_guards or self.drawn):
             return _NOTHING
         stack = ExitStack()
@@ -377,7 +377,7 @@ class Entry:
         return False
 
     def _clashes(self, leaves: Sequence[Any]) -> bool:
-        """Whether an argument that is updated is read-only, or lies where another input does: capturing says which."""
+        """Whether an updated argument is read-only, or shares memory with another input: capturing says which."""
         owners: dict[int, list[tuple[Any, bool]]] = {}
         for source in self.inputs:
             real = real_of(source, leaves)
@@ -394,7 +394,7 @@ class Entry:
 
 
 def _finished(result: Any, name: str) -> Any:
-    """What a coroutine returns that waits for nothing; any other result as it is."""
+    """The result of a coroutine that waits for nothing; any other result as it is."""
     if not inspect.iscoroutine(result):
         return result
     try:
@@ -406,7 +406,7 @@ def _finished(result: Any, name: str) -> Any:
 
 
 def _reads(tracer: Tracer, array: np.ndarray) -> bool:
-    """Is any of this memory an input of the program?"""
+    """Whether any of this memory is an input of the program."""
     reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray))
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
@@ -431,7 +431,7 @@ def keys_of(tree_: Any) -> Iterator[Any]:
 
 
 def _each_call_has(leaf: Any) -> bool:
-    """Whether each call can return such a value: one that is computed anew, or that nobody can change."""
+    """Whether each call can return such a value: one computed in the call, or that nobody can change."""
     kind = type(leaf)
     return issubclass(kind, _MADE_ANEW) or isinstance(leaf, _NAMED) or is_dim(leaf)
 
@@ -448,7 +448,7 @@ def _set_back(hidden: SideEffects, name: str) -> None:
 def _prints(
     tracer: Tracer, printed: list[Mutation], stdout: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """`print` in a trace: every call prints, in this order, with its own values."""
+    """The `print` of a trace: every call prints, in this order, with its own values."""
     leaves: list[Any] = []
     structure = pytree.flatten((args, kwargs), leaves)
     where = user_location()
@@ -472,13 +472,13 @@ def _has_history(leaf: Any) -> bool:
 
 
 def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
-    """What only NumPy can do with an array among the arguments."""
+    """The error for an operation that only NumPy can do, on an array among the arguments."""
     why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()}), where hm.asarray({label})"
     return _refused(tracer, f"{why} would be traced")
 
 
 def _refused(tracer: Tracer, why: str) -> BaseException:
-    """A call that has to run eagerly; with strict=True that is an error."""
+    """The exception for a call that has to run eagerly; with strict=True an error."""
     if tracer.strict:
         return TraceError(f"{tracer.name} {why}; with strict=True that is an error")
     return RunEagerly(why)

@@ -1,4 +1,4 @@
-"""What ends a trace or a compiled call early, and what a traced function tells its user: a line, at theirs."""
+"""Exceptions that end a trace or a compiled call early, and the warnings of a traced function, at the user's line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..python_state.libraries import is_library
 
 
 class TraceWarning(UserWarning):
-    """A traced function does something that compiled calls cannot do, and what happens instead."""
+    """Warning that a traced function does something compiled calls cannot do, with what happens instead."""
 
 
 class Untraceable(TraceError):
-    """A call that only eager execution does right: it is run so, and said once (an error with `strict=True`)."""
+    """A call that only eager execution does right: it runs eagerly, as is said once (an error with `strict=True`)."""
 
 
 class CheckFailed(BaseException):
@@ -25,7 +25,7 @@ class CheckFailed(BaseException):
 
 
 class NotCacheable(Untraceable):
-    """One that further calls with the same guards meet again: they are not traced."""
+    """An error that further calls with the same guards meet again: they are not traced."""
 
 
 class RunEagerly(BaseException):
@@ -54,7 +54,7 @@ class TraceFailed(BaseException):
 
 
 def report(message: str) -> None:
-    """Warn at the line of the user that called the framework."""
+    """Warns at the line of the user that called the framework."""
     frame = user_frame()
     if frame is None:
         warnings.warn(message, TraceWarning, stacklevel=2)

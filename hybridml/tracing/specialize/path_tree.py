@@ -64,7 +64,7 @@ class Arrays(dict[ir.Node, np.ndarray]):
 
 
 class PathEnd:
-    """What runs at the end of a path (see run/compiled_path.py)."""
+    """A leaf of the tree: the end of a path, which runs there (see run/compiled_path.py)."""
 
     taken: int  # calls that have asked their way to it
 
@@ -97,18 +97,18 @@ class ValueGuard:
     hits: int = 0  # calls that found their value
 
     def hopeless(self, most: int) -> bool:
-        """Many values and none that came again: this is not a branch but data."""
+        """Whether there were many values and none came again: this is not a branch but data."""
         return not self.hits and len(self.next) >= most and self.node.dtype.kind != "b"
 
 
 def key(array: np.ndarray) -> bytes:
-    """Equal for equal bits: 0.0 is not -0.0, nan is nan."""
+    """A key that is equal for equal bits: 0.0 is not -0.0, nan is nan."""
     data = array.tobytes()
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
 def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[ValueGuard]]:
-    """What the values of this call lead to (None: a value that was not there before), and what was asked on the way."""
+    """The end that the values of this call lead to (None after a new value), and the value guards on the way."""
     at = root
     passed: list[ValueGuard] = []
     while isinstance(at, ValueGuard):
@@ -124,7 +124,7 @@ def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[Va
 
 
 def outcomes_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
-    """The outcomes of a tree."""
+    """The compiled paths of a tree."""
     pending = [root]
     while pending:
         at = pending.pop()
@@ -135,7 +135,7 @@ def outcomes_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
 
 
 def way(root: ValueGuard | PathEnd | None, outcome: PathEnd) -> list[tuple[ValueGuard, bytes]]:
-    """The questions on the way to an outcome, with the values that lead there."""
+    """The value guards on the way to a compiled path, with the values that lead there."""
     pending: list[tuple[ValueGuard | PathEnd | None, Any]] = [(root, None)]
     while pending:
         at, before = pending.pop()
@@ -156,7 +156,7 @@ class Path:
     def __init__(
         self, tracer: Tracer, root: ValueGuard | PathEnd | None, known: Arrays, build: Build, strict: bool = False
     ) -> None:
-        """`known`: what the call has computed by now."""
+        """Begins at the root. `known`: the values that the call has computed so far."""
         self.tracer, self.known, self.build, self.strict = tracer, known, build, strict
         self.observer: Observer | None = None
         self.at: ValueGuard | PathEnd | None = root
@@ -181,7 +181,7 @@ class Path:
         return found
 
     def _evaluate(self, node: ir.Node) -> np.ndarray:
-        """Of literals, and of numbers from around the function, which are guarded from now on."""
+        """The value of a node of literals and captured numbers, which are guarded from now on."""
         inputs = [n for n in ir.topological([node]) if n.is_input]
         self.tracer.looked_at.update(inputs)
         return np.asarray(interpret(ir.Graph(tuple(inputs), (node,)), [self.known[n] for n in inputs])[0])
@@ -221,7 +221,7 @@ class Path:
         return Segment(graph, reads, gives, self.build(graph))
 
     def place(self, outcome: PathEnd) -> Any:
-        """Put the path into the tree; its root, which is another one if the function has asked other things."""
+        """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
         after: ValueGuard | PathEnd = outcome
         for ask, value in reversed(self.asked):
             ask.next[value] = after
@@ -258,7 +258,7 @@ def live(tracer: Tracer) -> list[ir.Node]:
 
 
 def worth_keeping(nodes: Iterable[ir.Node], known: Mapping[ir.Node, Any]) -> list[ir.Node]:
-    """Of live values those that a segment should give out: a view of what is kept anyway is made again for nothing."""
+    """The live values that a segment should return: a view of a value kept anyway costs nothing to make again."""
     chosen = dict.fromkeys(n for n in nodes if n.inputs and n not in known)
     kept: dict[ir.Node, None] = {}
     for node in chosen:
@@ -275,7 +275,7 @@ def _is_view(node: ir.Node) -> bool:
 
 
 def build_segment(backend: str, cache: dict[str, Any], guards: Guards | None = None) -> Build:
-    """How the segments of one function are compiled: rounds of a loop are often one program."""
+    """Returns the compiler of one function's segments, with a cache: rounds of a loop are often one program."""
 
     def build(graph: ir.Graph) -> Any:
         if numbers_only(graph):

@@ -1,4 +1,4 @@
-"""Why a call is traced although others have been: what is another than before, in one line."""
+"""Reasons for a retrace, in one line: the difference between a call and those before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .signature import NumberSpec, Signature, ValueSpec
 
 
 def of_arguments(fn: Callable[..., Any], known: Sequence[Signature], key: Signature) -> str:
-    """What in the arguments is new, compared with the known signature that is most like theirs."""
+    """The new facts about the arguments, compared with the known signature that is most like theirs."""
     best = min(known, key=lambda other: (other.structure != key.structure, len(list(_differences(fn, other, key)))))
     return "; ".join(_differences(fn, best, key)) or "the arguments"
 
@@ -54,7 +54,7 @@ def _shape(structure: pytree.Structure) -> str:
 
 
 def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
-    """What the entry relied on that is no longer so."""
+    """The fact that the entry relied on and that no longer holds."""
     for place in entry.places:
         if not place.fits(now := place.read()):
             is_kind = type(now) is place.kind

@@ -1,4 +1,4 @@
-"""The signature of a call: what must be equal for a compiled program to fit."""
+"""The signature of a call: the facts that must be equal for a compiled program to fit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ValueSpec(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether it can be an int that is an input."""
+        """Whether the argument can be an int that is an input."""
         return self.kind in _INTEGERS and -LARGEST <= self.value <= LARGEST
 
 
@@ -81,8 +81,8 @@ Fields = tuple[Any, ...]  # of a Signature, which is equal to them
 
 
 class Signature(NamedTuple):
-    """What must be equal for a compiled program to fit. Calls look for programs by its fields alone, which `signature`
-    gives: making the objects as well takes 0.2 us, and 0.2 for each argument."""
+    """The facts that must be equal for a compiled program to fit. Calls look for programs by its fields alone, which
+    `signature` gives: making the objects as well takes 0.2 us, and 0.2 for each argument."""
 
     structure: pytree.Structure
     specs: tuple[Spec, ...]

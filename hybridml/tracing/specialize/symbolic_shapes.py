@@ -54,14 +54,14 @@ class Pattern:
 
 
 class Sized:
-    """What an entry with symbols relies on."""
+    """Pattern of sizes and guards that an entry with symbols relies on."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern, self.guards = pattern, Guards()
         self._checked: tuple[int, Any] = (-1, None)
 
     def takes(self, sizes: Sequence[int]) -> bool:
-        """Do sizes fit the pattern, and the guards?"""
+        """Whether sizes fit the pattern and the guards."""
         values = self.pattern.values(sizes)
         if values is None:
             return False
@@ -71,7 +71,7 @@ class Sized:
         return bool(self._checked[1](*values))
 
     def settle(self, leaves: Sequence[Any]) -> None:
-        """After a trace: `NotGeneralizable` if it has left a symbol one value, or is not right for these sizes."""
+        """Checks the trace: `NotGeneralizable` if it left a symbol one value, or is not right for these sizes."""
         sizes = [n for leaf in self.pattern.shapes for n in leaves[leaf].shape]
         fixed = {s.name: g for g in sorted(self.guards.list, key=lambda g: g.asked) for s in g.fixes}
         if fixed or not self.takes(sizes):
@@ -80,7 +80,7 @@ class Sized:
 
 @contextmanager
 def decisions(guards: Guards | None) -> Iterator[None]:
-    """Decisions on sizes become guards of this collection; nothing where no size is symbolic."""
+    """A context in which decisions on sizes become guards of this collection; no effect where no size is symbolic."""
     if guards is None:
         yield
         return
@@ -156,7 +156,7 @@ class Families:
         return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat))
 
     def traced(self, key: Signature, entry: Any) -> None:
-        """A call of this signature has a program now."""
+        """Notes that calls of this signature have a program now."""
         name, shapes = key.without_sizes(), key.shapes
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)

@@ -1,4 +1,4 @@
-"""Callee: the function of a work, as the step that launches it sees it."""
+"""Callee: the function of a spec, as the step that launches it sees it."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Callee:
 
     @property
     def ranges_a_thread(self) -> int:
-        """Into how many ranges the share of a thread is cut, of which one that is ready takes over another's."""
+        """Number of ranges that a thread's share is cut into: a thread that is done takes over ranges of another."""
         return min(max(int(self.nanoseconds / (cores() * cost.RANGE_NS)), 1), cost.RANGES_A_THREAD)

@@ -3,9 +3,9 @@
     load <8 x float>, ptr %p  ->  %q = call ptr @hml_inside(ptr %p, ptr %bounds, i64 32, ptr "k_12 reads")
                                   load <8 x float>, ptr %q
 
-Every pointer has bounds, a second pointer (runtime/sanitize.py), or none where nobody knows. They go where it goes:
-along offsets, choices and loops; through the arguments of functions, of which those that take several pointers have one
-more for each; and through tables, whose entries are pairs here. Kernels are emitted by the same code as ever.
+Every pointer has bounds, a second pointer (runtime/sanitize.py), or none where nobody knows. They follow it:
+along offsets, choices and loops; through arguments, where a function that takes several pointers has one
+more for each; and through tables, whose entries are pairs here. Kernels are emitted by the same code.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ class _PointerPhi(Phi):
 
 
 class CheckedBuilder(IRBuilder):
-    """`function.bounds` has those of a pointer, by its name."""
+    """A builder of checked functions; `function.bounds` maps each pointer's name to its bounds."""
 
     checks = True
 
     @staticmethod
     def more_arguments(function: Function) -> Sequence[Value]:
-        """The bounds of its pointers. Of one pointer it is a table, which is ours; others' functions know no bounds."""
+        """Arguments for the bounds of its pointers. A single pointer is a table, which is ours; functions of others
+        know no bounds."""
         pointers = [x for x in function.args if x.type is PTR]
         if len(pointers) < 2 or function.name.startswith(("hml_", "llvm.")) or function.name in _COPIES:
             return ()
@@ -194,7 +195,7 @@ class CheckedBuilder(IRBuilder):
         return self.zext(bits, I64) if bits.type.width < 64 else self.trunc(bits, I64)
 
     def _lane_addresses(self) -> Value:
-        """Memory of the function for the addresses of a vector."""
+        """Memory of the function for the addresses of one vector."""
         name = "%lane.addresses"
         line = f"  {name} = alloca ptr, i64 64, align 8"
         entry = self.function.blocks[0].lines

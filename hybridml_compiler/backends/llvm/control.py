@@ -1,6 +1,6 @@
 """Control flow as LLVM functions: the step of each body (step.py), and a loop or branch around it.
 
-Nothing but pointers changes from step to step: a table of data pointers is what a body is called with, as the step of a
+Nothing but pointers changes from step to step: a body is called with a table of data pointers, as the step of a
 whole program is.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from ...schedule.control import Choice, Control, Loop
 from ...schedule.launch import Copy, Plan
 from ...sizes.dims import Size, is_dim
@@ -21,14 +21,14 @@ from .sizes import Sizes
 from .step import emit_step, launch_sources
 from .types import I8, I32, I64, PTR, VOID, Literal
 
-Callees = Mapping[int, Callee]  # by the identity of the work
+Callees = Mapping[int, Callee]  # by the identity of the spec
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
-def distinct_works(control: Control) -> list[Work]:
-    """What its bodies launch, each work once."""
-    works = [launch.work for plan in control.plans for launch in plan.launches]
-    return list({id(work): work for work in works if not isinstance(work, Copy)}.values())
+def distinct_works(control: Control) -> list[KernelSpec]:
+    """Specs that its bodies launch, each once."""
+    specs = [launch.spec for plan in control.plans for launch in plan.launches]
+    return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
 
 
 def control_source(control: Control, callees: Callees) -> str:
@@ -46,8 +46,8 @@ def _sizes(plan: Plan) -> str:
 
 
 def _callees(plan: Plan, callees: Callees) -> list[Callee | None]:
-    """What each launch of a body calls."""
-    return [callees.get(id(launch.work)) for launch in plan.launches]
+    """The callee of each launch of a body."""
+    return [callees.get(id(launch.spec)) for launch in plan.launches]
 
 
 class _Step:
@@ -79,7 +79,7 @@ class _Step:
 
 
 def emit_control(module: ir.Module, name: str, control: Control, callees: Callees) -> ir.Function:
-    """`void control(ptr buffers, i64 lo, i64 hi)`; its range are the slots of a loop, and one iteration otherwise."""
+    """`void control(ptr buffers, i64 lo, i64 hi)`; its range is the slots of a loop, and one iteration otherwise."""
     if isinstance(control, Loop) and control.slots > 1:
         each = ir.Function(module, _SLOT_TYPE, f"{name}_slot")
         each.linkage = "internal"
@@ -190,7 +190,7 @@ def _emit_loop(
         asked = b.select(b.icmp_signed("<", asked, i64(0)), i64(0), asked)
         last = b.select(b.icmp_signed("<", asked, last), asked, last)
     known = count is None and check is None
-    if not known:  # what is not run is zero
+    if not known:  # results of a branch that is not run are zero
         for k, size in enumerate(loop.ys):
             if c + k in results:
                 _clear(b, module, ys[k], sizes.value(size * length))

@@ -1,4 +1,4 @@
-"""Values, loops, loads and stores of a kernel that is being emitted: what statements are made of (kernel.py).
+"""Values, loops, loads and stores of a kernel that is being emitted, from which kernel.py makes statements.
 
 Every expression is emitted in the outermost loop that knows its variables, so loop-invariant code is hoisted by
 construction and no pass has to find it.
@@ -46,7 +46,7 @@ class Scope:
 
 
 class LoopEmitter:
-    """Loops, and what expressions are in them. `ranges`: the loop variables whose bounds are arguments."""
+    """Loops, and the expressions in them. `ranges`: the loop variables whose bounds are arguments."""
 
     def __init__(self, module: ir.Module, name: str, kernel: Kernel, ranges: Sequence[Expr | None] = ()) -> None:
         ranges = ranges or (kernel.range,)
@@ -99,7 +99,7 @@ class LoopEmitter:
             return self.sizes.value(size)
 
     def _bytes(self, buffer: Buffer) -> Any:
-        """Of an array; if it may have any length, what two threads would have of it."""
+        """Bytes of an array; if it may have any length, those of two threads' parts of it."""
         if is_dim(buffer.size) or buffer.size < ANY_LENGTH:
             return self.size(buffer.nbytes)
         lo, hi = self.bounds[self.kernel.range]
@@ -135,7 +135,7 @@ class LoopEmitter:
         return Lanes(Literal(kind, f"<{items}>"), dtype, self.width)
 
     def later(self, var: Expr, k: int) -> Any:
-        """Code for the iteration `k` after the current one of a loop that takes several at a time."""
+        """Code for the iteration `k` after the current one of a loop that is unrolled."""
         base = self.scalar_var[var]
         return self.iteration(var, self.b.add(base, constant(k, dtypes.int64)) if k else base)
 
@@ -166,7 +166,7 @@ class LoopEmitter:
         self.scopes[-1].block = self.b.block  # the enclosing scope stays open for hoisted code
         head = self.b.append_basic_block("loop")
         after = self.b.append_basic_block("done")
-        # A thread's share may be empty, and so may be what is left of a size that comes with the call.
+        # A thread's share may be empty, and so may be the rest of a size that comes with the call.
         guard = self.b.append_basic_block("skip") if var in self.bounds or _may_be_empty(var) else None
         self.b.position_at_end(head)
         index = self.b.phi(I64, name="i")
@@ -196,7 +196,7 @@ class LoopEmitter:
             self.b.position_at_end(guard)
             self.b.branch(after)
         self.b.position_at_end(after)
-        if guard is not None:  # what was carried into a loop that did not run
+        if guard is not None:  # values carried into a loop that did not run
             for k, (start, new) in enumerate(zip(carried, finals, strict=True)):
                 last = self.b.phi(new.value.type)
                 last.add_incoming(new.value, latch)
@@ -287,7 +287,7 @@ class LoopEmitter:
         return getattr(self.s, expr.op)(*args)  # type: ignore[no-any-return]
 
     def _first_lane(self, expr: Expr) -> Lanes | None:
-        """A comparison of indices of which one counts lanes: lane numbers of 32 bits with the rest of the other. None
+        """Compares lane numbers of 32 bits, where one of two indices counts lanes, with the rest of the other. None
         where it is another comparison."""
         x, y = expr.args
         assert self.vector is not None
@@ -360,7 +360,8 @@ class LoopEmitter:
         return self.s.gather(self.pointers[buffer.name], self.emit_expr(index, True), buffer.dtype, on)
 
     def _scalar_load_any(self, buffer: Buffer, index: Expr, on: Lanes | None) -> Lanes:
-        """One element for all lanes; the mask varies over lanes, so any lane that is on makes the address valid."""
+        """Loads one element for all lanes; the mask varies over lanes, so any lane that is on makes the address
+        valid."""
         at = self.emit_expr(index, False)
         if on is not None:
             at = self.s.select(Lanes(self.s.any(on), dtypes.bool_), at, self.const(0))
@@ -395,7 +396,7 @@ class LoopEmitter:
         self._store_run(first.buffer, first.index, interleave(self.b, data, self.width), on)
 
     def _store_run(self, buffer: Buffer, index: Expr, data: Any, on: Any) -> None:
-        """A vector to where its first element lies."""
+        """Stores a vector to the address of its first element."""
         pointer = self.element_pointer(buffer, index)
 
         def ordinary() -> None:
@@ -417,7 +418,7 @@ class LoopEmitter:
 
 
 def _is_small(expr: Expr) -> bool:
-    """Do differences of such numbers fit 32 bits?"""
+    """Whether differences of such numbers fit 32 bits."""
     low, high = expr.low, expr.high
     return type(low) is int and type(high) is int and -(1 << 30) < low <= high < 1 << 30  # no Dim, which is an int too
 

@@ -1,6 +1,6 @@
-"""LLVM IR as text, an instruction at a time: types, values, functions and the builder that kernels are emitted with.
+"""LLVM IR as text, instruction by instruction: types, values, functions and the builder that kernels are emitted with.
 
-It has the names of `llvmlite.ir`, of which it is the part that generated code needs, and takes a sixth of its time: an
+It has the names of `llvmlite.ir`, only those that generated code needs, and takes a sixth of its time: an
 instruction is a line of text and its result a name. llvmlite keeps every operand, use and attribute as an object to
 be printed later, which took a third of a cold compilation. Whether the text is valid is for LLVM to say
 (`jit.compile_ir` verifies every module); here are only the checks that cost nothing.
@@ -29,10 +29,10 @@ from .values import VectorType as VectorType
 from .values import VoidType as VoidType
 
 LINE = 64  # bytes of a cache line, and of the widest vector
-# On the stack of a thread: callers may have small ones (64 KB), of which Python and NumPy need most. Kernels of which
-# one call another are in modules of their own, of which only the innermost has more than a few tables.
+# Stack memory of a module's functions: callers may have small stacks (64 KB), and Python and NumPy need most. Kernels
+# that call one another are in modules of their own; only the innermost has more than a few tables.
 STACK_BYTES = 1 << 14
-SCRATCH_BYTES = 1 << 21  # of a thread, for a module: transformed squares of Winograd's algorithm take most, 1.5 MB
+SCRATCH_BYTES = 1 << 21  # bytes per thread for a module: transformed squares of Winograd's algorithm take most, 1.5 MB
 
 _POINTER, _VOID = PointerType(), VoidType()
 _BOOL, _I64 = IntType(1), IntType(64)
@@ -58,10 +58,10 @@ class Phi(Value):
 
 
 class Frame:
-    """What a function has of the scratch memory of its thread, from `base` on; so much is taken when the function is
-    called, and given back when it returns.
+    """A function's part of the scratch memory of its thread, from `base` on; taken when the function is called, and
+    given back when it returns.
 
-    That memory begins with a pointer to what is free of it (runtime/scratch.py).
+    That memory begins with a pointer to its free part (runtime/scratch.py).
     """
 
     __slots__ = ("base", "memory", "nbytes")
@@ -86,7 +86,7 @@ class Branch:
         self.module, self.text = module, text
 
     def set_weights(self, weights: Sequence[int]) -> None:
-        """How often the condition holds and does not, relative to each other."""
+        """Adds weights: how often the condition holds and does not, relative to each other."""
         shares = self.module.metadata(", ".join(['!"branch_weights"', *[f"i32 {w}" for w in weights]]))
         self.text += f", !prof {shares}"
 
@@ -95,7 +95,7 @@ class Branch:
 
 
 class Block:
-    """Instructions up to a jump. `once`: whatever is in it runs once in a call of the function."""
+    """Instructions up to a jump. `once`: the block runs at most once in a call of the function."""
 
     __slots__ = ("function", "lines", "name", "once", "terminated")
 
@@ -149,7 +149,7 @@ class Function(Value):
         self.blocks: list[Block] = []
         self.count = 0  # of names given
         self.frame: Frame | None = None  # of scratch memory
-        self.bounds: dict[str, Value] = {}  # of what its pointers point into (checked.py)
+        self.bounds: dict[str, Value] = {}  # of the memory that its pointers point into (checked.py)
         self.more = module.builder.more_arguments(self)  # which calls of it pass of their own accord
         module.add(name, self)
 
@@ -179,7 +179,7 @@ class Function(Value):
 
 
 class Module:
-    """Functions and variables; `str` is the text that LLVM reads. `builder` is what its functions are built with."""
+    """Functions and variables; `str` is the text that LLVM reads. `builder` is the class that builds its functions."""
 
     def __init__(self, name: str = "", builder: type[IRBuilder] | None = None) -> None:
         self.name, self.builder = name, builder or IRBuilder
@@ -234,7 +234,7 @@ def _conversion(what: str) -> Callable[[IRBuilder, Value, Type], Value]:
 class IRBuilder:
     """Appends instructions to `block`."""
 
-    checks: ClassVar[bool] = False  # accesses, which takes to know what is where (checked.py)
+    checks: ClassVar[bool] = False  # whether accesses are checked (checked.py)
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -252,7 +252,7 @@ class IRBuilder:
         return f"%{of}.{count}"
 
     def append(self, instruction: str, kind: Type, of: str = "v") -> Value:
-        """An instruction with a result of this type; `of` is what its name begins with."""
+        """Appends an instruction with a result of this type; the result's name begins with `of`."""
         name = self.name(of)
         self.block.lines.append(f"  {name} = {instruction}")
         return Value(kind, name)
@@ -261,7 +261,7 @@ class IRBuilder:
         how = f"{what} {' '.join(flags)}" if flags else what
         return self.append(f"{how} {x.type.text} {x.text}, {y.text}", x.type)
 
-    # Integers: what is known now is not computed later. Indices are full of `* 1` and `+ 0`.
+    # Integers: constants are folded. Indices are full of `* 1` and `+ 0`.
 
     def add(self, x: Value, y: Value, flags: Sequence[str] = ()) -> Value:
         p, q = known(x), known(y)
@@ -385,7 +385,7 @@ class IRBuilder:
         return frame
 
     def _give(self) -> None:
-        """What `_take` has taken."""
+        """Gives back the memory that `_take` has taken."""
         frame = self.function.frame
         if frame is not None:
             self.block.lines.append(f"  store ptr {frame.base.text}, ptr {frame.memory.text}")
@@ -402,7 +402,7 @@ class IRBuilder:
 
     @staticmethod
     def more_arguments(function: Function) -> Sequence[Value]:
-        """Arguments that a function has beside those of its type."""
+        """Arguments of a function beyond those of its type."""
         return ()
 
     def bounded(self, pointer: Value, nbytes: Value, what: str) -> Value:
@@ -410,7 +410,7 @@ class IRBuilder:
         return pointer
 
     def within(self, pointer: Value, other: Value) -> Value:
-        """The pointer, or vector of pointers, as one into what the other points into."""
+        """The pointer, or vector of pointers, as one into the memory that the other points into."""
         return pointer
 
     def plain(self, table: Value, count: int) -> Value:
@@ -418,7 +418,7 @@ class IRBuilder:
         return table
 
     def violated(self) -> Value | None:
-        """An i1: has an access been out of bounds? None where nobody looks."""
+        """An i1, whether an access has been out of bounds; None where accesses are not checked."""
         return None
 
     def gep(self, pointer: Value, indices: Sequence[Value], source_etype: Type, inbounds: bool = False) -> Value:
@@ -476,7 +476,7 @@ class IRBuilder:
 
     @contextmanager
     def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[Block]:
-        """What is emitted inside runs where the condition holds."""
+        """Context of a branch: code emitted inside runs where the condition holds."""
         if type(condition) is Literal and condition.text == "true":
             yield self.block
             return
@@ -491,7 +491,7 @@ class IRBuilder:
 
     @contextmanager
     def if_else(self, condition: Value) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
-        """Two contexts: what is emitted in the first runs where the condition holds, in the second where not."""
+        """Two contexts: code emitted in the first runs where the condition holds, in the second where not."""
         then, otherwise, after = map(self.append_basic_block, ("then", "else", "after"))
         after.once = self.block.once
         self.cbranch(condition, then, otherwise)

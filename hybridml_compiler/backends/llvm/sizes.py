@@ -1,4 +1,4 @@
-"""Sizes that come with the call, as i64 values: polynomials of what lies in a table of sizes."""
+"""Sizes that come with the call, as i64 values: polynomials of the entries of a table of sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .types import I64, constant
 
 
 class Sizes:
-    """`table`: an i64 for each symbol, at its number; those named here are loaded where the builder stands."""
+    """Sizes as values. `table`: an i64 for each symbol, at its number; those named here are loaded at the builder's
+    position."""
 
     def __init__(self, b: ir.IRBuilder, table: Any, names: Sequence[str]) -> None:
         self.b = b
@@ -24,7 +25,7 @@ class Sizes:
         self.known: dict[Dim, Any] = {}
 
     def value(self, size: Size) -> Any:
-        """The size, computed where the builder stands, once."""
+        """The size, computed once, at the builder's position."""
         if not is_dim(size):
             return constant(size, dtypes.int64)
         found = self.known.get(size)

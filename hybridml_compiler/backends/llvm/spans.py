@@ -1,7 +1,7 @@
-"""Looks at the clock in a step, for a profile: the kernels are those of the ordinary step, to the last bit.
+"""Readings of the clock in a step, for a profile; its kernels are those of the ordinary step, to the last bit.
 
 Every launch writes a record to the memory behind `hml_spans` (see runtime/spans.py); one that threads share writes one
-more for each range that a thread runs, of which it may run several.
+more for each range that a thread runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Spans:
 
     @contextmanager
     def span(self, b: ir.IRBuilder, number: int) -> Iterator[None]:
-        """A record of what is emitted inside."""
+        """Context that records the time of the code emitted inside."""
         start = b.call(self.now, [])
         yield
         b.call(self.write, [_i64(number), start])
@@ -60,7 +60,7 @@ class Spans:
         return now
 
     def _emit_write(self) -> Any:
-        """`void write(i64 number, i64 start)`: a record that ends now, if there is room for it."""
+        """`void write(i64 number, i64 start)`: a record that ends now, if there is memory for it."""
         this = ir.Function(self.module, ir.FunctionType(I64, []), THREAD)
         write = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64]), "hml_write_span")
         write.linkage = "internal"

@@ -1,4 +1,4 @@
-"""How dtypes appear in LLVM: as a value in a register, as an element in memory, alone or in lanes."""
+"""Data types in LLVM: as a value in a register, as an element in memory, alone or in lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of LLVM IR, and what instructions read: a type with a name or literal."""
+"""Types of LLVM IR, and operands of instructions: a type with a name or literal."""
 
 from __future__ import annotations
 

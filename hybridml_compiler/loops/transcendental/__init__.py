@@ -1,7 +1,7 @@
 """The transcendental functions of the compiler: name -> function(builder, x[, y]) over the scalar instruction set.
 
 Every backend runs these same instructions, which is why a function has the same bits eager, compiled, and on every
-device. They are straight-line: selects, and `rarely` for what no ordinary argument needs.
+device. They are straight-line: selects, and `rarely` for code that no ordinary argument needs.
 
 Largest error found, in ulp, and float32 instructions without constants (the rare side not counted). float32: every
 value with 2^-6 <= |x| < 2^6 for most functions, every 307th of all 2^32 for each; float64: a million points against 80
@@ -18,7 +18,7 @@ bits, 28,000 against mpmath for erf and erfc; two operands: 1.6 million pairs.
     erf          1.29    1.05      27 | erfc         0.80    3.31      35 | pow          0.53    1.03      71
     hypot        1.17    1.16      20 | rsqrt        1.49    1.50       2 |
 
-Special functions are computed in float64, of which float32 is the rounding (0.50 ulp). Largest error of float64 among
+Special functions are computed in float64; float32 is its rounding (0.50 ulp). Largest error of float64 among
 1,000 points against mpmath, where the function has no zero beyond those that are taken care of:
 
     cbrt 0.5, gamma 3.0, lgamma 4.0, digamma 2.3, trigamma 3.6, erfcx 2.1, ndtr 3.7, log_ndtr 2.8, erfinv 5.2,

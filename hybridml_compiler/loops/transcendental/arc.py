@@ -71,7 +71,7 @@ def _atan_reduced(r: Value) -> Value:
 
 
 def atan(x: Value) -> Value:
-    """Arctangent."""
+    """The arctangent, by a polynomial on [0, 1]."""
     a = abs(x)
     inverted = a > 1.0
     y = _atan_reduced(where(inverted, 1.0 / a, a))

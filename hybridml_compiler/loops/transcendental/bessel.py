@@ -19,7 +19,7 @@ from .trig import cos, sin
 
 INF = float("inf")
 _FAR = 8.0
-# i0(x) and 2 i1(x) / x in (x / 2)^2: what is left out is 2^-57 of the sum at 8
+# i0(x) and 2 i1(x) / x in (x / 2)^2: the terms left out are 2^-57 of the sum at 8
 _I0 = tuple(1 / math.factorial(k) ** 2 for k in range(22))
 _I1 = tuple(1 / (math.factorial(k) * math.factorial(k + 1)) for k in range(22))
 # sqrt(x) e^-x i0(x) and i1(x) in 1 / x - 0.06275 for x >= 8: relative error 2^-54.2 and 2^-55.2
@@ -112,7 +112,7 @@ def i0(x: Value) -> Value:
 
 @in_float64
 def i0e(x: Value) -> Value:
-    """e^-|x| i0(x)."""
+    """i0 scaled: e^-|x| i0(x)."""
     return _even(x, scaled=True)
 
 
@@ -124,7 +124,7 @@ def i1(x: Value) -> Value:
 
 @in_float64
 def i1e(x: Value) -> Value:
-    """e^-|x| i1(x)."""
+    """i1 scaled: e^-|x| i1(x)."""
     return _odd(x, scaled=True)
 
 

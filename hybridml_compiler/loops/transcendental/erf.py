@@ -40,7 +40,7 @@ _TAIL64 = (1.1942899073675213, 6.278825694707426, 25.861566217865942, 80.8593342
 
 
 def _falling(a: Value) -> tuple[Value, Value]:
-    """(y, delta) with e^(a^2) erfc(a) = y (1 + delta) for 0 <= a <= 27.4; delta is what the roundings of v lost."""
+    """(y, delta) with e^(a^2) erfc(a) = y (1 + delta) for 0 <= a <= 27.4; delta is the rounding error of v."""
     u, lost = two_sum(a, a.lift(3.0))
     v = 1.0 / u
     delta = fma(-v, lost, fma(-v, u, 1.0))
@@ -62,7 +62,7 @@ def tail(a: Value, square: Value, square_lost: Value) -> Value:
 
 
 def _erfc_tail64(a: Value) -> Value:
-    """erfc(a) for a >= 0."""
+    """erfc(a) for a >= 0, in float64."""
     a = at_most(a, 27.3)  # from here on the result is 0
     return tail(a, *two_product(a, a))
 

@@ -63,7 +63,7 @@ def reduce(x: Value, offset: int = 0) -> tuple[Value, Value, Value]:
 
 
 def power_of_two(biased: Value, dtype: np.dtype) -> Value:
-    """2^n as a float, from bits whose low part is n + bias; what lies above is shifted out."""
+    """2^n as a float, from bits whose low part is n + bias; the bits above are shifted out."""
     form = FORMATS[dtype]
     return (biased << form.mantissa).bitcast(form.dtype)
 

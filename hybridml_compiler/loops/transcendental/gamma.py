@@ -1,7 +1,7 @@
 """gamma, lgamma, digamma, trigamma over the scalar instruction set, in float64 (float32 by way of it).
 
 Method: below 8 the recurrence brings x to 2 + t with |t| <= 1/2 (1 + t for digamma), where one polynomial answers; from
-8 on Stirling's series, a polynomial in 1 / x^2 that is fitted to what follows its leading terms; below zero the
+8 on Stirling's series, a polynomial in 1 / x^2 that is fitted to the rest after its leading terms; below zero the
 reflection formulas (DLMF 5.5.1, 5.5.3, 5.5.4, 5.11.1, 5.11.2). gamma from 8 on is e^(h + l) of a logarithm in two
 floats, so that an exponent of 700 costs no accuracy. Coefficients: our own fits.
 """
@@ -99,7 +99,7 @@ def _recurrence(a: Value) -> tuple[Value, Value, Value]:
 
 
 def _stirling(a: Value) -> Value:
-    """What follows the leading terms of lgamma(a), a >= 8."""
+    """The rest of lgamma(a) after its leading terms, a >= 8."""
     u = 1.0 / a
     return u * polynomial(fma(u, u, -_CENTRE), _STIRLING)
 

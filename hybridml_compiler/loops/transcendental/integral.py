@@ -55,7 +55,7 @@ _PIECES = ((0.175, _EI_A), (0.06666666666666667, _EI_B), (0.016833333333333332, 
 
 
 def _first(a: Value) -> Value:
-    """exp1 of a > 0."""
+    """exp1(a) for positive a."""
     below = at_most(a, 1.0)
     near = fma(below, polynomial(below, _NEAR), -_EULER - log(below))
     v = 1.0 / (a + 2.0)
@@ -64,7 +64,7 @@ def _first(a: Value) -> Value:
 
 
 def _principal(a: Value) -> Value:
-    """expi of a > 0."""
+    """expi(a) for positive a."""
     from_zero = (a - _ZERO[0]) - _ZERO[1]
     beside = log1p(at_least(from_zero / _ZERO[0], -0.75))  # log(a / x0), which is accurate next to x0
     logarithm = where(a < 0.75, where(a < 0.2, log(a) - math.log(_ZERO[0]), beside), log(a / _ZERO[0]))

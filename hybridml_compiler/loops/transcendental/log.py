@@ -71,7 +71,7 @@ def normalised(x: Value) -> tuple[Value, Value]:
 
 
 def at_the_ends(x: Value, y: Value) -> Value:
-    """y = log(x) where 0 < x < inf; -inf at zero, nan below, and inf and nan as they are."""
+    """y = log(x) where 0 < x < inf; -inf at zero, nan below, and inf and nan unchanged."""
     y = where(x < INF, y, x)
     y = where(x < 0.0, NAN, y)
     return where(x.equals(0.0), -INF, y)
@@ -111,7 +111,7 @@ def log10(x: Value) -> Value:
 
 
 def log1p_sum(x: Value, low: Value | None = None, octaves: Value | None = None) -> Value:
-    """log(1 + x + low) + octaves ln2 for x > -1; `low` is what the rounding of x lost.
+    """log(1 + x + low) + octaves ln2 for x > -1; `low` is the rounding error of x.
 
     The rounding of 1 + x is kept and added to r: for small x, r is x again, and `low` is not lost either.
     """
@@ -173,12 +173,12 @@ def _larger_and(x: Value, y: Value, rest: Callable[[Value], Value]) -> Value:
 
 
 def logaddexp(x: Value, y: Value) -> Value:
-    """log(e^x + e^y)."""
+    """log(e^x + e^y), without overflow."""
     return _larger_and(x, y, lambda d: log1p(exp(d)))
 
 
 def logaddexp2(x: Value, y: Value) -> Value:
-    """log2(2^x + 2^y)."""
+    """log2(2^x + 2^y), without overflow."""
 
     def rest(d: Value) -> Value:
         power = exp2(d)  # near 1 the sum is exact enough, and log2(2) = 1 is exact

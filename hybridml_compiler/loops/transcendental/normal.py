@@ -87,7 +87,7 @@ def log_ndtr(x: Value) -> Value:
 
 
 def _quantile(q: Value, p: Value) -> Value:
-    """The argument at which ndtr is 1/2 + q, of which the smaller side is p; inf where p is 0."""
+    """The argument at which ndtr is 1/2 + q, where p is the smaller side; inf where p is 0."""
     central = abs(q) <= 0.425
     r = (-log(p)).sqrt()
     near, middle, far = (

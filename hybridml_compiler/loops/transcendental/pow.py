@@ -45,13 +45,13 @@ _CBRT = (0.999999843138507, 0.3333346641496163, -0.11108084330222155, 0.06160840
          0.03305103372498255, -0.01926717343884374)  # fmt: skip
 _CBRT2 = 1.2599210498948732
 _TABLE_BITS = 7
-# bits of the lower end, 0.7057, of the range of m: 1 lies inside of its interval, whose reciprocal is 1
+# bits of the lower end, 0.7057, of the range of m: 1 is inside of its interval, whose reciprocal is 1
 _LOWER_END = 0x3FE6955500000000
 
 
 @cache
 def _log_table() -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """For each of 128 intervals of m a reciprocal c, and -log(c) as a sum of two floats.
+    """(c, high, low) for 128 intervals of m: a reciprocal c, and -log(c) as a sum of two floats.
 
     c has 8 fractional bits, 7 for m < 1, so that r = m c - 1 is exact: it is a multiple of 2^-60 below 2^-7. The first
     of the two floats is a multiple of 2^-42, so that adding k ln2 is exact.
@@ -113,7 +113,7 @@ def _power64(a: Value, y: Value) -> Value:
 def _power32(a: Value, y: Value) -> Value:
     """a^y for positive float32 a, zero and infinity included."""
     a, y = a.cast(float64), y.cast(float64)
-    k, r, _ = reduce_log(a)  # what is subnormal in float32 is normal here
+    k, r, _ = reduce_log(a)  # subnormals of float32 are normal here
     logarithm = fma(r, polynomial(r, _LOG2), k.cast(float64))
     logarithm = where(a.equals(0.0), -INF, where(a < INF, logarithm, a))
     magic = a.format.magic + a.format.bias

@@ -1,7 +1,7 @@
 """sin, cos, tan over the scalar instruction set.
 
 Method: for sin and cos x = n pi + r with |r| <= pi/2, so that one odd polynomial serves both and the sign is the parity
-of n; for tan x = n pi/2 + r. pi is a sum of three floats (Cody and Waite 1980), of which the first fused step is exact,
+of n; for tan x = n pi/2 + r. pi is a sum of three floats (Cody and Waite 1980), and the first fused step is exact,
 because x - n p1 is a multiple of the last place of p1. From `_LIMIT` on the fraction of x / pi is computed with
 integers (`payne_hanek`). Coefficients: our own fits.
 """
@@ -38,13 +38,13 @@ _TAN = {
 def _sin_reduced(r: Value, parity: Value) -> Value:
     """sin(r), negated where the low bit of `parity` is set."""
     z = r * r
-    # one in a million results near a crest would be the float beyond 1, of which asin is nan
+    # one in a million results near a crest would be the float beyond 1, whose asin is nan
     y = at_most(at_least(fma(r * z, polynomial(z, _SIN[r.dtype]), r), -1.0), 1.0)
     return (y.bits() ^ (parity << (8 * r.dtype.itemsize - 1))).bitcast(r.dtype)
 
 
 def _subtract_pi(x: Value, n: Value) -> Value:
-    """x - n pi."""
+    """x - n pi, with pi in three parts."""
     p1, p2, p3 = _PI[x.dtype]
     return fma(n, -p3, fma(n, -p2, fma(n, -p1, x)))
 

@@ -1,1 +1,1 @@
-"""From object code to addresses: ELF files, images of linked code, and what loads them."""
+"""Linking and loading: ELF files, images of linked code, and their loader."""

@@ -33,7 +33,7 @@ _RELOCATION = struct.Struct("<QIIq")
 
 @dataclass(eq=False)
 class Section:
-    """A section that is loaded, and where in an image it lies."""
+    """A section that is loaded, and its place in an image."""
 
     data: bytes
     size: int
@@ -130,7 +130,7 @@ def _text(table: bytes, at: int) -> str:
 
 
 def cut(data: bytes, names: Sequence[str]) -> list[bytes]:
-    """An object for each of these symbols, with what it needs of the sections of the one that defines them all.
+    """An object for each of these symbols, with the sections that it needs of the one that defines them all.
 
     Each symbol has a section of its own. In the object of one, the others are imported: Foreign where the object
     defines more, which would be in none.

@@ -2,8 +2,8 @@
 
     objects --link--> Image (bytes) --load--> addresses
 
-LLVM's linker needs LLVM: 50 ms to import and 5-14 ms for a training step. Here a process that finds a linked image on
-disk copies it into memory, fills in the addresses that it imports, and has loaded it: 0.2 ms. An image is
+LLVM's linker needs LLVM, which is slow to import ([Note: Runtime]). Here a process that finds a linked image on disk
+copies it into memory, fills in the addresses that it imports, and has loaded it. An image is
 
     code    machine code, constants and one jump for each imported function; read and executed, never written
     data    variables, and the table of addresses (GOT) through which code reaches what it imports; read and written
@@ -45,7 +45,7 @@ _JUMP = bytes([0xFF, 0x25])  # jmp [rip + offset], followed by the offset
 
 @dataclass(frozen=True)
 class Image:
-    """See the module. Offsets count from the beginning of `code`; `data` begins on the page after its end."""
+    """Linked machine code. Offsets count from the beginning of `code`; `data` begins on the page after its end."""
 
     code: bytes
     data: bytes
@@ -61,7 +61,7 @@ class Image:
 
     @staticmethod
     def unpack(raw: bytes) -> Image:
-        """Raises ValueError for what `pack` has not made."""
+        """Raises ValueError for bytes that `pack` has not made."""
         start = 8 + int.from_bytes(raw[:8], "little")
         n_code, n_data, slots, own, exports = json.loads(raw[8:start])
         if len(raw) != start + n_code + n_data:
@@ -71,9 +71,9 @@ class Image:
 
 
 def link(objects: Sequence[bytes], exports: Sequence[str]) -> Image | None:
-    """The image of these objects; what none of them defines is imported when it is loaded.
+    """The image of these objects; symbols that none of them defines are imported when it is loaded.
 
-    None where an object needs what this linker does not do. Raises CompileError for an object that is not one, for a
+    None where an object needs more than this linker does. Raises CompileError for an object that is not one, for a
     symbol that is defined twice, and for an export that is not defined.
     """
     sections: list[Section] = []

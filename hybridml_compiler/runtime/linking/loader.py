@@ -107,7 +107,7 @@ def link(objects: Sequence[bytes], exports: Sequence[str]) -> image.Image | None
 def load_image(
     linked: image.Image, imports: Mapping[str, int] | None = None, *, keep: Sequence[object] = ()
 ) -> Library:
-    """What `load` does with objects that have been linked."""
+    """A library like that of `load`, of objects that have been linked."""
     addresses, memory = image.load(linked, {**_libc(), **(imports or {})})
     return Library(addresses, (memory, *keep))
 
@@ -115,7 +115,7 @@ def load_image(
 def _load(
     objects: Sequence[bytes], imports: Mapping[str, int], exports: Sequence[str], keep: Sequence[object]
 ) -> Library:
-    """`load` by LLVM."""
+    """A library like that of `load`, by LLVM's linker."""
     return uninterrupted(lambda: _load_by_llvm(objects, imports, exports, keep))
 
 

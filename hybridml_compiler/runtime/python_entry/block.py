@@ -12,7 +12,7 @@ HEADER = (
     "step",
     "on_status",
     "release_gil",
-    "pointers",  # what the step is given
+    "pointers",  # operands of the step
     "n_epochs",
     "epochs",
     "n_contexts",

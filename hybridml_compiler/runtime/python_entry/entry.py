@@ -1,10 +1,8 @@
 """The callable a user's call ends in: guards, pointers, fresh outputs, the step and the result in one native function.
 
-`build_entry` fills a block of data for the one builtin that `entry_ir` describes (30 us; nothing is compiled). A call
-with 1 argument and 1 output of 16 floats takes 0.2 us, every captured tensor that is checked 2 ns more; the best that
-Python alone reached for the same guards was 2.9 us. Whatever is not the call the step was compiled for goes to
-`fallback`, which may be another entry. Where the structs of the interpreter could not be measured, `entry_portable`
-does the same in Python.
+`build_entry` fills a block of data for the one builtin that ir.py describes; nothing is compiled ([Note: Runtime] has
+times). A call that the step was not compiled for goes to `fallback`, which may be another entry. Where the structs of
+the interpreter could not be measured, portable.py does the same in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from hybridml_compiler.runtime.python_entry.portable import portable_entry
 from hybridml_compiler.runtime.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.weak import WeakMembers
 
-# Outputs in this range are used again: a fresh 16 MB array costs 4096 page faults, which is more than filling it.
+# Outputs in this range are used again: the page faults of a fresh array take longer than filling it.
 RING_MIN, RING_MAX = 64 << 10, 256 << 20
 RING_SIZE = 2  # `y = f(x)` in a loop still holds the last y when the next is made
 

@@ -18,7 +18,7 @@ from hybridml_compiler.runtime.python_entry.object_layout import ALIGNED, C_CONT
 
 
 def fits(layout: Layout) -> str:
-    """Has the array this exact type, descr and dims, and at least these flags."""
+    """LLVM IR of a test whether the array has this exact type, descr and dims, and at least these flags."""
     return f"""
 define internal i1 @fits(ptr %array, ptr %array.type, ptr %descr, i64 %nd, ptr %dims, i32 %flags) alwaysinline {{
 entry:
@@ -58,7 +58,8 @@ no:
 
 
 def guards(layout: Layout) -> str:
-    """Is this the call that the step was compiled for; on the way, the pointers of the arguments go to their places."""
+    """LLVM IR of a test whether this is the call that the step was compiled for; it puts the arguments' pointers in
+    place."""
     return f"""
 define internal i1 @epochs_hold(ptr %block) alwaysinline {{
 entry:

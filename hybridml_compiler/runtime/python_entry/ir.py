@@ -1,7 +1,7 @@
 """The native half of `entry`: LLVM IR of ONE function that serves every entry, driven by a block of data.
 
 `hml_entry` is a CPython builtin (METH_FASTCALL | METH_KEYWORDS). Its `self` is a ctypes structure, the block, which
-says what to check and where the step is: an entry costs no compilation, and the one compiled function is cached.
+has the checks and the address of the step: an entry costs no compilation, and the one compiled function is cached.
 
 Rules kept here: reference counts change through Py_IncRef and Py_DecRef only (an inlined +1 destroys the mark of an
 immortal object on 3.12 and later); every result of the C-API is checked for NULL; the lock word is held from the first

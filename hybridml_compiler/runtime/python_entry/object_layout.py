@@ -1,8 +1,8 @@
-"""Where CPython and NumPy keep things: the struct offsets that native code reads, measured by planting values.
+"""Struct offsets of CPython and NumPy that native code reads, measured once by planting values.
 
-A field is found where exactly one word of a fresh object holds the planted value. What is not found (another Python,
-another NumPy, a free-threaded build) makes the whole result None, and the native entry gives way to the portable one.
-Takes 0.1 ms, once.
+A field is found where exactly one word of a fresh object holds the planted value. A field that is not found (another
+Python, another NumPy, a free-threaded build) makes the whole result None, and the native entry gives way to the
+portable one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from ...once import once
 
 WORD = ctypes.sizeof(ctypes.c_void_p)
-FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # what may be replaced in a function
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
 C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 
@@ -119,7 +119,7 @@ def _find(value: object, word: int) -> int:
 
 
 def _array_fields() -> tuple[int, int, int, int]:
-    """(data, dims, descr, weakrefs). The dims are found through their pointer: planted sizes lie where it points."""
+    """(data, dims, descr, weakrefs). The dims are found through their pointer to planted sizes."""
     array = np.zeros((3, 5, 7), np.float32)[:, 1:, :]
     assert array.base is not None
     data, base, descr = _find(array, array.ctypes.data), _find(array, id(array.base)), _find(array, id(array.dtype))
@@ -135,7 +135,7 @@ def _array_fields() -> tuple[int, int, int, int]:
 
 
 def _list_fields() -> tuple[int, int]:
-    """(length, pointer to the items); a list that has grown has room for more than its length."""
+    """(length, pointer to the items); a list that has grown has a capacity larger than its length."""
     value = [object() for _ in range(20)]
     value.append(object())
     size, kind = _find(value, len(value)), _find(value, id(list))

@@ -1,4 +1,4 @@
-"""An entry in Python: the meaning of `entry_ir`, for interpreters whose structs could not be measured (4 us a call).
+"""An entry in Python: the meaning of ir.py, for interpreters whose structs could not be measured.
 
 Its outputs are always fresh: nobody's memory is used again.
 """
@@ -17,7 +17,7 @@ from hybridml_compiler.runtime.python_entry.spec import ArraySpec, Constant, Ent
 
 
 def portable_entry(spec: EntrySpec) -> Callable[..., object]:
-    """`entry.build_entry` without native code round the step."""
+    """`entry.build_entry` without native code around the step."""
     arrays = spec.arrays
     busy = lock()
     unset = object()

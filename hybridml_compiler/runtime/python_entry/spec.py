@@ -1,4 +1,4 @@
-"""What an entry checks, gives its step and makes of the result: the order that `entry.build_entry` carries out."""
+"""Specification of an entry: its checks, the operands of its step, its result, in the order of `entry.build_entry`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Counter = ctypes.c_int64
 
 @dataclass
 class EntrySpec:
-    """What an entry checks, what it gives the step, and what it makes of the result.
+    """The checks of an entry, the operands that it gives the step, and the result that it makes.
 
     `step` is the address of `i64 step(ptr table)`. The table holds pointers, in this order: the data of each argument
     that is an ArraySpec or FloatCell, of each captured tensor's array, of each output, and the arena (if there is one).
@@ -74,8 +74,8 @@ class EntrySpec:
     # An output may take over an array that one reference besides the entry's own holds: the one whose id is word k.
     lent: ctypes.Array[ctypes.c_int64] | None = None
     used: Mapping[int, np.ndarray[Any, Any]] = field(default_factory=dict)  # output -> an array that it may use again
-    release_gil: bool = False  # costs 0.07 us: for steps of 50 us and more
-    keep: tuple[object, ...] = ()  # owners of the step's code and of what else it points to
+    release_gil: bool = False  # takes time: for steps of 50 us and more
+    keep: tuple[object, ...] = ()  # owners of the step's code and of the objects that it points to
 
     @property
     def arrays(self) -> list[np.ndarray[Any, Any]]:
@@ -90,7 +90,7 @@ def arena(size: int) -> Arena:
 
 
 def call_step(step: int, pointers: Sequence[int]) -> int:
-    """Call `i64 step(ptr table)` through ctypes (1 us), with a table of these pointers and without the GIL."""
+    """Calls `i64 step(ptr table)` through ctypes, with a table of these pointers and without the GIL."""
     return int(_step_function(step)((ctypes.c_void_p * max(1, len(pointers)))(*pointers)))
 
 

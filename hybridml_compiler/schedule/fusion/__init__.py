@@ -1,1 +1,1 @@
-"""Which nodes of a graph become one launch: groups, what is computed again, chains of launches per batch."""
+"""Fusion: which nodes become one launch, which values are computed again, and chains of launches per batch."""

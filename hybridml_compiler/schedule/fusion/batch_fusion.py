@@ -1,4 +1,4 @@
-"""Chains: launches over one batch run element by element, so that what only they use never leaves the cache.
+"""Chains: launches over one batch run element by element, so that values which only they use never leave the cache.
 
    scores = q @ k.mT        64 matrices                  for each element i of 64, in parallel:
    weights = softmax        rows of 64 matrices     ->       scores[i], weights[i], out[i], one after the other
@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from ...walk import reachable
 from .. import cost
 from ..kernels.library import Target
@@ -31,9 +31,9 @@ from .group import Group
 
 @dataclass(frozen=True)
 class Stage:
-    """A work of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
+    """A spec of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
 
-    work: Work
+    spec: KernelSpec
     operands: tuple[int, ...]
 
 
@@ -46,7 +46,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Chain(Work):
+class BatchFusion(KernelSpec):
     """Stages in order for each of `batch` elements; slot s of `slots` runs a share of them in its part of the last
     operand. The range that threads share are the slots."""
 
@@ -55,15 +55,15 @@ class Chain(Work):
     batch: int
     slots: int
     slot_bytes: int
-    ahead: tuple[tuple[int, int], ...] = ()  # operands that lie in memory, with the bytes of an element: see `_far`
+    ahead: tuple[tuple[int, int], ...] = ()  # operands in memory, with the bytes of an element: see `_far`
 
     @property
-    def works(self) -> tuple[Work, ...]:
-        return tuple(stage.work for stage in self.stages)
+    def specs(self) -> tuple[KernelSpec, ...]:
+        return tuple(stage.spec for stage in self.stages)
 
     @property
     def nests(self) -> tuple[Kernel, ...]:
-        return tuple(nest for work in self.works for nest in work.nests)
+        return tuple(nest for spec in self.specs for nest in spec.nests)
 
     @property
     def operands(self) -> list[tuple[int, ...]]:
@@ -77,15 +77,15 @@ class Chain(Work):
 
 @dataclass(eq=False)
 class Task:
-    """A work before it is launched: what it is given, and the group that it computes."""
+    """A spec before it is launched: its operands, and the group that it computes."""
 
-    work: Work
+    spec: KernelSpec
     operands: tuple[Node, ...]
     group: Group
 
     def roles(self) -> Iterable[tuple[Node, bool]]:
         """Each operand, and whether it is written."""
-        return zip(self.operands, self.work.written(len(self.operands)), strict=True)
+        return zip(self.operands, self.spec.written(len(self.operands)), strict=True)
 
 
 @dataclass(eq=False)
@@ -99,7 +99,7 @@ class Step:
 
 
 def fills_cache(node: Node, target: Target) -> bool:
-    """Is an array worth a chain?"""
+    """Whether an array is large enough to be worth a chain."""
     return not node.aval.symbolic and node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
 
 
@@ -148,7 +148,7 @@ class _Chains:
             if len(users) > 1 and any(self.touched[node][t] for t in users):
                 shared += [(t, node) for t in users]
         best, slots = None, self.target.cores
-        counts = set.intersection(*(self.tasks[t].work.part_counts(self.target.takes_epilogue) for t in members))
+        counts = set.intersection(*(self.tasks[t].spec.part_counts(self.target.takes_epilogue) for t in members))
         for batch in sorted(counts):
             if -(-batch // slots) * slots > cost.CHAIN_BALANCE * batch:
                 continue
@@ -175,7 +175,7 @@ class _Chains:
     # ---- order
 
     def _circular(self, joined: Step) -> bool:
-        """Is there a way out of the chain and back into it?"""
+        """Whether a path leads out of the chain and back into it."""
         inside = set(joined.tasks)
         outside = [t for member in joined.tasks for t in self.after[member] if t not in inside]
 
@@ -233,7 +233,7 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
                 writer, readers = task, []
             else:
                 readers.append(task)
-    checks = [number for number, task in enumerate(tasks) if task.work.checked]
+    checks = [number for number, task in enumerate(tasks) if task.spec.checked]
     for number, own in enumerate(tasks):  # state is overwritten once every index has been checked
         if any(node.is_input and written for node, written in own.roles()):
             for check in checks:
@@ -242,14 +242,14 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
     return after
 
 
-# ---- what splits into elements
+# ---- splitting into elements
 
 
 def is_aligned(task: Task, node: Node, batch: int) -> bool:
-    """Does part i of the work touch part i of the array only?"""
-    work, nest = task.work.in_parts(batch), task.work.nest
+    """Whether part i of the launch touches part i of the array only."""
+    spec, nest = task.spec.in_parts(batch), task.spec.nest
     numbers = [k for k, operand in enumerate(task.operands) if operand is node]
-    found = all(work.reads_apart(k, node.aval.size, batch) for k in numbers)
+    found = all(spec.reads_apart(k, node.aval.size, batch) for k in numbers)
     if nest is not None:
         first = len(task.operands) - len(nest.operands)
         found &= all(splits_evenly(nest, nest.operands[k - first], batch) for k in numbers if k >= first)
@@ -260,38 +260,39 @@ def is_aligned(task: Task, node: Node, batch: int) -> bool:
 
 
 def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Interval]) -> dict[int, int]:
-    """Interval -> the one whose place it takes: that of an array which the kernel that makes it is the last to read."""
+    """Interval -> the one whose memory it may take over: an array that the kernel of the new one is the last to
+    read."""
     number = {node: k for k, node in enumerate(nodes)}
     found: dict[int, int] = {}
     for step, task in enumerate(tasks):
-        if not isinstance(task.work, Kernel):
+        if not isinstance(task.spec, Kernel):
             continue
-        buffers = {number[n]: b for n, b in zip(task.operands, task.work.operands, strict=True) if n in number}
+        buffers = {number[n]: b for n, b in zip(task.operands, task.spec.operands, strict=True) if n in number}
         old = [k for k in buffers if intervals[k].end == step > intervals[k].start]
         new = [k for k in buffers if intervals[k].start == step]
         for k in new:
-            taken = next((x for x in old if may_overwrite(task.work, buffers[x], buffers[k])), None)
+            taken = next((x for x in old if may_overwrite(task.spec, buffers[x], buffers[k])), None)
             if taken is not None:
                 old.remove(taken)
                 found[k] = taken
     return found
 
 
-# ---- the work
+# ---- the spec
 
 
-def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> Chain:
+def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> BatchFusion:
     """The chain whose operands are these nodes, and then the slots."""
     number = {node: k for k, node in enumerate((*operands, *step.scratch))}
     stages = tuple(
-        Stage(_chained(task.work.in_parts(step.batch)), tuple(number[n] for n in task.operands)) for task in tasks
+        Stage(_chained(task.spec.in_parts(step.batch)), tuple(number[n] for n in task.operands)) for task in tasks
     )
     scratch = tuple(Scratch(offset, node.aval.nbytes // step.batch) for node, offset in step.scratch.items())
-    return Chain(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
+    return BatchFusion(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
 
 
-def _chained(work: Work) -> Work:
-    return replace(work, chained=True) if isinstance(work, Kernel) else work
+def _chained(spec: KernelSpec) -> KernelSpec:
+    return replace(spec, chained=True) if isinstance(spec, Kernel) else spec
 
 
 def _far(step: Step, operands: Sequence[Node]) -> tuple[tuple[int, int], ...]:

@@ -4,8 +4,8 @@
     for each step, in parallel: the cell    ->                for each step: rows 16-31 of h @ w, of the cell
 
 A recurrent layer keeps the rows of a batch apart. So it is cut as a chain is (batch_fusion.py): each launch of a step
-splits into as many equal parts as there are cores, and part i touches part i only of all that is written, in its step
-or by the one before. Else threads meet at every launch of every step, and read what others have just written.
+splits into as many equal parts as there are cores, and part i touches only part i of every array that its step
+or the one before writes. Else threads meet at every launch of every step, and read what others have just written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Target
@@ -25,30 +25,30 @@ from .epilogue import Fused
 def in_parts(
     tasks: Sequence[Task], carried: Iterable[Node], given: Iterable[Node], target: Target
 ) -> list[Task] | None:
-    """The works of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
+    """The specs of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
     parts = target.cores
     written = {node for task in tasks for node, is_written in task.roles() if is_written}
     apart = {*written, *carried, *given}
     if parts < 2 or any(n.aval.symbolic or n.aval.size % parts for n in apart):
         return None
-    if not all(_splits(task.work, parts, target) for task in tasks):
+    if not all(_splits(task.spec, parts, target) for task in tasks):
         return None
     for node, users in touched_by(tasks).items():
         if node in apart and not all(is_aligned(tasks[t], node, parts) for t in users):
             return None
-    return [replace(task, work=task.work.in_parts(parts)) for task in tasks]
+    return [replace(task, spec=task.spec.in_parts(parts)) for task in tasks]
 
 
-def _splits(work: Work, parts: int, target: Target) -> bool:
-    """Can it be cut, with the same bits and without reading much again?"""
-    if isinstance(work, Kernel):
-        return work.range is not None and not work.checked and not work.total % (work.granule * parts)
-    call = work.call if isinstance(work, Fused) else work
-    if not isinstance(call, Product) or call.symbolic or call.computed or work.checked:
+def _splits(spec: KernelSpec, parts: int, target: Target) -> bool:
+    """Whether the spec can be split, with the same bits and without reading much again."""
+    if isinstance(spec, Kernel):
+        return spec.range is not None and not spec.checked and not spec.total % (spec.granule * parts)
+    call = spec.call if isinstance(spec, Fused) else spec
+    if not isinstance(call, Product) or call.symbolic or call.computed or spec.checked:
         return False
     if call.matrices % parts:
         if call.matrices > 1 or call.m % parts or call.m // parts < cost.APART_ROWS or call.b_bytes > cost.APART_BYTES:
             return False
         cut = call.in_parts(parts)
-        return target.same_sums(call, cut) and (call is work or target.takes_epilogue(cut))
+        return target.same_sums(call, cut) and (call is spec or target.takes_epilogue(cut))
     return True

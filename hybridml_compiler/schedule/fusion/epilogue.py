@@ -20,7 +20,7 @@ from typing import Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Expr, For, Kernel, Store, Work, expressions, statements
+from ...loops.ir import Expr, For, Kernel, KernelSpec, Store, expressions, statements
 from ...loops.nest import plain_store, side_by_side
 from ..kernel_cost import kernel_cost
 from ..kernels.library import Call
@@ -30,7 +30,7 @@ from .group import Group
 
 
 @dataclass(frozen=True)
-class Fused(Work):
+class Fused(KernelSpec):
     """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
     result into the first operand of `epilogue`, which then runs over it.
 
@@ -48,7 +48,7 @@ class Fused(Work):
 
     @property
     def left(self) -> int:
-        """How many arrays the left operand of the call is made of."""
+        """Number of arrays that the left operand of the call is made of."""
         return 1 if self.prologue is None else len(self.prologue.operands) - 1
 
     @property
@@ -81,7 +81,7 @@ class Fused(Work):
         return replace(self, epilogue=new.get("epilogue"), prologue=new.get("prologue"))
 
     def written(self, operands: int) -> list[bool]:
-        """What its epilogue writes, and the first operand of that, which the call writes."""
+        """Whether each operand is written: those of the epilogue, and the first of these, which the call writes."""
         if self.epilogue is None:
             return self.call.written(operands)
         found = self.epilogue.written(operands)
@@ -105,7 +105,7 @@ class Fused(Work):
 
 
 def splits(shape: tuple[int, ...], rows: int, columns: int) -> bool:
-    """Is an array of this shape the matrix, with leading axes for its rows and trailing ones for its columns?"""
+    """Whether an array of this shape is the matrix: leading axes are its rows and trailing ones its columns."""
     return _row_axes(shape, rows, columns) is not None
 
 
@@ -139,7 +139,7 @@ def lower_epilogue(
 
 
 def is_idle(kernel: Kernel) -> bool:
-    """Does it store only what is there, as a result does that is another shape of what the call writes?"""
+    """Whether it stores only what it loads, as for a result that is another shape of the one that the call writes."""
     stores = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Store)]
     return all(
         x.value.op == "load" and x.value.attr.name == x.buffer.name and x.value.args == (x.index,) for x in stores
@@ -147,7 +147,7 @@ def is_idle(kernel: Kernel) -> bool:
 
 
 def matrices_of(kernel: Kernel) -> tuple[int, ...]:
-    """Numbers of the operands, but the first, that lie in memory as it does and are read or written as it is."""
+    """Numbers of the operands after the first that have its order in memory and are read or written as they are."""
     first, *others = kernel.operands
     loads = [expr for expr in expressions(kernel.body) if expr.op == "load"]
     index = next((load.args for load in loads if load.attr.name == first.name), None)
@@ -181,7 +181,7 @@ def over_matrix(
 
 
 def _lender(group: Group, overwrites: Mapping[Node, Node]) -> Node | None:
-    """A result of the epilogue whose memory may hold what the call writes, if nothing else wants that."""
+    """A result of the epilogue whose memory may hold the call's own result, if nothing else reads the latter."""
     result, *roots = group.roots
     if result not in group.local:
         return None

@@ -108,7 +108,7 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
             chosen.setdefault(node, "transposed operand of many products")
         homes[node] = set().union(*({r} if r in chosen else homes.get(r, set()) for r in readers[node]))
         reason = chosen.get(node) or _reason(node, readers[node], weight[node])
-        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads what is kept, and widens it
+        if reason is None and _moved_from(node, casts=True) not in chosen:  # else it reads the kept node, and widens it
             reason = _kept(node, len(homes[node]), weight[node], leaves[node])
             if reason:
                 weighed.add(_narrowest(node))
@@ -118,13 +118,12 @@ def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[di
 
 
 def _narrowest(node: Node) -> Node:
-    """What is kept for a node: what it only widens, in fewer bytes, which products read (a training step of a
-    transformer layer in bfloat16: 17.3 ms of kernels, 20.3 without; 26.8 in float32)."""
+    """The node to keep for a node: the narrower one that it only widens, as products read that ([Note: Fusion])."""
     return node.inputs[0] if widens(node) and node.inputs[0].op is not None else node
 
 
 def _elements_a_row(operand: Node, node: Node) -> int:
-    """How many elements in a row one element of the operand serves: those of the axes at the end that it lacks."""
+    """Number of consecutive elements that one element of the operand serves, as it lacks the last axes."""
     if operand.op is None or len(operand.shape) != len(node.shape):
         return 1
     served = 1
@@ -136,7 +135,7 @@ def _elements_a_row(operand: Node, node: Node) -> int:
 
 
 def _bytes_an_element(operand: Node, node: Node) -> float:
-    """What is loaded of an operand for one element: little where a row or a column of it serves many elements."""
+    """Bytes of an operand loaded per element: few where a row or a column of it serves many elements."""
     return (
         operand.dtype.itemsize * min(1.0, operand.aval.hinted.size / max(node.aval.hinted.size, 1))
         if operand.shape
@@ -159,7 +158,8 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
 
 
 def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
-    """Is writing it once cheaper than computing it for every materialised node that needs it?"""
+    """Reason to keep a value, if writing it once is cheaper than computing it for every materialised node that needs
+    it."""
     if homes < 2 or _is_view_of_memory(node):
         return None
     again = homes * (weight + cost.memory_cost(leaves))
@@ -168,7 +168,7 @@ def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
 
 
 def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
-    """What must be in memory for a library to read an operand: what it is a strided view of, or itself."""
+    """The node that must be in memory for a library to read an operand: itself, or the one that it is a view of."""
     base = _moved_from(node, casts=casts)
     if base is not node and library.readable(node, lambda n: n is base):
         return base
@@ -176,7 +176,7 @@ def _memory_for(library: Library, node: Node, *, casts: bool) -> Node:
 
 
 def _moved_from(node: Node, *, casts: bool = False) -> Node:
-    """What lies before a chain of movements, and casts that a library sees through."""
+    """The node before a chain of movements, and of casts that a library sees through."""
     while (below := moved(node, casts=casts)) is not None:
         node = below
     return node
@@ -312,12 +312,13 @@ def _follows_tiles(node: Node, inlined: set[Node], group: Group) -> bool:
 
 
 def _share_data(node: Node, common: set[Node]) -> bool:
-    """Is there something worth loading or computing once? A number beside arrays is not: kernels of one text are."""
+    """Whether there is something worth loading or computing once, which a number beside arrays is not."""
     return any(hint(c.aval.size) > 1 or node.aval.size == 1 for c in common)
 
 
 def _same_space(node: Node, group: Group) -> bool:
-    """Same output space; a reduction also needs the space it reduces, a map may follow a reduction as its epilogue."""
+    """Whether both have one output space; a reduction also needs the space it reduces, a map may follow a reduction as
+    its epilogue."""
     if node.shape != group.shape or (not node.shape and group.kind == "map"):
         return node.shape == group.shape
     if node.kind != "reduction":
@@ -328,7 +329,7 @@ def _same_space(node: Node, group: Group) -> bool:
 
 
 def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: bool) -> bool:
-    """May the node join as part of a row group: rows in cache, its own row only?"""
+    """Whether the node may join as part of a row group: rows in cache, its own row only."""
     axes = reduced_axes(node)
     space = group.space or ((node.inputs[0].shape, axes) if axes and group.shape == node.inputs[0].shape else None)
     if space is None or not depends or not _worth_rows(*space):
@@ -342,12 +343,12 @@ def _same_rows(node: Node, group: Group, owner: dict[Node, Group], *, depends: b
 
 
 def _slides(node: Node) -> bool:
-    """Does each element combine elements of its own (fold_windows)? That loop has no place in a loop over a row."""
+    """Whether each element combines elements of its own (fold_windows), a loop that a loop over rows cannot hold."""
     return node.kind == "reduction" and not reduced_axes(node)
 
 
 def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Rows that lie together in memory, long enough for lanes, and either enough of them for threads or few in all."""
+    """Whether rows are contiguous, long enough for lanes, and either enough of them for threads or few in all."""
     if len(shape) - 1 not in axes or shape[-1] == 1:
         return False
     row = math.prod(shape[k] for k in axes)
@@ -358,7 +359,7 @@ def _worth_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
 
 
 def _keep_local(graph: Graph, groups: Sequence[Group], owner: dict[Node, Group], materialised: dict[Node, str]) -> None:
-    """What only its own kernel reads needs no memory: its readers joined the group after it had been chosen."""
+    """Frees values that only their own kernel reads of their memory: those readers joined after the choice was made."""
     outside = set(graph.roots)
     for group in groups:
         outside |= {r for r in group.reads if owner.get(r) is not group}
@@ -394,7 +395,7 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
 
 
 def _may_fail(group: Group) -> bool:
-    """Does the kernel check indices? State that it had overwritten by then would be lost."""
+    """Whether the kernel checks indices: state that it had overwritten before it failed would be lost."""
     return _any_fails((*group.roots, *group.inlined))
 
 
@@ -403,14 +404,14 @@ def _any_fails(nodes: Iterable[Node]) -> bool:
 
 
 def _depend(groups: Sequence[Group], on: Group) -> bool:
-    """Does one of the groups need this one, directly or not?"""
+    """Whether one of the groups needs this one, directly or not."""
     return on in reachable(groups, lambda g: g.after)
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
-    """Dependencies first. Kernels that overwrite state wait for every check of an index, so that a failed one leaves it
-    whole. Of the others, those that end the use of more memory than they take come first: the gradient of a weight
-    once it can be, rather than when all others are known (arena of a ResNet-18 step: 22 MB instead of 55)."""
+    """Groups in order, dependencies first. Kernels that overwrite state wait for every check of an index, so that a
+    failed one leaves it whole. Of the others, those that end the use of more memory than they take come first: the
+    gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
     commits = {g for g in groups if any(r in donated for r in g.roots)}
     checks = {g for g in groups if _may_fail(g)}
     waiting = {g: len(g.after) for g in groups}
@@ -447,7 +448,7 @@ def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list
 
 
 class _Memory:
-    """Which results are still to be read, and by whom."""
+    """Results that are still to be read, and their readers."""
 
     def __init__(self, groups: Sequence[Group], donated: Mapping[Node, Node]) -> None:
         self.readers: dict[Node, set[Group]] = {r: set() for g in groups for r in g.roots if r not in donated}
@@ -456,7 +457,7 @@ class _Memory:
                 self.readers[node].add(g)
 
     def shrinks(self, group: Group) -> bool:
-        """Does it end the use of more memory than it takes?"""
+        """Whether the group ends the use of more memory than it takes."""
         ends = sum(n.aval.hinted.nbytes for n in group.reads if self.readers.get(n) == {group})
         return ends > sum(n.aval.hinted.nbytes for n in group.roots if self.readers.get(n))
 

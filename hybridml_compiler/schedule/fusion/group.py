@@ -1,4 +1,4 @@
-"""A fusion group: the nodes that one kernel writes, and what it reads and inlines to compute them.
+"""A fusion group: the nodes that one kernel writes, and the nodes that it reads and inlines to compute them.
 
 A *row* group reduces trailing axes of a space and may compute over the whole of it in the same kernel: softmax, layer
 normalisation and their gradients read each row once and keep it in cache. Its nodes have one of three forms:
@@ -34,7 +34,7 @@ class Group:
     after: set[Group] = field(default_factory=set)  # groups that must run before this one
     reasons: list[str] = field(default_factory=list)
     local: set[Node] = field(default_factory=set)  # roots that nothing outside reads: they need no memory
-    call: Matched | None = None  # what computes the first root, if that is library code; the others are its epilogue
+    call: Matched | None = None  # the library code that computes the first root, if any; the others are its epilogue
 
     @property
     def kind(self) -> str:
@@ -49,7 +49,7 @@ class Group:
 
     @property
     def space(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """(shape, reduced axes) of what its reductions run over."""
+        """(shape, reduced axes) of the space that its reductions run over."""
         return next(((n.inputs[0].shape, reduced_axes(n)) for n in self.roots if reduced_axes(n)), None)
 
 
@@ -64,7 +64,7 @@ def form_of(shape: tuple[int, ...], space: tuple[int, ...], axes: tuple[int, ...
 def row_aligned(
     node: Node, roots: Container[Node], in_memory: Container[Node], space: tuple[int, ...], axes: tuple[int, ...]
 ) -> bool:
-    """Does `node` read the group's own nodes only in its own row?
+    """Whether `node` reads the group's own nodes only in its own row.
 
     Followed from node to operand: elementwise operations between forms that broadcast onto each other, the reduction
     itself, and views that only add or drop the reduced axes. Any other way to a node of the group crosses rows.
@@ -122,9 +122,9 @@ def expression_of(node: Node, materialised: Container[Node]) -> tuple[set[Node],
 
 
 def reads_in_place(node: Node, read: Node, materialised: Container[Node]) -> bool:
-    """Does the kernel of `node` at element i, counted in row-major order, read `read` only at element i?
+    """Whether the kernel of `node` at element i, counted in row-major order, reads `read` only at element i.
 
-    True if all that lies between is elementwise over one shape, or reshapes; false as soon as one path moves elements.
+    True if all nodes between are elementwise over one shape, or reshapes; false as soon as one path moves elements.
     """
     if node.op is None:
         return False

@@ -9,7 +9,7 @@ Each thread takes a slot: its share of every kernel that is worth splitting, and
 cost. What a kernel computes does not depend on where it is split. The updates of an optimizer, the sums for the
 gradients of biases, and the statistics of branches side by side are regions.
 
-A kernel waits for others until something needs it, or until what only waiting keeps alive is more than stays in a
+A kernel waits for others until something needs it, or until the values kept alive by waiting no longer fit a
 cache: the sums for a bias read a gradient that has just been written. Kernels that wait for those that wait make
 regions of their own, after them.
 """
@@ -20,22 +20,22 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from .. import cost
 from ..kernels.library import Target
 from .batch_fusion import Stage, Step, Task, dependencies, touched_by
 
 
 @dataclass(frozen=True)
-class Region(Work):
-    """Kernels, each with operands of its own, one after the other. In slots s to t, of which threads share all, kernel
-    k runs its range from `cuts[k][s]` to `cuts[k][t]`."""
+class HorizontalFusion(KernelSpec):
+    """Kernels with operands of their own, one after the other. Threads share slots s to t: kernel k runs its range from
+    `cuts[k][s]` to `cuts[k][t]`."""
 
     kernels: tuple[Kernel, ...]
     cuts: tuple[tuple[int, ...], ...]
 
     @property
-    def works(self) -> tuple[Work, ...]:
+    def specs(self) -> tuple[KernelSpec, ...]:
         return self.kernels
 
     @property
@@ -59,8 +59,8 @@ class Region(Work):
         return f"region of {len(self.kernels)} kernels in {self.slots} slots"
 
 
-def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
-    """Split what is worth it, and deal out the others, the largest first."""
+def region_of(kernels: Sequence[Kernel], slots: int) -> HorizontalFusion:
+    """The region of these kernels: those worth it are split over the slots, the others dealt out, the largest first."""
     loads, cuts = [0.0] * slots, dict[int, tuple[int, ...]]()
     for number, kernel in enumerate(kernels):
         if _splits(kernel, slots):
@@ -72,7 +72,7 @@ def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
         slot = loads.index(min(loads))
         loads[slot] += kernels[number].cost
         cuts[number] = (0,) * (slot + 1) + (kernels[number].total,) * (slots - slot)
-    return Region(tuple(kernels), tuple(cuts[k] for k in range(len(kernels))))
+    return HorizontalFusion(tuple(kernels), tuple(cuts[k] for k in range(len(kernels))))
 
 
 def _splits(kernel: Kernel, slots: int) -> bool:
@@ -80,7 +80,7 @@ def _splits(kernel: Kernel, slots: int) -> bool:
 
 
 def form_regions(tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> list[Step]:
-    """The steps in an order in which those that are launched as one are one. `kept` have memory whatever happens."""
+    """The steps with kernels merged into regions, in an order that allows it. `kept` have memory whatever happens."""
     if target.cores < 2 or any(node.aval.symbolic for task in tasks for node in task.operands):
         return list(steps)
     return _Regions(tasks, steps, kept, target).form()
@@ -95,7 +95,7 @@ class _Regions:
         for task, others in enumerate(dependencies(tasks, touched)):
             for other in others:
                 self.needs[home[other]].add(home[task])
-        self.touches: list[list[Node]] = [[] for _ in steps]  # what of the arena each step reads or writes
+        self.touches: list[list[Node]] = [[] for _ in steps]  # the nodes in the arena that each step reads or writes
         self.last: dict[Node, int] = {}  # step that does so
         for node, users in touched.items():
             numbers = {home[task] for task in users}
@@ -106,7 +106,7 @@ class _Regions:
         self.waiting: dict[int, int] = {}  # step -> how many regions before its own
 
     def form(self) -> list[Step]:
-        """Twice, so that only those wait that then find others, and what needs them."""
+        """The steps with regions formed. Done twice, so that only kernels wait which then find others."""
         self.able = {number for number, step in enumerate(self.steps) if self._may_wait(step)}
         found = [step for step in self._walk(self.able) if len(step.tasks) > 1 and not step.scratch]
         return self._walk({self.home[task] for step in found for task in step.tasks})
@@ -130,11 +130,11 @@ class _Regions:
         return sum(node.aval.nbytes for node in nodes)
 
     def _may_wait(self, step: Step) -> bool:
-        work = self.tasks[step.tasks[0]].work
-        return len(step.tasks) == 1 and isinstance(work, Kernel) and not work.checked
+        spec = self.tasks[step.tasks[0]].spec
+        return len(step.tasks) == 1 and isinstance(spec, Kernel) and not spec.checked
 
     def _released(self, last: int) -> Iterator[Step]:
-        """What waits, up to a region."""
+        """Regions of the kernels that wait for a place up to `last`; those alone are launched as they were."""
         for place in sorted({k for k in self.waiting.values() if k <= last}):
             numbers = [n for n, k in self.waiting.items() if k == place]
             for number in numbers:
@@ -146,8 +146,8 @@ class _Regions:
                 yield from (self.steps[number] for number in numbers)
 
     def _is_worth(self, members: Sequence[int]) -> bool:
-        """Are forks saved, or is work shared that is too little to be shared alone?"""
-        kernels = [work for work in (self.tasks[t].work for t in members) if isinstance(work, Kernel)]
+        """Whether forks are saved, or work is shared that is too little to be shared alone."""
+        kernels = [spec for spec in (self.tasks[t].spec for t in members) if isinstance(spec, Kernel)]
         if len(kernels) < 2 or sum(kernel.cost for kernel in kernels) <= cost.PARALLEL_THRESHOLD_NS:
             return False
         alone = [k for k in kernels if k.total < 2 * k.granule or k.cost <= cost.PARALLEL_THRESHOLD_NS]

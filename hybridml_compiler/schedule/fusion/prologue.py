@@ -1,7 +1,7 @@
 """Prologues: the left operand of a matrix product is computed while it is packed, and has no memory of its own.
 
-A product packs some rows of A, for a block of k, before it multiplies them by all of its panels of B. What is
-elementwise above memory (normalisation by statistics that are there, dropout, a gather of rows) is computed then:
+A product packs some rows of A, for a block of k, before it multiplies them by all of its panels of B. Elementwise work
+above memory (normalisation by statistics in memory, dropout, a gather of rows) is computed then:
 
     kernel(b0: f32[m*k] out, b1: f32[m*k], b2: f32[m]) { for i0 < m { for i1 < k vector { b0[i0*k + i1] = ... } } }
 
@@ -9,17 +9,10 @@ It is an ordinary kernel over the whole of A. A backend emits it with both range
 and with its rows as far apart as packed ones; where A is read transposed, the loops are over its columns and its rows.
 The bits are those of a kernel of its own.
 
-Is it cheaper? A product that is cut into blocks of columns computes A once for each of them, and waits for what A is
-made of; instead, A would be written once. Reading it then costs next to nothing: rows are fetched while others are
-multiplied. Bytes decide. What is only there for A would have to be written in its place, as the result of a product
-whose epilogue computes A, or random bits: then nothing is gained. One core of Zen 4, all launches, in microseconds:
-
-                                              blocks of columns    A kept    A computed
-    table[rows] @ w             8192x64x128                   1      1604          1484
-    layer_norm(x) @ w         16384x512x128                   1     23981         22959
-    (x * g) @ w               16384x512x256                   1     42183         40649
-    layer_norm(x) @ w         1024x256x1024                   3      5202          5188
-    (x * g) @ w              1024x1024x1024                  11     23000         27059
+A product that is cut into blocks of columns computes A once for each of them, and waits for the operands of A;
+otherwise A would be written once. Reading it then costs next to nothing: rows are fetched while others are multiplied.
+So bytes decide ([Note: Prologues]). An operand that exists only for A would have to be written in its place, as the
+result of a product whose epilogue computes A, or random bits: then nothing is gained.
 """
 
 from __future__ import annotations
@@ -39,7 +32,7 @@ from .epilogue import over_matrix, splits
 from .group import Group, expression_of
 
 MIN_COLUMNS = 16  # of the loop in lanes
-SMALL = 16  # what is so many times smaller than A is loaded once for many elements of it
+SMALL = 16  # an operand so many times smaller than A is loaded once for many elements of it
 
 
 @dataclass
@@ -68,7 +61,7 @@ def lower_prologue(
 
 
 def with_pitch(kernel: Kernel, pitch: int) -> Kernel:
-    """Its rows lie so many elements apart."""
+    """The kernel with its rows so many elements apart."""
     (rows,) = kernel.body
     assert isinstance(rows, For)
     (columns,) = rows.body
@@ -83,12 +76,13 @@ def with_pitch(kernel: Kernel, pitch: int) -> Kernel:
 
 
 def _extents(product: Product) -> tuple[int, int]:
-    """Of the loops: as A lies in memory, which are its columns and its rows where it is transposed."""
+    """Extents of the loops, in the order of A's memory: its columns and rows where it is transposed."""
     return (product.k, product.m) if product.a.transposed else (product.m, product.k)
 
 
 def _is_whole(product: Product, node: Node) -> bool:
-    """Is A one matrix, and all of the node? The matrices of a batch stay in cache in another way (batch_fusion.py)."""
+    """Whether A is one matrix, and all of the node. The matrices of a batch stay in cache in another way
+    (batch_fusion.py)."""
     outer, inner = _extents(product)
     whole = product.matrices == 1 and inner >= MIN_COLUMNS and splits(node.shape, outer, inner)
     return whole and product.a.offset == 0 and product.a.leading == inner
@@ -106,7 +100,7 @@ def choose_prologues(
     overwritten: Collection[Node],
     target: Target,
 ) -> Choice:
-    """`overwritten`: inputs; a product should not hold back what writes them."""
+    """The prologues of products. `overwritten`: inputs; a product should not delay the kernels that write them."""
     readers: dict[Node, list[Group]] = {}
     for group in groups:
         for node in group.reads:
@@ -172,7 +166,7 @@ def _computing(group: Group, node: Node, materialised: Mapping[Node, str]) -> Pr
 def _needed(
     leaf: Node, node: Node, outputs: Collection[Node], readers: Mapping[Node, list[Group]], owner: Mapping[Node, Group]
 ) -> bool:
-    """Is it in memory whether or not the node is?"""
+    """Whether it is in memory whether or not the node is."""
     gone = owner[node] if len(owner[node].roots) == 1 else None
     return leaf in outputs or any(group is not gone for group in readers.get(leaf, ()))
 

@@ -1,7 +1,7 @@
-"""Save or recompute: which elementwise values are written to memory, and which every kernel that needs them computes.
+"""Save or recompute: which elementwise values are written to memory, and which each kernel that needs them computes.
 
 Groups are formed as if every shared value were written. Then it is known which kernels read it and what they load
-anyway, and the best set to write is a minimum cut between what lies in memory and the kernels that read:
+anyway, and the best set to write is a minimum cut between the values in memory and the kernels that read:
 
     memory --> x --[load x]--> e = exp(x) --[load e]--> s = 1 + e --> kernels that want s
        '------[compute e]------^                        |
@@ -9,10 +9,10 @@ anyway, and the best set to write is a minimum cut between what lies in memory a
 
 A value on the side of the memory is kept: it is written, and loaded by the kernels that want it. A value on the side of
 the kernels is computed again in each of them, from operands that they compute as well or load, if they do not load them
-anyway. Reductions, products, random bits and what a kernel reads out of order are not computed again.
+anyway. Reductions, products, random bits and values that a kernel reads out of order are not computed again.
 
 Regions are small: they end where reading costs nothing, and at values that are kept whatever happens elsewhere. Layers
-repeat, so regions that are alike are cut once.
+repeat, so equal regions are cut once.
 
 The idea is that of Chen et al., "Training deep nets with sublinear memory cost" (2016), weighed in nanoseconds.
 """
@@ -33,18 +33,18 @@ from .min_cut import minimum_cut
 
 @dataclass(frozen=True)
 class Value:
-    """A node of a region, and what it costs in nanoseconds."""
+    """A node of a region, with its costs in nanoseconds."""
 
     wanted: float | None  # to keep it for the kernels that read it as it is, if there are any
     load: float  # to have it, if it is kept, as an operand
-    again: float  # to compute it from its operands; infinite for what lies in memory
+    again: float  # to compute it from its operands; infinite for a value in memory
     operands: tuple[int, ...]  # numbers of values before it
 
 
 @dataclass
 class Choice:
-    again: dict[Node, str] = field(default_factory=dict)  # what every kernel that needs it computes, and why
-    kept: dict[Node, str] = field(default_factory=dict)  # what is written, and why
+    again: dict[Node, str] = field(default_factory=dict)  # values that every kernel that needs them computes, and why
+    kept: dict[Node, str] = field(default_factory=dict)  # values that are written, and why
 
 
 def choose(
@@ -55,7 +55,7 @@ def choose(
     groups: Sequence[Group],
     owner: Mapping[Node, Group],
 ) -> Choice:
-    """Which of the candidates are better computed again, and what is kept (some of them, or something below them)."""
+    """The candidates that are better computed again, and the values that are kept (some of them, or some below)."""
     regions = _Regions(graph, order, candidates, materialised, groups, owner)
     choice, known = Choice(), dict[tuple[Value, ...], set[int]]()
     for region, values in regions.values():
@@ -66,7 +66,7 @@ def choose(
 
 
 def explain(choice: Choice, groups: Sequence[Group]) -> None:
-    """Adds to the reasons of each kernel what it computes again."""
+    """Adds to the reasons of each kernel the values that it computes again."""
     for group in groups:
         again = [node for node in choice.again if node in group.inlined]
         group.reasons += [f"{node.op.name if node.op else ''}, again: {choice.again[node]}" for node in again]
@@ -112,7 +112,7 @@ class _Regions:
         self.load = {node: self._load(node) for node in self.times}
 
     def _cone(self) -> set[Node]:
-        """What is wanted, and everything that it is computed from."""
+        """The wanted values, and everything that they are computed from."""
         return set(reachable(self.wanted, self._computed))
 
     def _computed(self, node: Node) -> list[Node]:
@@ -122,8 +122,8 @@ class _Regions:
         return node.op is None or (node in self.materialised and node not in self.inside)
 
     def _is_kept_anyway(self, node: Node) -> bool:
-        """Would its own kernels spend as much on the one operand that costs them most? What is computed from it further
-        on has an end here then."""
+        """Whether its own kernels would spend as much on the one operand that costs them most. Then values computed
+        from it further on end here."""
         kernels = self.readers[node]
         cone = reachable([node], lambda n: [operand for operand in self._computed(n) if operand not in self.wanted])
         least: dict[Node, float] = {n: 0.0 for n in self.wanted}  # of having it in these kernels
@@ -139,7 +139,7 @@ class _Regions:
     # ---- costs
 
     def _loads(self, node: Node, kernels: Iterable[Group]) -> int:
-        """Of these kernels, those that would have to load the node, which they do not read yet."""
+        """Number of these kernels that would have to load the node, which they do not read yet."""
         home = self.owner.get(node)
         return sum(group is not home and node not in group.reads for group in kernels)
 
@@ -148,7 +148,7 @@ class _Regions:
         return 0.0 if node.is_constant else self._bytes(node, self._loads(node, kernels))
 
     def _bytes(self, node: Node, loads: int) -> float:
-        """Writing it, unless it is written whatever is decided, and so many loads of it."""
+        """Cost of writing a value, unless it is written anyway, and of so many loads of it."""
         writes = 0.0 if node.op is None or node in self.written else 1.5
         return cost.memory_cost((writes + loads) * node.aval.hinted.nbytes, self.far)
 
@@ -170,13 +170,13 @@ class _Regions:
         return Value(wanted, self.load[node], again, tuple(operands))
 
     def _costs(self, operand: Node) -> bool:
-        """Does it matter whether the operand is kept?"""
+        """Whether it matters that the operand is kept."""
         return self.load[operand] > 0 or not (operand in self.wanted or self._lies_in_memory(operand))
 
     # ---- regions
 
     def values(self) -> Iterable[tuple[list[Node], tuple[Value, ...]]]:
-        """The nodes of each region in order, and what they cost. What nodes of two regions share costs nothing."""
+        """The nodes of each region in order, and their costs. Nodes that two regions share cost nothing."""
         root: dict[Node, Node] = {}
 
         def find(node: Node) -> Node:
@@ -209,7 +209,7 @@ class _Regions:
 
 
 def _cost_of(values: Sequence[Value], k: int, kept: set[int]) -> float:
-    """Of computing a value, with all that has to be computed or loaded for it."""
+    """Cost of computing a value, with all that has to be computed or loaded for it."""
     needed = reachable([k], lambda i: () if i in kept else values[i].operands)
     return sum((values[i].load if i in kept else values[i].again for i in needed), 0.0)
 
@@ -243,7 +243,7 @@ def _picoseconds(width: float) -> int:
 
 
 def _in_place(node: Node, group: Group, owner: Mapping[Node, Group]) -> bool:
-    """Does the group read the node element for element, so that it can compute it as well?"""
+    """Whether the group reads the node element for element, so that it can compute it as well."""
     return all(_by_element(root, node, owner) for root in group.roots)
 
 

@@ -1,1 +1,1 @@
-"""How library kernels compute a product or a convolution: which kernel, and its blocking."""
+"""Planning of products and convolutions: which library kernel computes one, and its blocking."""

@@ -1,4 +1,4 @@
-"""How a depthwise convolution, or one of small groups, is cut: tiles of pixels of a row, for registers. Numbers only.
+"""Blocking of a depthwise convolution, or one of small groups: tiles of pixels of a row, for registers. Numbers only.
 
 Every group has a kernel of its own, so that a vector holds the features of several groups, and little is summed over
 channels. Which columns of taps a pixel meets is known for every tile: at the border of the image it is one of a few
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from .conv_tiling import PACKED_MOST, Machine
 from .convolution import Convolution, Pair
 
-MAX_KERNEL_WIDTH = 11  # weights of a row of taps lie in registers
+MAX_KERNEL_WIDTH = 11  # weights of a row of taps are held in registers
 MAX_RUNS = 8  # a millisecond or two of compilation each; more of them only where dilation is large and maps are small
-TURNED_BYTES = 1 << 18  # rows that are turned lie in scratch memory, in L2
+TURNED_BYTES = 1 << 18  # turned rows are in scratch memory, in L2
 MAX_LINES = 8  # the rows that two units read are turned twice
 
 Taps = Pair  # columns of taps [first, last) that a pixel meets
@@ -35,7 +35,8 @@ class Run:
         return len(self.pixels)
 
     def columns(self, stride: int, dilation: int) -> dict[int, list[Pair]]:
-        """Of the image, from that of the tile's first pixel and tap on: the pixels that meet it, with which tap."""
+        """Columns of the image, counted from that of the tile's first pixel and tap, with the (pixel, tap) pairs that
+        read each."""
         found: dict[int, list[Pair]] = {}
         for pixel, (first, last) in enumerate(self.pixels):
             for tap in range(first, last):
@@ -57,7 +58,7 @@ def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
 
 
 def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:
-    """None where a group is large, or neither channels nor, of a depthwise one, pixels follow each other in memory."""
+    """The tiling; None where a group is large, or neither channels nor, of a depthwise one, pixels are contiguous."""
     taps = c.kernel[0] * c.kernel[1]
     lanes = machine.vector_bytes // c.dtype.itemsize
     if c.groups == 1 or c.channels > c.features or c.features >= lanes or lanes % c.features:
@@ -90,7 +91,7 @@ def turned_row(c: Convolution, lanes: int) -> int:
 
 
 def _rows(c: Convolution, lines: int) -> int:
-    """Of the image, that so many rows of pixels read."""
+    """Rows of the image that so many rows of pixels read."""
     return min((lines - 1) * c.stride[0] + (c.kernel[0] - 1) * c.dilation[0] + 1, c.size[0])
 
 

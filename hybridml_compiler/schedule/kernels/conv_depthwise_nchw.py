@@ -1,7 +1,7 @@
-"""How a depthwise convolution with channels first is cut: a plane at a time, in tiles of rows. Numbers only.
+"""Blocking of a depthwise convolution with channels first: one plane after another, in tiles of rows. Numbers only.
 
-Pixels of a row are the vector. The last tile of rows and the last vector of a row lie over the one before, rather than
-be shorter: what they share is computed twice.
+Pixels of a row are the vector. The last tile of rows and the last vector of a row overlap the one before, rather than
+be shorter: their common part is computed twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def plane_units(convolution: Convolution, planes: Planes) -> int:
 
 
 def planes_of(c: Convolution, machine: Machine) -> Planes | None:
-    """None where channels of a group are more than one, or pixels of a row do not follow each other in memory."""
+    """The tiling; None where a group has more than one channel, or pixels of a row are not contiguous."""
     if c.channels > 1 or c.features > 1 or c.stride != (1, 1) or c.a.strides[2] != 1:
         return None
     height, width = c.out_size
@@ -47,7 +47,7 @@ def planes_of(c: Convolution, machine: Machine) -> Planes | None:
 
 
 def zeros(c: Convolution, lanes: int) -> int:
-    """Elements of a row of zeros, which is read as a row of the image is."""
+    """Length of a row of zeros, which is read in the place of a row of the image."""
     return max(c.padding[1], 0) + c.out_size[1] + 2 * lanes + (c.kernel[1] - 1) * c.dilation[1]
 
 

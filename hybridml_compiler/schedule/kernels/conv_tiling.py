@@ -1,4 +1,4 @@
-"""How our own direct convolution is cut: tiles for registers, panels for caches, units for threads. Numbers only.
+"""Blocking of our own direct convolution: tiles for registers, panels for caches, units for threads. Numbers only.
 
 A tile is some pixels of a row of the result, the same ones in some images, times some vectors of features. Each step of
 its sum is a tap and a channel. The weights are packed first: a panel are those of the features of a tile, step by step.
@@ -44,7 +44,7 @@ class Tiling:
     unit_panels: int
     unit_blocks: int  # of images
     unit_rows: int
-    how: Format = FLOATS  # what is in a word of the image and of the weights; a step of the sum is a tap and a word
+    how: Format = FLOATS  # contents of a word of the image and the weights; a step of the sum is a tap and a word
 
     @property
     def columns(self) -> int:
@@ -62,7 +62,7 @@ class Tiling:
         return features, (1 if convolution.passing else height) * width * features
 
     def parts(self, convolution: Convolution) -> tuple[int, int, int]:
-        """Into how many units the panels, the blocks of images and the rows are cut."""
+        """Number of units that the panels, the blocks of images and the rows are cut into."""
         blocks = -(-convolution.batch // self.images)
         return (
             -(-self.panels // self.unit_panels),
@@ -82,20 +82,20 @@ def panel_size(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def word_rows(convolution: Convolution, tiling: Tiling) -> int:
-    """Of a panel, for a row of taps; the first holds sums to start from if the image is shifted (low_precision.py)."""
+    """Rows of a panel for a row of taps; the first holds initial sums if the image is shifted (low_precision.py)."""
     starts = convolution.stored is not None and shifted(convolution, tiling.how)
     return int(starts) + convolution.kernel[1] * -(-convolution.channels // tiling.how.group)
 
 
 def words_in_place(convolution: Convolution, how: Format) -> bool:
-    """Are there words of the image in memory, just as the instruction wants them?"""
+    """Whether the image has words in memory that the instruction can read."""
     c = convolution
     steps = (c.channels, c.a.offset, *c.a.strides[:4])
     return how in (PAIRS, BYTES) and c.a.strides[4] == 1 and all(step % how.group == 0 for step in steps)
 
 
 def words_of(convolution: Convolution, how: Format) -> Convolution:
-    """The convolution as one of words of channels, of an image that is packed unless it lies in words."""
+    """The convolution as one of words of channels, of an image that is packed unless its memory has words already."""
     c = convolution
     if c.stored is None:
         return c
@@ -108,7 +108,7 @@ def words_of(convolution: Convolution, how: Format) -> Convolution:
 
 
 def pixel_bytes(convolution: Convolution, tiling: Tiling) -> int:
-    """Memory of the image in words; 0 if it is read where it lies."""
+    """Bytes of the image in words; 0 if it is read in place."""
     c = convolution
     if c.stored is None or words_in_place(c, tiling.how):
         return 0
@@ -116,12 +116,12 @@ def pixel_bytes(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def pixel_units(convolution: Convolution, tiling: Tiling) -> int:
-    """Rows of the images."""
+    """Number of units in which pixels are packed: rows of the images."""
     return convolution.batch * convolution.size[0]
 
 
 def can_pass(convolution: Convolution, tiling: Tiling) -> bool:
-    """Does a row of the result, of the images of a tile, fit into scratch memory?"""
+    """Whether a row of the result, of the images of a tile, fits into scratch memory."""
     c = convolution
     size = tiling.images * c.out_size[1] * c.groups * c.features * c.dtype.itemsize
     return not c.channels_first and size <= STRIP_BYTES
@@ -141,7 +141,7 @@ def units(convolution: Convolution, tiling: Tiling) -> int:
 
 
 def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:
-    """None where rows of planes are too long. The bits of the result depend on the convolution alone."""
+    """The tiling; None where rows of planes are too long. The bits of the result depend on the convolution alone."""
     how = FLOATS if convolution.stored is None else format_of(convolution, machine.features)
     c = words_of(convolution, how)
     size = c.dtype.itemsize
@@ -193,7 +193,8 @@ def _shape(c: Convolution, lanes: int, registers: int) -> tuple[int, int, int]:
 
 
 def _step(pixels: int, vectors: int) -> float:
-    """One step of a tile: multiply-adds (8 hide their latency) or loads; weights come from further away than pixels."""
+    """Time of one step of a tile: multiply-adds (8 hide their latency) or loads; weights come from further away than
+    pixels."""
     return max(pixels * vectors, pixels + vectors, 8) + 0.1 * pixels + 0.3 * vectors + 0.5
 
 

@@ -1,9 +1,9 @@
-"""How the gradient of a convolution's weights is cut: tiles for registers, blocks of pixels for caches. Numbers only.
+"""Blocking of the gradient of a convolution's weights: tiles for registers, blocks of pixels for caches. Numbers only.
 
-As a `Convolution` its batch are the channels of the input, its kernel the pixels of the result's gradient, its channels
+As a `Convolution`, its batch is the channels of the input, its kernel the pixels of the result's gradient, its channels
 the images, and its result the taps of the weights. For each tap it is a product [channels x pixels] @ [pixels x
 features], summed over the images. A unit is one tile of one tap: some channels, some features. Threads take runs of
-units, of which `together` go block by block through the pixels, so that a block is read from memory once for all of
+units; `together` of them go block by block through the pixels, so that a block is read from memory once for all of
 them, and their results stay in cache meanwhile.
 
 Where that tile would be small, as for the one channel of a grey image, it is of all taps of a row, and goes over pixels
@@ -30,7 +30,7 @@ RESULT_BYTES = 1 << 18
 # Sums of a tile that hide the latency of each other's. With fewer, a tile of all taps of a row is better (128x1x28x28
 # by 5x5 -> 32: 123 GF/s against 48).
 FEW_SUMS = 8
-# Of the gradient of a panel in a block, which is turned into scratch memory: what is longer (rows of sound) is cut.
+# Bytes of the gradient of a panel in a block, which is turned into scratch memory: longer ones (rows of sound) are cut.
 TURNED_BYTES = 1 << 19
 
 
@@ -68,7 +68,7 @@ def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
 
 
 def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | None:
-    """None where the convolution looks like another one, or neither features nor pixels follow each other in memory.
+    """The blocking; None where the convolution looks like another one, or neither features nor pixels are contiguous.
 
     The bits of the result depend on the convolution alone.
     """
@@ -97,7 +97,7 @@ Group = tuple[int, int] | None
 
 
 def _rows_of_taps(c: Convolution, lanes: int, registers: int, group: Group) -> WeightBlocking | None:
-    """With tiles of two vectors or one; None where not even those fit the registers."""
+    """The blocking with tiles of two vectors or one; None where not even those fit the registers."""
     rows = c.out_size[1] * c.batch
     exchanged = replace(c, out_size=c.kernel, kernel=c.out_size, stride=c.dilation, dilation=c.stride)
     for vectors in range(min(2, -(-c.features // lanes)), 0, -1):
@@ -139,7 +139,7 @@ def turns_gradient(c: Convolution) -> bool:
 
 
 def features_of_groups(c: Convolution) -> Convolution:
-    """As if there were one group, with the features of all."""
+    """The convolution as if there were one group, with the features of all."""
     to_y, to_x, _, to_image, _ = c.w.strides
     return replace(c, groups=1, features=c.groups * c.features, w=Strided(c.w.offset, (to_y, to_x, 0, to_image, 1)))
 

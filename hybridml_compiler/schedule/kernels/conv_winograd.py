@@ -1,10 +1,10 @@
-"""How a convolution of stride 1 is cut for Winograd's minimal filtering F(2x2, rxr), r = 3 or 5. Numbers only.
+"""Blocking of a convolution of stride 1 for Winograd's minimal filtering F(2x2, rxr), r = 3 or 5. Numbers only.
 
 Each 2x2 square of the result is computed from a square of r + 1 rows and columns of the image with (r + 1)^2
 multiplications a channel and feature instead of 4 r^2 (Lavin and Gray, "Fast algorithms for convolutional neural
 networks", 2016): 16 instead of 36, 36 instead of 100. Squares of the image and taps are transformed, their numbers
 multiplied and summed over channels as (r + 1)^2 matrix products, and these transformed back. A unit does so for some
-rows of squares: what it transforms stays in L2.
+rows of squares: its transformed squares stay in L2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from ...once import once
 from .conv_tiling import Machine
 from .convolution import Convolution, Pair
@@ -33,7 +33,7 @@ TRANSFORM_NS = 0.38  # a number of the transformed weights, written, and read fr
 PACK_NS = 0.25  # a weight, by the direct kernel
 # Transformed squares of a unit: they are read once for every panel of features, from L2.
 UNIT_BYTES = 3 << 18
-UNIT_SQUARES = 56  # more read the weights less often, which lie in L2 or L3
+UNIT_SQUARES = 56  # more read the weights less often, which are in L2 or L3
 LINE = 64  # channels fill whole cache lines, and so whole vectors of any machine
 MOST_ROWS = 14
 VECTORS = 2
@@ -59,16 +59,16 @@ class Winograd:
 
     @property
     def numbers(self) -> int:
-        """Of a transformed square."""
+        """Numbers of a transformed square."""
         return self.size * self.size
 
 
 @dataclass(frozen=True)
-class Forward(Work):
+class Forward(KernelSpec):
     """Code that others call: a square of an image, transformed, over channels.
 
-    A module of its own: convolutions of one shape, with any epilogue, have the same (its 4 ms of LLVM's and the 2 of
-    `Backward` are half of what a convolution takes, for three of them in a layer of ResNet-18).
+    A module of its own: convolutions of one shape, with any epilogue, share it and `Backward`, half of the time to
+    compile one.
     """
 
     dtype: np.dtype
@@ -81,7 +81,7 @@ class Forward(Work):
 
 
 @dataclass(frozen=True)
-class Backward(Work):
+class Backward(KernelSpec):
     """Code that others call: a square of the result, of two vectors of features."""
 
     dtype: np.dtype
@@ -141,7 +141,7 @@ def transformed_bytes(convolution: Convolution, winograd: Winograd) -> int:
 
 
 def rows_of_squares(convolution: Convolution, winograd: Winograd) -> int:
-    """Of the transformed image of a unit: tiles of rows are computed whole, what they read beyond is never stored."""
+    """Rows of a unit's transformed image: tiles of rows are computed whole, and rows beyond it are never stored."""
     return -(-winograd.lines * squares(convolution)[1] // winograd.rows) * winograd.rows
 
 
@@ -163,12 +163,13 @@ def parts(convolution: Convolution, winograd: Winograd) -> tuple[Forward, Backwa
 
 
 def turns(convolution: Convolution) -> bool:
-    """Are rows of the image turned first, so that channels follow each other?"""
+    """Whether rows of the image are turned first, so that channels are contiguous."""
     return convolution.a.strides[4] != 1
 
 
 def winograd_of(convolution: Convolution, machine: Machine) -> Winograd | None:
-    """None where it does not apply, or the direct kernel is faster: that depends on the convolution alone."""
+    """The blocking; None where it does not apply, or the direct kernel is faster: that depends on the convolution
+    alone."""
     c, size = convolution, convolution.dtype.itemsize
     if c.kernel not in ((3, 3), (5, 5)) or not c.stride == c.dilation == (1, 1) or c.groups > 1:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...graph.facts import moved
 from ...graph.ir import Node
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from .. import cost
 from ..lowering.expressions import strides_of
 
@@ -26,7 +26,7 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Convolution(Work):
+class Convolution(KernelSpec):
     """out[n,y,x,g,o] = sum over ky,kx,c of a[n, y*sy + ky*dy - top, x*sx + kx*dx - left, g, c] * w[ky,kx,g,c,o].
 
     Zero outside of a; the output is row-major and contiguous. Where `a` has its first axis (n) next to each other in
@@ -48,7 +48,7 @@ class Convolution(Work):
     w: Strided  # kh, kw, g, c, o
     channels_first: bool = False  # the result is out[n,g,o,y,x]
     stored: tuple[np.dtype, np.dtype] | None = None  # dtypes of a and w in memory, if narrower (low_precision.py)
-    passing: bool = False  # only its epilogue reads the result: a row of it at a time, which has no place in memory
+    passing: bool = False  # only its epilogue reads the result: row by row, with no place in memory
 
     @property
     def result(self) -> tuple[int, int]:
@@ -72,8 +72,8 @@ class Convolution(Work):
 
 
 @dataclass(frozen=True)
-class Weights(Work):
-    """What the kernel of a convolution reads in the place of its weights, made by a launch of its own."""
+class Weights(KernelSpec):
+    """The weights as the kernel of a convolution reads them, made by a launch of its own."""
 
     convolution: Convolution
     nbytes: int
@@ -83,7 +83,7 @@ class Weights(Work):
 
 
 @dataclass(frozen=True)
-class Pixels(Work):
+class Pixels(KernelSpec):
     """The same in the place of its image: words of channels, where those in memory are none."""
 
     convolution: Convolution
@@ -94,7 +94,7 @@ class Pixels(Work):
 
 
 @dataclass(frozen=True)
-class Turn(Work):
+class Pretranspose(KernelSpec):
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 
     dtype: np.dtype
@@ -146,15 +146,15 @@ def convolution_of(
     return convolution, a[0], w[0]
 
 
-# Features of a group that make it worth a vector; convolutions of smaller groups are those of wide operands.
+# Features of a group that make it worth a vector; convolutions of smaller groups cast their operands first.
 MIN_FEATURES = 8
 
 
 def reads_narrow(node: Node) -> bool:
-    """Are its operands read as they are stored, through casts? Whether they are depends on the convolution alone.
+    """Whether its operands are read as they are stored, through casts, which depends on the convolution alone.
 
-    One of bfloat16 whose kernel is larger than its result is the gradient of a weight: a sum over pixels, of which no
-    two lie next to each other in memory. That is computed in float32, and so are small groups.
+    In bfloat16, a convolution whose kernel is larger than its result is the gradient of a weight, a sum over pixels,
+    and no two of these are adjacent in memory. That is computed in float32, and so are small groups.
     """
     stored = [_unmoved(x).dtype for x in node.inputs]
     kinds = [x.kind for x in stored if x.itemsize < node.dtype.itemsize]
@@ -177,8 +177,8 @@ def _unmoved(node: Node) -> Node:
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Can a convolution read this operand where it is? Some axis must lie next to each other, as vectors do; what is
-    narrow there is packed into words, whatever lies next to each other."""
+    """Whether a convolution can read this operand in place. Some axis must be contiguous, as vectors are; narrow
+    operands are packed into words, whichever axis is."""
     found = strides_of(node, in_memory, casts=True)
     if found is None:
         return False

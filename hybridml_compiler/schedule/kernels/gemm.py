@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import dtypes
 from ...graph.ir import Node
-from ...loops.ir import Work, divisors
+from ...loops.ir import KernelSpec, divisors
 from ...sizes.dims import at_most, hint, is_symbolic, symbols_of
 from .. import cost
 from ..lowering.expressions import strides_of
@@ -36,12 +36,12 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product(Work):
+class Product(KernelSpec):
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see low_precision.py.
     `computed`: a has no memory; it is computed while it is packed, see prologue.py.
-    `passing`: only its epilogue reads the result, a tile of rows at a time, which has no place in memory.
+    `passing`: only its epilogue reads the result, one tile of rows after another, and it has no memory.
     """
 
     dtype: np.dtype
@@ -66,7 +66,7 @@ class Product(Work):
 
     @property
     def symbolic(self) -> bool:
-        """Is one of its sizes or strides known only when a call comes?"""
+        """Whether one of its sizes or strides is known only when a call comes."""
         return is_symbolic(self._sizes)
 
     @property
@@ -164,14 +164,14 @@ def use_own_product(product: Product, filled: float, vector_bytes: int) -> bool:
 
 
 def multiplies(dtype: np.dtype, a: np.dtype, b: np.dtype) -> bool:
-    """Is there a product in this dtype of operands that are stored in those, at least one of them narrower?"""
+    """Whether there is a product in this dtype of operands stored in those, at least one of them narrower."""
     if dtype is dtypes.int32:
         return all(x.kind in "iu" and x.itemsize == 1 for x in (a, b))
     return dtype is dtypes.float32 and "V" in (a.kind, b.kind) and all(x is dtype or x.kind == "V" for x in (a, b))
 
 
 def reads_narrow(node: Node) -> bool:
-    """Are its operands read as they are stored? Eager products of this size and less are NumPy's."""
+    """Whether its operands are read as they are stored. Eager products of this size and less are NumPy's."""
     return hint(node.aval.size * node.inputs[0].shape[-1]) > cost.WHOLE_PRODUCT
 
 
@@ -187,15 +187,15 @@ def fold_batch(product: Product) -> Product:
 
 
 def as_row(product: Product) -> Product:
-    """Of a product with one column: that column as a row, which lies in memory as it does. A column of lanes would hold
-    one number each (1000x1x1000 of bfloat16: 203 us, 93 as a row)."""
+    """A product with one column as one with a row, which has the same memory. A column of lanes would hold one number
+    each ([Note: Low precision])."""
     a, b = (replace(x, row=x.column, column=x.row) for x in (product.b, product.a))
     stored = None if product.stored is None else product.stored[::-1]
     return replace(product, m=1, n=product.m, a=a, b=b, stored=stored)
 
 
 def readable(node: Node, in_memory: Callable[[Node], bool]) -> bool:
-    """Can a product read this operand where it is, without a copy?"""
+    """Whether a product can read this operand in place, without a copy."""
     return _operand(node, node.shape[:-2], in_memory) is not None
 
 
@@ -215,7 +215,7 @@ def _operand(
 
 
 def matrix_of(offset: int, strides: tuple[int, ...], shape: tuple[int, ...], batch: tuple[int, ...]) -> Matrix | None:
-    """A strided array as a batch of matrices; None where neither their rows nor their columns lie together."""
+    """A strided array as a batch of matrices; None where neither their rows nor their columns are contiguous."""
     *outer, row, column = strides
     *sizes, rows, columns = shape
     # An axis of length 1 is never stepped along: give it the stride that makes the matrix regular.

@@ -1,4 +1,4 @@
-"""How our own matrix product is cut: tiles for registers, panels for caches, units for threads. Numbers only, no code.
+"""Blocking of our own matrix product: tiles for registers, panels for caches, units for threads. Numbers only, no code.
 
 A unit computes some columns of some rows. It goes over k in blocks, over its tiles of rows, and with each over its
 panels: columns one tile wide. A is read where it is. So is B, unless it is transposed, or too large to be read there by
@@ -38,7 +38,7 @@ IN_FLIGHT_FEW = 10
 # eight of 256x784x256, whose rows are 16 panels of 48 columns and one of 16, run at 103 GF/s of one core instead of 98.
 TAIL_NS = 1e6
 # B of a unit in a block of k, which its tiles of rows read one after the other: a quarter of the L2 of AVX-512 machines
-# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it lies in scratch memory.
+# (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it is in scratch memory.
 UNIT_BYTES = 1 << 18
 UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
 # Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2
@@ -60,7 +60,7 @@ UNIT_TILES_COMPUTED = 2  # units that share rows of a computed A compute them tw
 # 1024x256x2048 of a transposed A is 57 GF/s as 8 blocks of columns and 98 as 2 by 4; 1024^3 109 and 97.
 READ_AGAIN = 2
 PACKED_AGAIN = 8
-# Rows of an A that is computed lie in a buffer of its own: in sets of L1 of their own, and along k.
+# Rows of an A that is computed are in a buffer of its own: in sets of L1 of their own, and along k.
 PITCH_PADDING = LINE
 ROWS = 512  # of a product whose rows come with the call, to choose how the rest is cut
 UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
@@ -92,7 +92,7 @@ class Blocking:
 
     @property
     def unit_panels(self) -> int:
-        """At most."""
+        """Panels per unit, at most."""
         return -(-self.panels // self.column_blocks)
 
     @property
@@ -146,20 +146,20 @@ def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int,
 
 
 def with_any_rows(product: Product) -> bool:
-    """Is the number of rows all of a product that comes with the call?"""
+    """Whether the number of rows is the only size of a product that comes with the call."""
     a, b = product.a, product.b
     known = not is_symbolic((product.n, product.k, a.offset, a.row, a.column, b.offset, b.row, b.column))
     return is_dim(product.m) and known and not product.batch and not a.transposed and product.stored is None
 
 
 def blocking_of_rows(product: Product, blocking: Blocking) -> Blocking:
-    """The blocking of a product with `ROWS` rows, for any number of them: whole tiles, and then what is left."""
+    """The blocking of a product with `ROWS` rows, for any number of them: whole tiles, and then the remaining rows."""
     m, rows = product.m, blocking.rows
     return replace(blocking, large=m // rows, tiles=(m + rows - 1) // rows)
 
 
 def _most_in_place(product: Product, panel: int, depth: int) -> int:
-    """Bytes of B up to which it is read where it is, in blocks of k and panels of so many bytes a row."""
+    """Bytes of B up to which it is read in place, in blocks of k and panels of so many bytes per row."""
     stride = product.b.row * product.dtype.itemsize
     if panel <= LINE and panel < stride:
         shared = len({k * stride // LINE % L2_SETS for k in range(depth)}) * L2_WAYS < depth
@@ -198,7 +198,7 @@ def tile_shape(
             rows = -(-m // tiles)
 
             def step(vectors: int, rows: int = rows) -> float:
-                """In k: multiply-adds or loads; a row of B comes from further away than A."""
+                """Time of a step in k: multiply-adds or loads; a row of B comes from further away than A."""
                 step = max(rows * vectors, rows + vectors, in_flight) + 0.1 * rows + 0.3 * vectors + 0.5
                 return step + (A_LINE if transposed else 0.0)
 

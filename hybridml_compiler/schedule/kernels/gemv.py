@@ -1,4 +1,4 @@
-"""How a product of few rows with a transposed B is cut: its columns are rows in memory, and read along k. Numbers only.
+"""Blocking of a product of few rows with a transposed B: its columns are rows in memory, read along k. Numbers only.
 
 A tile is some rows of A by some rows of B, each pair a dot product of its own. It is summed up in `SUMS` partial sums,
 element k in number k % SUMS, which are then added in halves (k and k + 8, k and k + 4, ...): so many whatever the width
@@ -28,19 +28,19 @@ UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
 @dataclass(frozen=True)
-class Dots:
+class Gemv:
     lanes: int
     rows: int  # of the larger tiles; the others have one fewer
     large: int  # how many tiles of rows are larger; they come first
     tiles: int  # of rows
     columns: int  # of a tile, a power of two
     blocks: int  # of columns: units of a matrix
-    block: int  # columns of all blocks but the last, which takes what is left over as well
+    block: int  # columns of all blocks but the last, which takes the remaining ones as well
     far: bool  # B comes from memory
 
 
-def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Dots | None:
-    """None where the operands do not lie along k, or another product is as fast."""
+def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Gemv | None:
+    """The blocking; None where the operands are not contiguous along k, or another product is as fast."""
     along = product.a.column == 1 and product.b.row == 1 and product.n > 1
     size = product.matrices * product.m * product.n * product.k
     if not along or product.dtype is not dtypes.float32 or product.stored is not None or size < MIN_SIZE:
@@ -61,7 +61,7 @@ def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> 
         wanted = 1
     groups = product.n // columns
     block = -(-groups // wanted)
-    return Dots(
+    return Gemv(
         lanes=lanes,
         rows=-(-product.m // tiles),
         large=product.m - (-(-product.m // tiles) - 1) * tiles,
@@ -74,11 +74,11 @@ def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> 
 
 
 def _loads(m: int, rows: int, columns: int) -> float:
-    """Of vectors in a step along k, for all rows and one column."""
+    """Vectors loaded in a step along k, for all rows and one column."""
     tiles = -(-m // rows)
     return (m + tiles * columns) / columns
 
 
-def dot_units(product: Product, dots: Dots) -> int:
+def dot_units(product: Product, dots: Gemv) -> int:
     """Extent of the parallel range."""
     return product.matrices * dots.blocks

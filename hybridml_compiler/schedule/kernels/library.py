@@ -1,7 +1,7 @@
-"""The kinds of node that a call of library code computes, rather than a loop nest: what it is called with, on what.
+"""The kinds of node that a call of library code computes, rather than a loop nest: the call, and its operands.
 
 A matcher gives the call and the nodes in memory that it reads, or None where a loop nest must do. `readable` says
-whether such a call takes an operand where it lies, so that it needs no copy.
+whether such a call reads an operand in place, so that it needs no copy.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Library:
 
 @dataclass(frozen=True)
 class Target:
-    """What the machine can do."""
+    """Abilities of the machine that the schedule asks for."""
 
     lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
     has_library: Callable[[Call], bool]  # can it compute the call?
     takes_epilogue: Callable[[Call], bool]  # and elementwise work on its result with it? (see epilogue.py)
     cores: int  # that threads may use
-    # what it makes of the left and the right operand first
+    # the launches that prepare its left and its right operand
     prepared: Callable[[Call], tuple[Prepared | None, Prepared | None]] = lambda _: (None, None)
     reads_narrow: Callable[[Node], bool] = lambda _: False  # does the call for this node widen its operands by itself?
     # How often a product would compute an element of its left operand while packing it (see prologue.py); 0: it cannot.

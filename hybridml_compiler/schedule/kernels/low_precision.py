@@ -1,16 +1,9 @@
-"""Products of operands that lie in memory narrower than they are multiplied: read as they lie, packed into words.
+"""Products of operands stored narrower than they are multiplied: read in place, packed into words.
 
 A word is 32 bits, as wide as a sum: one float32, or as many narrower elements, next to each other along k, as an
 instruction multiplies and adds at once. So a product of words is cut as one of float32 is, with fewer steps along k.
 
-One core of Zen 4, in GF/s and GOP/s, and oneDNN (of PyTorch) in brackets:
-
-                     float32     bfloat16     widened    int8         widened
-    1024x1024x1024   103 (88)    194 (195)     95        404 (399)    210
-    128x512x784       98 (85)    210 (206)    102        404 (408)    209
-    256x64x64        110 (88)    140 (86)      92        349 (290)    195
-
-Casting the operands first and multiplying in float32 loses everywhere, down to matrices of 64x64 (6.8 against 4.2 us).
+Casting the operands first and multiplying in float32 is slower for every size ([Note: Low precision]).
 """
 
 from __future__ import annotations
@@ -27,7 +20,7 @@ from .gemm_blocking import MAX_DEPTH, MAX_DEPTH_TALL, Blocking, blocking_of
 
 @dataclass(frozen=True)
 class Format:
-    """What a word holds, and how words of A and B are multiplied and added."""
+    """Contents of a word, and how words of A and B are multiplied and added."""
 
     name: str
     group: int  # elements of a word
@@ -41,7 +34,8 @@ BYTES = Format("int8 fours", 4)  # bytes of A without a sign, of B with one
 
 
 def format_of(product: Product | Convolution, features: Container[str]) -> Format:
-    """The fastest on a machine with these features (LLVM's names); what it stores otherwise is converted in packing."""
+    """The fastest format on a machine with these features (LLVM's names); operands stored otherwise are converted in
+    packing."""
     a, b = _stored(product)
     if product.dtype.kind == "f":
         return PAIRS if a.kind == b.kind == "V" and "avx512bf16" in features else FLOATS
@@ -49,12 +43,12 @@ def format_of(product: Product | Convolution, features: Container[str]) -> Forma
 
 
 def shifted(product: Product | Convolution, how: Format) -> bool:
-    """Is A read as a + 128, and 128 times the sum of each column of B taken off? Exact: integers wrap."""
+    """Whether A is read as a + 128, and 128 times the sum of each column of B subtracted: exact, as integers wrap."""
     return how is BYTES and _stored(product)[0].kind == "i"
 
 
 def in_place(product: Product, how: Format) -> bool:
-    """Are there words of A in memory, just as the instruction wants them?"""
+    """Whether A has words in memory that the instruction can read."""
     steps = (product.k, product.a.row, product.a.offset, *product.a.batch)
     exact = how is PAIRS or (how is BYTES and not shifted(product, how))
     return exact and not product.a.transposed and all(step % how.group == 0 for step in steps)
@@ -74,7 +68,7 @@ def narrow_blocking(product: Product, how: Format, vector_bytes: int, registers:
 
 
 def can_pass(product: Product, how: Format, blocking: Blocking) -> bool:
-    """Are the sums of a tile of rows done at once, however the product is cut, and do they fit into scratch memory?"""
+    """Whether the sums of a tile of rows are complete at once, however the product is cut, and fit scratch memory."""
     whole = -(-product.k // how.group) <= min(blocking.depth, MAX_DEPTH, MAX_DEPTH_TALL)
     return whole and blocking.rows * product.n * product.dtype.itemsize <= STRIP_BYTES
 

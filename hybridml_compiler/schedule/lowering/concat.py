@@ -1,11 +1,11 @@
 """Concatenations piece by piece: each piece is stored where it belongs, and no element asks which piece it is in.
 
-    y = concat(a, b, c), axis 1     y[i, j]      = a[i, j]          loops over the shape of a piece, a store a piece
+    y = concat(a, b, c), axis 1     y[i, j]      = a[i, j]          loops over the shape of a piece, a store per piece
                                     y[i, j + n]  = b[i, j]
                                     y[i, j + 2n] = c[i, j]
 
-Read element by element, y is a chain of choices as long as the number of pieces: the states of 64 steps of an LSTM took
-100 ms to put together in place of 1. What the pieces compute from the same operands is computed once.
+Read element by element, y is a chain of choices as long as the number of pieces ([Note: Lowering]). What the pieces
+compute from the same operands is computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .lower import GroupLowering
 
 
 def in_pieces(group: Group, overwrites: Mapping[Node, Node]) -> bool:
-    """Is the group nothing but concatenations of pieces of the same shapes, in memory of their own?"""
+    """Whether the group is nothing but concatenations of pieces of the same shapes, in memory of their own."""
     first, *others = group.roots
     shapes = [piece.shape for piece in first.inputs]
     return (

@@ -22,7 +22,7 @@ Index = tuple[Any, ...]
 
 
 class Expressions:
-    """Elements of nodes over what is in memory; `roots` are computed here, in memory or not."""
+    """Elements of nodes as expressions over memory; `roots` are computed here, in memory or not."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Expressions:
             return self.s.const(node.value[()], node.dtype)
         index = tuple(k if isinstance(k, Expr) else self.s.const(k, dtypes.int64) for k in i)
         key = (node, index, self.s.mask)
-        found = self._memo.get(key) or self._memo.get((node, index, None))  # what holds everywhere holds under a mask
+        found = self._memo.get(key) or self._memo.get((node, index, None))  # a value without a mask holds under one
         if found is None:
             found = self.kept(node, index)
         if found is None:
@@ -113,7 +113,7 @@ class Load:
 
 
 def unravel(s: LoopBuilder, position: Expr, shape: tuple[int, ...]) -> Index:
-    """Inner axes first, each the rest of what those before leave over: so the builder sees that it is one position."""
+    """Index from a position, inner axes first, each the remainder of those before: the builder sees one position."""
     index: list[Expr] = []
     for k, n in reversed(list(enumerate(shape))):
         outermost = math.prod(shape[:k]) == 1
@@ -147,7 +147,7 @@ def strides_of(
 
 
 _Strides = tuple[int, tuple[int, ...]]
-_strides: dict[Any, _Strides | None] = {}  # by the shape of what is in memory, and the movements over it
+_strides: dict[Any, _Strides | None] = {}  # by the shape in memory, and the movements over it
 _MOST_STRIDES = 4096
 
 
@@ -157,7 +157,7 @@ def _strides_through(node: Node, base: Node, in_memory: Callable[[Node], bool]) 
     probe = Expressions(in_memory, {}, [node])
     index, vars_ = probe.loop_vars(node.shape)
     load = probe.at(node, index)
-    while load.op in ("cast", "bitcast", "shl"):  # what `widens` is made of
+    while load.op in ("cast", "bitcast", "shl"):  # operands of `widens`
         load = load.args[0]
     if load.op != "load" or len(load.args) != 1:
         return None

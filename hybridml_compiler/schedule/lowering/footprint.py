@@ -1,4 +1,4 @@
-"""Which elements of its buffers a part of a kernel's range reaches: what chains and updates in place have to know."""
+"""Footprints: the elements of its buffers that a part of a kernel's range touches; chains and updates in place ask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...loops.ir import Buffer, Expr, For, Kernel, Scan, Stmt, Store, expression
 
 
 def splits_evenly(kernel: Kernel, buffer: Buffer, parts: int) -> bool:
-    """Does part i of the range touch part i of the buffer only, for each of so many equal parts?"""
+    """Whether part i of the range touches part i of the buffer only, for each of so many equal parts."""
     if kernel.range is None or kernel.total % parts:
         return False
     s = LoopBuilder()
@@ -22,8 +22,8 @@ def splits_evenly(kernel: Kernel, buffer: Buffer, parts: int) -> bool:
 
 
 def _in_steps(s: LoopBuilder, positions: Sequence[Expr], vars_: Sequence[Expr], size: int) -> bool:
-    """Does each iteration of the loops over `vars_`, outer to inner, stay in an equal part of `size` elements of its
-    own, in their order? Every position is then var * (elements of a part) + something within a part."""
+    """Whether each iteration of the loops over `vars_`, outer to inner, stays in an equal part of `size` elements of
+    its own, in their order: every position is var * (elements of a part) + something within a part."""
     zeros = {}
     for var in vars_:
         if size % extent(var):
@@ -37,7 +37,7 @@ def _in_steps(s: LoopBuilder, positions: Sequence[Expr], vars_: Sequence[Expr], 
 
 
 def may_overwrite(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """May the buffer that it writes (and reads only what it wrote) lie where the one that it reads does?
+    """Whether the buffer that it writes (and reads only after writing) may share memory with the one that it reads.
 
     Each iteration of the outer loops must stay within elements of its own in both, and store an element after its last
     load: in a later statement, or in the same one and at the same position.

@@ -20,7 +20,7 @@ from ..kernel_cost import kernel_cost
 from .expressions import Expressions, Index, Load, unravel
 from .iteration_shape import in_shape_of_source
 
-TURN = 256  # elements of some tiles before what reads them (see _tiles_in_turns); 128 to 1024 are within 8 %
+TURN = 256  # elements of some tiles before their readers run (see _tiles_in_turns); 128 to 1024: within 8 %
 TILE_LANES = 8  # tiles in lanes: one vector of their 64-bit products
 
 
@@ -87,7 +87,8 @@ class GroupLowering(Expressions):
         return self.finish(build_kernel(self.s, (), body, lanes=lanes(expressions(every))))
 
     def _reshaped(self, node: Node, source: Node, lanes: Callable[[list[Expr]], int]) -> Kernel:
-        """The loop runs over the shape of `source`, whose elements are those of the result in the same order."""
+        """The kernel of a reshaped node, over the shape of `source`, whose elements are those of the result in the same
+        order."""
         index, vars_ = self.loop_vars(source.shape)
         store = Store(self.buffer(node, "out"), self.flat(index, source.shape), self.compute(source, index))
         body = Body(vars_, tuple(self.s.pending), (store,))
@@ -163,7 +164,7 @@ class GroupLowering(Expressions):
         return self.finish(build_scan(scan, vars_, lanes=lanes(expressions([scan]))))
 
     def _scatter(self, lanes: Callable[[list[Expr]], int]) -> list[Kernel]:
-        """Copy the base, then apply the updates in index order: deterministic, whatever the indices."""
+        """The kernel of a scatter: copies the base, then applies the updates in index order, so it is deterministic."""
         (node,) = self.group.roots
         assert node.op is not None
         base, _, updates = node.inputs
@@ -189,7 +190,7 @@ class GroupLowering(Expressions):
         return [first, self.finish(apply)]
 
     def _tiles(self) -> list[Kernel]:
-        """Random bits a block at a time: a loop over whole tiles, then the rest element by element."""
+        """Random bits in blocks: a loop over whole tiles, then the rest element by element."""
         node, *readers = self.group.roots
         if readers:
             return self._tiles_in_turns(node, readers)
@@ -217,10 +218,9 @@ class GroupLowering(Expressions):
         return kernels
 
     def _tiles_in_turns(self, node: Node, readers: Sequence[Node]) -> list[Kernel]:
-        """Some tiles, then what reads their elements, in turns: bits that nothing else reads never leave L1.
+        """Some tiles, then the readers of their elements, alternately: bits that nothing else reads never leave L1.
 
-        Memory works on the operands of the readers while the bits are computed: a dropout of 4M elements takes 2.4 ms,
-        of which the bits alone are 2.0, and 3.6 with one loop after the other in parts of any size.
+        Memory works on the operands of the readers while the bits are computed ([Note: Lowering]).
         """
         op = node.op
         assert op is not None and op.lower_tile is not None
@@ -267,12 +267,12 @@ class GroupLowering(Expressions):
 
 
 def reads_through(node: Node, wanted: Node, roots: Container[Node]) -> bool:
-    """Does the expression of `node` reach `wanted` without passing another root?"""
+    """Whether the expression of `node` reaches `wanted` without passing another root."""
     return any(n is wanted for n in reachable(node.inputs, lambda n: () if n in roots else n.inputs))
 
 
 def inline_cost(node: Node, in_memory: Callable[[Node], bool]) -> float:
-    """Nanoseconds to compute one element of a node from what is in memory."""
+    """Nanoseconds to compute one element of a node from memory."""
 
     def computed(n: Node) -> list[Node]:
         return [operand for operand in n.inputs if operand.op is not None and not in_memory(operand)]
@@ -289,7 +289,7 @@ def _serial(inner: Stmt, vars_: tuple[Expr, ...]) -> Kernel:
 
 
 def _moves_data(position: Expr, var: Expr) -> bool:
-    """Is the variable used by a loaded index (so that two iterations may hit one element)?"""
+    """Whether a loaded index uses the variable (so that two iterations may hit one element)."""
     if var not in position.depends:
         return True
     return any(expr.op == "load" and var in expr.depends for expr in reachable([position], args_of))

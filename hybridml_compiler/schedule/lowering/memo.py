@@ -1,8 +1,8 @@
 """Groups that do the same to other arrays have the same kernels: they are lowered once.
 
 The layers of a model, the steps of a recurrence and the parameters of an optimizer repeat each other. Two groups are
-alike if their expressions are the same up to which array is read where; kernels name their operands by position, so
-only the operands differ. A step of an LSTM over 64 times has 500 groups, of which 100 are different.
+equal if their expressions are the same up to which array is read where; kernels name their operands by position, so
+only the operands differ. A step of an LSTM over 64 times has 500 groups, 100 of them different.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..fusion.group import Group
 Lowered = Sequence[tuple[Kernel, tuple[Node, ...]]]  # kernels, each with the nodes whose memory it is given
 
 
-class Alike:
-    """Lowers groups, or finds what it has made of one that is alike."""
+class LoweringMemo:
+    """Lowers groups, or finds the result for an equal one."""
 
     def __init__(self, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node]) -> None:
         self.in_memory, self.overwrites = in_memory, overwrites
         self._known: dict[Any, list[tuple[Kernel, list[int | _Temporary]]]] = {}
 
     def lowered(self, group: Group, lower: Callable[[], Lowered]) -> Lowered:
-        """`lower()`, or the same for the nodes of this group. A node of no graph is temporary, and made anew."""
+        """`lower()`, or the same for the nodes of this group. A node of no graph is temporary, and made again."""
         key, nodes = self.signature(group)
         found = self._known.get(key)
         if found is not None:
@@ -42,7 +42,7 @@ class Alike:
         return made
 
     def signature(self, group: Group) -> tuple[Any, list[Node]]:
-        """What alike groups have in common, and the nodes of this one in the order in which it names them."""
+        """(key that equal groups have in common, nodes of this one in the order in which it names them)."""
         roots, number, lines = set(group.roots), dict[Node, int](), list[Any]()
 
         def is_leaf(node: Node) -> bool:

@@ -3,8 +3,8 @@
     b7[5] * x          operand b7 at its beginning              b7[0] * x      operand b7, 20 bytes from its beginning
 
 The constant that all indices of an operand have in common moves from the indices into the address that the launch
-gives. The update of the 55 parameters of a small transformer reads the factors of its step from element 0, 1, 2, ... of
-one array: 26 kernels of 20 ms each to compile became 8.
+gives. The update of a transformer's parameters reads the factors of its step from element 0, 1, 2, ... of one array:
+most of its kernels are one then ([Note: Lowering]).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
         if part.op == "load" and part.attr.name in shifts:
             name = part.attr.name
             new[part] = s.load_of(buffers[name], (_less(s, args[0], shifts[name]), *args[1:]))
-        elif part.op not in ("var", "result"):  # all anew, so that what is equal now is one expression
+        elif part.op not in ("var", "result"):  # all made again, so that equal parts are one expression
             new[part] = _rebuilt(s, part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
     body = _statements(s, kernel.body, new, buffers, shifts)
@@ -80,7 +80,7 @@ def _linear(s: LoopBuilder, index: Expr) -> Expr:
 
 
 def _shifted(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
-    """As large as what is read of it, where that is known."""
+    """The buffer as large as the part of it that is read, where that is known."""
     ends = [index.high + 1 if index.high is not None else buffer.size for index in indices]
     return replace(buffer, size=min(max(ends), buffer.size) - shift)
 

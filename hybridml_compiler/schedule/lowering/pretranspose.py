@@ -19,14 +19,14 @@ from ..kernels.gemm import product_of
 
 
 def worth_turning(node: Node, readers: Iterable[Node]) -> bool:
-    """Do products pack this view of something in memory so often that a copy along their columns is cheaper?"""
+    """Whether products pack this view of memory so often that a copy along their columns is cheaper."""
     if moved(node) is None or node.aval.ndim != 2:
         return False
     return sum(packings(node, reader) for reader in readers) >= cost.TURN_PACKINGS
 
 
 def packings(node: Node, reader: Node) -> int:
-    """How often a product turns this operand."""
+    """Number of times that a product turns this operand."""
     if reader.kind != "contraction" or reader.inputs[1] is not node:
         return 0
     found = product_of(reader, lambda n: moved(n) is None)

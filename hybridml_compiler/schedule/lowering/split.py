@@ -69,7 +69,7 @@ def lower_group(
 
 
 def split_of(group: Group) -> Split | None:
-    """How the reductions of a group are cut; None where one loop is as good."""
+    """The blocks into which the reductions of a group are cut; None where one loop is as good."""
     space = group.space
     if group.kind != "reduction" or space is None or not all(_may_wait(root, space) for root in group.roots):
         return None
@@ -92,7 +92,8 @@ def split_of(group: Group) -> Split | None:
 
 
 def _may_wait(root: Node, space: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
-    """Can the root be computed from partial results: a reduction that combines them, or what only reads results?"""
+    """Whether the root can be computed from partial results: a reduction that combines them, or one that only reads
+    results."""
     assert root.op is not None
     if reduced_axes(root):
         return not root.op.combine.startswith("arg")
@@ -209,7 +210,7 @@ def _partial_kernel(
     partials: list[Node | None],
     lanes: Callable[[list[Expr]], int],
 ) -> tuple[Kernel, tuple[Node, ...]]:
-    """The kernel of the reductions whose turn it is; `partials` gets the nodes of what it makes."""
+    """The kernel of the reductions of this pass; `partials` gets the nodes of its results."""
     inside = Group(group.roots, group.reads, group.inlined, local=set(group.roots))  # results are stored at the end
     stage = _stage(inside, in_memory, {}, split, partials)
     lowering, builder = stage.lowering, stage.builder

@@ -1,12 +1,12 @@
 """A depthwise convolution, or one of small groups: `void convolution(ptr buffers, i64 lo, i64 hi)` over rows of pixels.
 
 Features are the vector, those of several groups. For some pixels of a row and one vector, a row of taps is loaded into
-registers and each pixel that they meet once, of which every group then spreads one of its channels over its features
-(8x28x28, 32 groups of 4 by 3x3: 100 GF/s, the direct kernel 20). Taps beside the image are left out, by ranges of rows
-and by micro-kernels for the borders. Every element is one chain of fused multiply-adds over (ky, kx, c).
+registers and each pixel that they meet once; every group spreads one of the pixel's channels over its features. Taps
+beside the image are left out, by ranges of rows and by micro-kernels for the borders. Every element is one chain of
+fused multiply-adds over (ky, kx, c).
 
-Of an image with channels first a unit turns the rows that it reads, in squares through registers, into memory of its
-own (8x128x56x56 by 3x3 on one core: 1.9 ms, with channels last 1.2).
+Where the image has channels first, a unit turns the rows that it reads, in squares through registers, into memory of
+its own ([Note: Convolutions] has times).
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def emit_depthwise(
 
 
 class _Depthwise:
-    """One emission: the micro-kernels by the taps that their pixels meet, and where the weights are."""
+    """The emission of one function: the micro-kernels by the taps that their pixels meet, and the place of the
+    weights."""
 
     def __init__(
         self, function: ir.Function, convolution: Convolution, tiling: DepthwiseTiling, epilogue: ir.Function | None
@@ -77,7 +78,7 @@ class _Depthwise:
         b = function.build()
         source, target = function.args
         v = Vectors(b, c.dtype, lanes)
-        ahead = self.tiling.lines * c.stride[0] * c.a.strides[1]  # what the next unit turns
+        ahead = self.tiling.lines * c.stride[0] * c.a.strides[1]  # the rows that the next unit turns
 
         def channels(first: Any) -> None:
             places = [least(b, b.add(first, i64(i)), i64(c.groups - 1)) for i in range(lanes)]
@@ -127,8 +128,7 @@ class _Depthwise:
                 left = b.sub(i64(c.groups * c.channels), b.mul(k, i64(share)))
                 inputs = v.mask(least(b, left, i64(share)), 0)
 
-            # What the next row of pixels reads for the first time and where it writes, into L2 (8x128x56x56 by 3x3,
-            # one core: 2.5 -> 2.0 -> 1.1 ms).
+            # The addresses that the next row of pixels reads first and writes, into L2 ([Note: Prefetching]).
             below = (c.kernel[0] - 1) * c.dilation[0] + 1
             for line in range(below, below + c.stride[0]) if not self.tiling.turned else ():
                 for column in columns:
@@ -177,7 +177,7 @@ class _Depthwise:
         b.ret_void()
 
     def _pack(self) -> None:
-        """To [tap][channel of a group][feature]."""
+        """Packs the weights to [tap][channel of a group][feature]."""
         b, v, c = self.b, self.v, self.convolution
         to_y, to_x, to_group, to_channel, to_feature = c.w.strides
 
@@ -213,7 +213,7 @@ class _Depthwise:
         repeat(b, first, last, 1, lambda row: self._row(x, row, b.mul(b.add(above, row), i64(c.out_size[1]))))
 
     def _turned(self, x: Any, first: Any, last: Any) -> Any:
-        """Where the image would start, of which the rows for these rows of pixels have been turned."""
+        """Address where the image would start for the turned rows that these rows of pixels read."""
         b, c, v = self.b, self.convolution, self.v
         below = (c.kernel[0] - 1) * c.dilation[0] + 1
         low = greatest(b, self._top(first), i64(0))

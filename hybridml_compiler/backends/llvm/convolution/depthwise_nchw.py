@@ -1,6 +1,6 @@
 """A depthwise convolution with channels first: `void convolution(ptr buffers, i64 lo, i64 hi)` over planes.
 
-A plane is one channel of one image. A tile is some rows of the result, one vector of pixels at a time; a row of the
+A plane is one channel of one image. A tile is some rows of the result, one vector of pixels wide; a row of the
 image is loaded once for every column of taps, and serves all rows of the tile that it meets. Rows beside the image are
 read from zeros, pixels beside it are masked. Every element is one chain of fused multiply-adds over (ky, kx).
 """
@@ -24,7 +24,7 @@ _KEPT_TAPS = 16  # so many weights stay in registers; more are loaded where they
 def emit_planes(
     module: ir.Module, name: str, convolution: Convolution, planes: Planes, epilogue: ir.Function | None = None
 ) -> ir.Function:
-    """The epilogue runs over a plane, when it is in L1 or L2."""
+    """The function; its epilogue runs over a plane, when that is in L1 or L2."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
     _Planes(function, convolution, planes, epilogue).emit()

@@ -4,7 +4,7 @@ A tile of the result stays in registers over all taps and channels: pixels of th
 vectors of the weights (Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
 architectures", 2018). No matrix of windows and no padded image is made: rows of taps outside of the image are left out,
 a pixel beside it is read from a zero. Every element is one chain of fused multiply-adds over (ky, kx, c), so that its
-bits depend neither on tiles nor on threads nor on the width of a vector.
+bits depend neither on tiles nor on threads nor on the width of vectors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Range = tuple[Any, Any]
 _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR, I64, I64, I64, I64])
 # A few channels, as those of a coloured image, are not worth a loop (3 channels: 84 multiply-adds against 28).
 _UNROLLED_CHANNELS = 4
-# Columns of taps are unrolled where they meet at most this part of a tile's pixels. It takes LLVM 5 ms, and the kernel
-# 0.80 instead of 0.96 ms (8x512x2x2 by 3x3) or 0.98 of 1.19 (8x256x4x4); from 7x7 on it is 11 ms for a tenth.
+# Columns of taps are unrolled where they meet at most this part of a tile's pixels: small maps gain, larger ones only
+# compile longer ([Note: Convolutions]).
 MOST_MET = 0.85
 
 
@@ -43,9 +43,10 @@ def emit_direct(
     turn: str = "",
     buffers: int = 0,
 ) -> ir.Function:
-    """The epilogue runs over the panels of a unit in a row of the result, or in that row of the images of a tile.
+    """The function; its epilogue runs over the panels of a unit in a row of the result, or in that row of a tile's
+    images.
 
-    If the result passes, it is given `buffers` pointers of which that of the result is replaced.
+    If the result passes, the epilogue is given `buffers` pointers, with that of the result replaced.
     """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
@@ -54,13 +55,13 @@ def emit_direct(
 
 
 def _dead(c: Convolution, first: int) -> bool:
-    """Is there a tap of the pixel in column `first` of the result that is beside the image?"""
+    """Whether a tap of the pixel in column `first` of the result is beside the image."""
     at = first * c.stride[1] - c.padding[1]
     return at < 0 or at + (c.kernel[1] - 1) * c.dilation[1] >= c.size[1]
 
 
 def _empty_rows(c: Convolution) -> bool:
-    """Is there a row of the result that no row of taps meets?"""
+    """Whether the result has a row that no row of taps meets."""
     places = [
         [row * c.stride[0] - c.padding[0] + k * c.dilation[0] for k in range(c.kernel[0])]
         for row in range(c.out_size[0])
@@ -104,7 +105,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
 
 
 def _panel(c: Convolution, tiling: Tiling) -> Panel:
-    """Of weights in memory; of words as `emit_word_panels` has them."""
+    """Layout of a panel of weights in memory; in words, that of `emit_word_panels`."""
     if c.stored is None:
         return panel_of(c)
     row, words = word_rows(c, tiling), -(-c.channels // tiling.how.group)
@@ -134,7 +135,7 @@ class _Tiles:
         return {i for i in range(width) if any(_dead(self.convolution, start + i) for start in starts)}
 
     def _met(self, pixels: list[tuple[int, int]]) -> list[list[int]]:
-        """For each column of taps the pixels that it meets, where a tile is a row of few pixels; else nothing."""
+        """The pixels that each column of taps meets, where a tile is a row of few pixels; else an empty list."""
         c = self.convolution
         if self.tiling.tiles > 1 or self.starts:
             return []
@@ -173,13 +174,13 @@ class _Tiles:
                 sums = [b.add(total, first_row[k % g.vectors]) for k, total in enumerate(sums)]
 
             def over_channels(x_tap: Any, kx: Any, met: list[int], edges: set[int], sums: list[Any]) -> list[Any]:
-                """One tap: the pixels that are `met`, of which those of `edges` may be beside the image."""
+                """One tap over the pixels `met`; those of `edges` may be beside the image."""
                 w_tap = v.element(w_row, b.mul(kx, i64(to_w)))
                 at = b.add(column, b.mul(kx, i64(c.dilation[1])))
                 outside = {
                     i: b.icmp_unsigned(">=", b.add(at, i64(i * c.stride[1])), i64(c.size[1])) for i in sorted(edges)
                 }
-                sources = {}  # of such a pixel: its first channel, the step to the next
+                sources = {}  # for such a pixel: its first channel, the step to the next
                 for p in (p for p in met if pixels[p][1] in edges):
                     beside, source = outside[pixels[p][1]], v.element(x_tap, i64(places[p]))
                     sources[p] = b.select(beside, zero, source), b.select(beside, i64(0), i64(at_c))
@@ -237,7 +238,7 @@ class _Tiles:
 
 
 class _Direct:
-    """One emission: the loops over units, their images, rows, tiles and panels."""
+    """The emission of one function: the loops over units, their images, rows, tiles and panels."""
 
     def __init__(
         self,
@@ -314,7 +315,7 @@ class _Direct:
                 repeat(b, *rows, 1, over_rows(rest))
 
     def _finish(self, y: Any, group: Any, first: Any, k: int, row: Any, panels: Range) -> None:
-        """What follows when a row of image number `k` of a block is there, in the panels of a unit."""
+        """Finishes row `row` of image number `k` of a block: turns it, or runs the epilogue on the panels of a unit."""
         b, v, c, g = self.b, self.v, self.convolution, self.tiling
         (height, width), image = c.out_size, b.add(first, i64(k))
         low, high = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)

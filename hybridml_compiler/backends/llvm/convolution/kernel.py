@@ -1,4 +1,4 @@
-"""Which of our algorithms computes a convolution on this machine: the first row of a table that takes it."""
+"""The algorithm that computes a convolution on this machine: the first row of a table that can."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .... import dtypes
-from ....loops.ir import Kernel, Work
+from ....loops.ir import Kernel, KernelSpec
 from ....once import once
 from ....runtime import jit
 from ....runtime.threads import cores
@@ -16,7 +16,7 @@ from ....schedule.kernels.conv_depthwise import depthwise_tiling_of, depthwise_u
 from ....schedule.kernels.conv_depthwise_nchw import plane_units, planes_of
 from ....schedule.kernels.conv_tiling import Machine
 from ....schedule.kernels.conv_weights_blocking import turns_gradient, weight_blocking_of, weight_units
-from ....schedule.kernels.convolution import Convolution, Pixels, Turn, Weights
+from ....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
 from .. import ir
 from ..kernel import emit_epilogue
 from .depthwise import emit_depthwise
@@ -30,7 +30,7 @@ from .winograd import emit_winograd, emit_winograd_weights
 
 @dataclass(frozen=True)
 class Preparation:
-    """`emit` adds a function as that of an algorithm; its buffers are the weights and the memory that it fills.
+    """A launch that prepares an operand; `emit` adds its function, with the operand and the memory to fill as buffers.
 
     Its last argument is the name of a function that turns squares, where features do not follow each other.
     """
@@ -53,10 +53,10 @@ class Algorithm:
     emit: Callable[..., ir.Function]
     units: Callable[[Convolution, Any], int]
     finishes: bool = False  # then `emit` takes an epilogue as well
-    prepares: Preparation | None = None  # then it reads what this makes of the weights
-    packs: Preparation | None = None  # and, where that has a size, what this makes of the image
-    turns: Callable[[Convolution], bool] = lambda _: False  # does `emit` take the name of a function that turns?
-    parts: Callable[[Convolution, Any], Sequence[Work]] = lambda _, plan: ()  # of others, whose names it takes too
+    prepares: Preparation | None = None  # a launch that prepares the weights, if the algorithm reads prepared ones
+    packs: Preparation | None = None  # and one that prepares the image, where that has a size
+    turns: Callable[[Convolution], bool] = lambda _: False  # whether `emit` takes the name of a transpose
+    parts: Callable[[Convolution, Any], Sequence[KernelSpec]] = lambda _, plan: ()  # whose names it takes too
 
 
 ALGORITHMS = (
@@ -102,7 +102,7 @@ CHANNELS_FIRST = (  # those of the result
 
 
 def own_algorithm(convolution: Convolution) -> tuple[Algorithm, Any] | None:
-    """How we compute it, with the plan; None where a loop nest must."""
+    """(algorithm, its plan) of our own for a convolution; None where a loop nest must compute it."""
     return _own_algorithm(convolution, jit.host())
 
 
@@ -136,21 +136,21 @@ def range_of_convolution(convolution: Convolution) -> int:
 
 
 def finishes(convolution: Convolution) -> bool:
-    """Does its kernel take an epilogue?"""
+    """Whether the convolution's kernel takes an epilogue."""
     found = own_algorithm(convolution)
     return found is not None and found[0].finishes
 
 
 def passing_convolution(convolution: Convolution) -> Convolution | None:
-    """The same without memory for its result, of which the epilogue reads a row while it is there, if that can be."""
+    """The same without memory for its result, where the epilogue can read each row while it is in cache."""
     found = own_algorithm(convolution)
     passes = found is not None and found[0].emit is emit_direct and conv_tiling.can_pass(convolution, found[1])
     return replace(convolution, passing=True) if passes else None
 
 
-def parts_of_convolution(convolution: Convolution) -> list[Work]:
+def parts_of_convolution(convolution: Convolution) -> list[KernelSpec]:
     algorithm, plan = _chosen(convolution)
-    turn = [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
+    turn = [Pretranspose(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
     return [*algorithm.parts(convolution, plan), *turn]
 
 
@@ -161,8 +161,8 @@ def emit_convolution(
     parts: Sequence[str] = (),
     epilogue: Kernel | None = None,
 ) -> ir.Function:
-    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (or what is made of
-    them first) and the result, or those of the epilogue."""
+    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (both as prepared, if
+    they are) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution)
     count = len(algorithm.parts(convolution, plan))
     more: dict[str, Any] = {"parts": parts[:count]} if count else {}
@@ -177,13 +177,13 @@ def emit_convolution(
 
 
 def convolution_source(convolution: Convolution, parts: Sequence[str] = ()) -> str:
-    """All that `emit_convolution` depends on."""
+    """The text that determines the code of `emit_convolution`."""
     algorithm, plan = _chosen(convolution)
     return f"{convolution!r} by {algorithm.name} {plan!r} with {parts}"
 
 
 def prepared_operands(convolution: Convolution) -> tuple[Pixels | None, Weights | None]:
-    """What the kernel reads in the place of its image and its weights, if anything."""
+    """The prepared image and weights that the kernel reads in the place of its operands, if any."""
     found = own_algorithm(convolution)
     if found is None:
         return None, None
@@ -196,21 +196,21 @@ def range_of_operand(operand: Weights | Pixels) -> int:
     return preparation.units(operand.convolution, plan)
 
 
-def parts_of_operand(operand: Weights | Pixels) -> list[Turn]:
+def parts_of_operand(operand: Weights | Pixels) -> list[Pretranspose]:
     c, (_, plan) = operand.convolution, _preparation(operand)
     if c.stored is not None:
-        return [Turn(dtypes.float32, plan.lanes)]
-    return [Turn(c.dtype, plan.lanes)] if panel_of(c).run else []
+        return [Pretranspose(dtypes.float32, plan.lanes)]
+    return [Pretranspose(c.dtype, plan.lanes)] if panel_of(c).run else []
 
 
 def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts: Sequence[str] = ()) -> ir.Function:
-    """`void operand(ptr buffers, i64 lo, i64 hi)`; the buffers are the operand and what is made of it."""
+    """`void operand(ptr buffers, i64 lo, i64 hi)`; the buffers are the operand and its prepared form."""
     preparation, plan = _preparation(operand)
     return preparation.emit(module, name, operand.convolution, plan, parts[0] if parts else "")
 
 
 def operand_source(operand: Weights | Pixels, parts: Sequence[str] = ()) -> str:
-    """All that `emit_operand` depends on."""
+    """The text that determines the code of `emit_operand`."""
     algorithm, plan = _chosen(operand.convolution)
     return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
 
@@ -223,7 +223,7 @@ def _preparation(operand: Weights | Pixels) -> tuple[Preparation, Any]:
 
 
 def reads_pairs() -> bool:
-    """Are convolutions of bfloat16 those of its pairs? Else they are those of float32."""
+    """Whether convolutions of bfloat16 multiply pairs of it; else they are those of float32."""
     return "avx512bf16" in _machine(jit.host()).features
 
 

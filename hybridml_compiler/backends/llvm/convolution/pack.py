@@ -1,7 +1,7 @@
 """Packing weights of a convolution into panels: [row][feature], where a row is a tap and a channel.
 
-Weights may lie in any order. Where features follow each other, rows are copied; else squares of some features and of
-what follows each other are turned in registers, and the rows of the panel have the order of the memory.
+Weights may have any order in memory. Where features are contiguous, rows are copied; else squares of some features and
+of the contiguous axis are turned in registers, and the rows of the panel have the order of the memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ....schedule.kernels.convolution import Convolution, Turn
+from ....schedule.kernels.convolution import Convolution, Pretranspose
 from .. import ir
 from ..gemm.tile import Vectors, i64, least, repeat
 from ..types import I64, PTR, VOID
@@ -21,7 +21,7 @@ Axis = tuple[int, int]  # size, stride in the weights
 
 @dataclass(frozen=True)
 class Panel:
-    """Where things are, in rows: tap (ky, kx) and channel c at first + ky * steps[0] + kx * steps[1] + c * steps[2]."""
+    """Layout of a panel: tap (ky, kx), channel c is row first + ky * steps[0] + kx * steps[1] + c * steps[2]."""
 
     rows: int
     first: int
@@ -60,7 +60,7 @@ def panel_of(convolution: Convolution) -> Panel:
 def emit_pack(
     v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any, turn: str
 ) -> None:
-    """One panel of the weights of a group, with a function `turn` (see `emit_turn`)."""
+    """Packs one panel of the weights of a group, with a function `turn` (see `emit_turn`)."""
     b = v.b
     feature = b.mul(number, i64(columns))
 
@@ -85,8 +85,8 @@ def emit_pack(
 def emit_rows(
     v: Vectors, c: Convolution, columns: int, weights: Any, target: Any, panels: int, panel_size: int
 ) -> None:
-    """The channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page of memory
-    (512x512 of 3x3: 1.6 ms)."""
+    """Packs the channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page of
+    memory."""
     b = v.b
 
     def row(k: Any) -> None:
@@ -101,7 +101,7 @@ def emit_rows(
 
 
 def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, target: Any) -> None:
-    """One row: the features of a panel that there are."""
+    """Copies one row: as many features of a panel as exist."""
     live = v.b.sub(i64(c.features), feature)
     row = v.element(source, feature)
     for j in range(columns // v.lanes):
@@ -110,12 +110,12 @@ def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, t
         v.store(v.load(v.element(row, at), mask), v.element(target, at))
 
 
-def emit_turn(module: ir.Module, name: str, turn: Turn) -> ir.Function:
+def emit_turn(module: ir.Module, name: str, turn: Pretranspose) -> ir.Function:
     """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: lines made columns.
 
     Element j of line i, at source[i * step + j], goes to target[j * to + i], for i below `lines`, j below `live`, and
-    no more than there are lanes. LLVM takes 10 ms for it (shuffles), half of what it takes for each of its callers, and
-    7 ms more with masks. What is not a whole square is slow: callers let the last ones overlap.
+    no more than there are lanes. It is expensive to compile ([Note: Compile time]), so it is one function, without
+    masks. Parts of a square are slow: callers let the last squares overlap.
     """
     function = ir.Function(module, TURN_TYPE, name)
     function.attributes.add("nounwind")
@@ -168,7 +168,7 @@ def emit_planes_of_row(module: ir.Module, name: str, c: Convolution, lanes: int,
 
 
 def within(v: Vectors, start: Any, size: int) -> Any:
-    """Where a square that begins at `start` begins instead, so that it ends within `size`."""
+    """Start of a square that begins at `start`, moved so that the square ends within `size`."""
     return least(v.b, start, i64(size - v.lanes)) if size >= v.lanes else start
 
 

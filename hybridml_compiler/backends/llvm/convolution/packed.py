@@ -3,7 +3,7 @@
 Both are lines of channels, for every pixel of an image or every feature of a tap. Where channels follow each other in
 memory, vectors of words come from one line; where pixels or features do, from as many lines as a word has elements.
 The image keeps the words of a pixel together, the weights those of a channel, so that one way of each needs no
-turning, and the other is turned in squares. What lies in no such order is packed element by element.
+turning, and the other is turned in squares. Operands in any other order are packed element by element.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def emit_word_panels(module: ir.Module, name: str, c: Convolution, tiling: Tilin
 
 
 class Pixel:
-    """How the tile reads a word of a pixel, into all lanes."""
+    """Reads a word of a pixel, into all lanes."""
 
     def __init__(self, v: Vectors, c: Convolution, tiling: Tiling) -> None:
         self.v, self.shifted = v, c.stored is not None and shifted(c, tiling.how)

@@ -1,8 +1,8 @@
 """The gradient of a convolution's weights: `void convolution(ptr buffers, i64 lo, i64 hi)` over units.
 
-The loops round the micro-kernel of `conv_weights_tile`, cut as `schedule.weight_blocking` says. The input and the
-result's gradient are read where they lie; pixels for which a tap is beside the input are left out by ranges. Blocks are
-added up in order, each element by whoever owns it, so that there are no partial results of threads, and bits depend on
+The loops around the micro-kernel of weights_tile.py, cut as conv_weights_blocking.py says. The input and the
+result's gradient are read in place; pixels for which a tap is beside the input are left out by ranges. Blocks are
+added up in order, each element by one thread, so that there are no partial results of threads, and bits depend on
 shapes alone.
 """
 
@@ -35,7 +35,8 @@ def emit_weight_gradient(
 
 
 class _WeightGradient:
-    """One emission: the micro-kernels by their number of rows, and the loops over units and blocks of pixels."""
+    """The emission of one function: the micro-kernels by their number of rows, and the loops over units and blocks of
+    pixels."""
 
     def __init__(self, function: ir.Function, convolution: Convolution, blocking: WeightBlocking, turn: str) -> None:
         if blocking.group is not None:
@@ -154,7 +155,7 @@ class _WeightGradient:
                 b.call(self.tiles[g.rows - 1], arguments)
 
     def _gradient(self, group: Any, block: tuple[Range, Range, Range], panel: Any, pixel: Range) -> Any:
-        """Where the gradient of a panel, or what it was turned to, has a pixel of the first image of a block."""
+        """Address of a pixel of the first image of a block in the gradient of a panel, or in its turned copy."""
         b, c, g = self.b, self.convolution, self.blocking
         images, lines, pixels = block
         feature = b.mul(panel, i64(g.columns))
@@ -192,13 +193,13 @@ class _WeightGradient:
         repeat(b, *columns, g.lanes, pixels)
 
     def _position(self, axis: int, tap: Any, pixel: Any) -> Any:
-        """Where a tap of the weights meets the input, for a pixel of the gradient."""
+        """Position in the input of a tap of the weights, for a pixel of the gradient."""
         b, c = self.b, self.convolution
         there = b.add(b.mul(tap, i64(c.stride[axis])), b.mul(pixel, i64(c.dilation[axis])))
         return b.sub(there, i64(c.padding[axis]))
 
     def _pixels(self, axis: int, tap: Any) -> Range:
-        """Of the gradient, for which the tap is within the input."""
+        """Range of pixels of the gradient for which the tap is within the input."""
         b, c = self.b, self.convolution
         start, step = self._position(axis, tap, i64(0)), c.dilation[axis]
         first, last = (

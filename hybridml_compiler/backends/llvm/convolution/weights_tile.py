@@ -1,7 +1,7 @@
 """The micro-kernel of a gradient of weights: some of its elements in registers, over a block of pixels.
 
 Its rows are channels of the input, broadcast, for one tap: every pixel adds an outer product. Or they are all taps of a
-row: then it goes over some pixels at a time, and loads the columns of the input that those meet once. Where the
+row: then it goes over pixels in runs, and loads the columns of the input that those meet once. Where the
 features are those of many groups, each group spreads one of its channels over its features.
 """
 
@@ -38,8 +38,8 @@ class WeightTile:
     x: Steps
     gradient: Steps
     partial: bool  # some tiles have fewer features than their vectors have lanes
-    # To the same pixel of the next block, in the input and in the gradient; None where there is one block, else all
-    # but the first add to what is there.
+    # To the same pixel of the next block, in the input and in the gradient; None where there is one block, else all but
+    # the first add to the result.
     ahead: tuple[int, int] | None
     runs: tuple[tuple[Run, Columns], ...]  # rows are taps times channels
 
@@ -147,7 +147,7 @@ class _Tile:
         return sums
 
     def _channel(self, x: Any, i: int) -> list[Any]:
-        """Of a pixel, as the vectors to multiply those of features by."""
+        """A channel of a pixel, as the vectors to multiply those of features by."""
         v, t = self.v, self.tile
         if t.group is not None:
             channels, features = t.group
@@ -161,7 +161,6 @@ class _Tile:
         return [v.load(v.element(start, i64(j * t.lanes)), mask) for j, mask in enumerate(self.masks)]
 
     def _fetch(self, start: Any, vectors: int) -> None:
-        """Into L2, of the next block (8x256x28x28 by 1x1 -> 256: 85 -> 102 GF/s, 16x256x13x13 by 3x3 -> 256: 105 ->
-        115, depthwise 8x128x56x56 by 3x3: 3.0 -> 1.6 ms)."""
+        """Fetches vectors of the next block into L2 ([Note: Prefetching])."""
         for j in range(vectors):
             self.v.prefetch(self.v.element(start, i64(j * self.tile.lanes)), level=2)

@@ -52,7 +52,7 @@ Square = list[list[Any]]
 
 
 class _Emission:
-    """What both functions of a convolution share."""
+    """The state that both functions of a convolution share."""
 
     def __init__(self, module: ir.Module, name: str, convolution: Convolution, winograd: Winograd) -> None:
         self.module, self.name, self.convolution, self.winograd = module, name, convolution, winograd
@@ -113,7 +113,7 @@ def emit_winograd_weights(
     panel = panel_of(part)
     source, target = v.element(e.buffer(0), i64(c.w.offset)), e.buffer(1)
     chunks = c.channels // g.chunk
-    # Where features follow each other, taps are read as they lie; else they are packed, a chunk of channels at a time.
+    # Where features are contiguous, taps are read in place; else they are packed, a chunk of channels after another.
     steps, start, next_channel = (c.w.strides[0], c.w.strides[1]), 0, c.w.strides[3]
     if panel.run:
         packed = e.memory(panel.rows * g.columns)
@@ -122,7 +122,7 @@ def emit_winograd_weights(
     transform = _weight_transform(e, steps)
 
     def unit(index: Any) -> None:
-        inner = chunks if panel.run else e.panels  # what is next in memory comes next
+        inner = chunks if panel.run else e.panels  # the next in memory comes next
         slow, fast = b.udiv(index, i64(inner)), b.urem(index, i64(inner))
         number, part_number = (slow, fast) if panel.run else (fast, slow)
         first, feature = b.mul(part_number, i64(g.chunk)), b.mul(number, i64(g.columns))

@@ -1,6 +1,6 @@
 """A matrix product of our own as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-The loops round the micro-kernel of `gemm_tile`, cut as `schedule.blocking` says. Packed panels lie in scratch memory. A
+The loops around the micro-kernel of tile.py, cut as gemm_blocking.py says. Packed panels are in scratch memory. A
 prologue computes a tile of rows of A for a block of k there, which then meets all panels of the unit. An epilogue runs
 over each tile of rows when all of k has been added up there: over 14 rows of a unit, 7 to 28 KB in L1.
 """
@@ -70,7 +70,8 @@ class _Block(NamedTuple):
 
 
 class _Product:
-    """One emission: the blocking, the micro-kernels by their number of rows, and where the panels are."""
+    """The emission of one function: the blocking, the micro-kernels by their number of rows, and the place of the
+    panels."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class _Product:
                     call_epilogue(b, self.epilogue, self.table, rows_here, ends, self.right + 1)
 
             def left(row: Any, rows: int) -> Any:
-                """Where the tile's rows of A are, from this k on."""
+                """Address of the tile's rows of A, from this k on."""
                 if self.rows is not None:
                     return self.rows.compute(row, rows, k, depth)
                 return self.v.element(a_at, b.mul(row, i64(p.a.row)))
@@ -247,7 +248,7 @@ class _Product:
         return self.v.element(self.packed, self.b.mul(number, i64(self.panel)))
 
     def _pack(self, right: Any, panels: Range, depth: Any) -> None:
-        """Columns of panels as [panel][depth][columns]; what lies beyond B is never stored by a tile."""
+        """Packs columns of panels as [panel][depth][columns]; columns beyond B are never stored by a tile."""
         b, p, g = self.b, self.product, self.blocking
         if p.b.transposed:
 
@@ -272,7 +273,7 @@ class _Product:
         repeat(b, i64(0), depth, 1, row)
 
     def _pack_row(self, right: Any, number: Any, j: Any, k: Any, live: Any) -> None:
-        """Of one panel, which has fewer columns than others where `live` is given."""
+        """Packs a row of one panel, which has fewer columns than others where `live` is given."""
         b, v, p, g = self.b, self.v, self.product, self.blocking
         here = v.element(right, b.add(b.mul(k, i64(p.b.row)), b.mul(j, i64(g.columns))))
         there = v.element(self._panel(number), b.mul(k, i64(g.columns)))
@@ -281,7 +282,7 @@ class _Product:
             v.store(v.load(v.element(here, i64(i * g.lanes)), mask), v.element(there, i64(i * g.lanes)))
 
     def _pack_transposed(self, right: Any, column: Any, target: Any, depth: Any) -> None:
-        """B lies as [column][k]: squares of as many columns as a vector has lanes, through registers."""
+        """Packs B from [column][k]: squares of as many columns as a vector has lanes, through registers."""
         b, v, p, g = self.b, self.v, self.product, self.blocking
         line, lines = v.element(right, b.mul(column, i64(p.b.column))), b.sub(i64(p.n), column)
 

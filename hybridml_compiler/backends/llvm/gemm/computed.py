@@ -17,7 +17,7 @@ from .tile import i64
 class ComputedRows:
     """The rows of one tile, [row][k] or, if A is transposed, [k][row].
 
-    The prologue's own table has A first, then what the launch has in front of B. As A it is given the place where the
+    The prologue's own table has A first, then the operands of the launch before B. As A it is given the place where the
     first element of all of it would be.
     """
 
@@ -29,7 +29,7 @@ class ComputedRows:
         self.function = emit_epilogue(b.module, f"{name}_prologue", with_pitch(prologue, blocking.pitch))
         size = blocking.depth if product.a.transposed else blocking.rows
         self.memory = b.memory(self.element_type, size * blocking.pitch, ir.LINE)
-        self.count = len(prologue.operands) - 1 + prologue.checked  # of what lies in front of B
+        self.count = len(prologue.operands) - 1 + prologue.checked  # operands before B
         self.table = b.memory(PTR, 1 + self.count)
         for k in range(self.count):
             self._set(1 + k, b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR))
@@ -38,7 +38,7 @@ class ComputedRows:
         self.b.store(pointer, self.b.gep(self.table, [i64(number)], source_etype=PTR))
 
     def compute(self, row: Any, rows: int, k: Any, depth: Any) -> Any:
-        """So many rows from this one on, from k on; where they begin."""
+        """Computes so many rows from this one on, from k on; returns their address."""
         b = self.b
         ends = [(row, b.add(row, i64(rows))), (k, b.add(k, depth))]
         outer, inner = reversed(ends) if self.product.a.transposed else ends

@@ -1,6 +1,6 @@
 """A product of few rows with a transposed B as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-Rows of B are read once, where they lie; see `schedule.dots` for the order of the sums. The last tile of a unit overlaps
+Rows of B are read once, in place; the planner's gemv.py has the order of the sums. The last tile of a unit overlaps
 the one before where columns are left over: it computes the same bits again.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....schedule.kernels.gemm import Product
-from ....schedule.kernels.gemv import SUMS, Dots
+from ....schedule.kernels.gemv import SUMS, Gemv
 from .. import ir
 from ..kernel import KERNEL_TYPE
 from ..types import I1, I32, PTR, VOID
@@ -22,9 +22,9 @@ _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR])  # a, b, c
 
 
 def emit_dots(
-    module: ir.Module, name: str, product: Product, dots: Dots, epilogue: ir.Function | None = None
+    module: ir.Module, name: str, product: Product, dots: Gemv, epilogue: ir.Function | None = None
 ) -> ir.Function:
-    """The buffers are A, B and the result, or those of the epilogue."""
+    """The function over units; its buffers are A, B and the result, or those of the epilogue."""
     sizes = {dots.rows} | ({dots.rows - 1} if dots.large < dots.tiles else set())
     tiles = {rows: _emit_tile(module, f"{name}_{rows}", product, dots, rows) for rows in sorted(sizes)}
     function = ir.Function(module, KERNEL_TYPE, name)
@@ -62,7 +62,7 @@ def emit_dots(
     return function
 
 
-def _emit_tile(module: ir.Module, name: str, product: Product, dots: Dots, rows: int) -> ir.Function:
+def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows: int) -> ir.Function:
     """`void tile(ptr a, ptr b, ptr c)`, over all of k."""
     function = ir.Function(module, _TILE_TYPE, name)
     function.linkage = "internal"
@@ -103,8 +103,8 @@ def _emit_tile(module: ir.Module, name: str, product: Product, dots: Dots, rows:
 
 
 def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:
-    """The sum of each list of vectors, as one vector. What is two vectors is added; else two sums are halved into one
-    vector, as long as there are two."""
+    """The sum of each list of vectors, as one vector. Two vectors of one sum are added; then two sums are halved into
+    one vector, as long as there are two."""
     while (parts := len(sums[0])) > 1:
         sums = [[b.fadd(x, y) for x, y in zip(s[: parts // 2], s[parts // 2 :], strict=True)] for s in sums]
     vectors = [one for (one,) in sums]
@@ -117,7 +117,7 @@ def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:
 
 
 def _halves(b: ir.IRBuilder, x: Any, y: Any, width: int) -> Any:
-    """Of every `width` lanes of x, then of y, the lower half plus the upper."""
+    """For every `width` lanes of x, then of y, the lower half plus the upper."""
     lanes = np.arange(x.type.count * (1 if y is None else 2)).reshape(-1, 2, width // 2)
     low, high = (ir.Constant(ir.VectorType(I32, lanes[:, h].size), lanes[:, h].ravel().tolist()) for h in (0, 1))
     other = x if y is None else y

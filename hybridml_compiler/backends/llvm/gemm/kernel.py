@@ -41,7 +41,8 @@ def slabs(product: Product) -> Size:
 
 
 def by_rows(product: Product) -> bool:
-    """Is it cut into slabs of rows, and not of columns? Of sizes that come with the call, rows are taken for more."""
+    """Whether the product is cut into slabs of rows, not of columns. If a size comes with the call, rows are taken for
+    more."""
     if is_dim(product.m) or is_dim(product.n):
         return is_dim(product.m)
     return product.m >= product.n
@@ -104,7 +105,7 @@ Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the 
 
 
 def _sizes(product: Product) -> list[Size]:
-    """All that the code of a product asks for."""
+    """The sizes and strides that the code of a product asks for."""
     found = [product.m, product.n, product.k, product.m * product.n, *product.batch]
     for x in (product.a, product.b):
         found += [x.offset, x.row, x.column, *x.batch]

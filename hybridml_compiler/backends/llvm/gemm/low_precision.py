@@ -1,7 +1,7 @@
 """A product of narrow operands as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` over units.
 
-As `gemm_blocked`, but A too is packed, unless it lies in words already: a tile of rows at a time, for all panels of the
-unit. What is beyond the end of k is zero in both. Panels lie in scratch memory, each after a row of sums to start from
+As blocked.py, but A too is packed, unless it has words already: one tile of rows after another, for all panels of the
+unit. Elements beyond the end of k are zero in both. Panels are in scratch memory, each after a row of initial sums
 if A is shifted.
 """
 
@@ -36,9 +36,9 @@ def emit_narrow_product(
     turn: str = "",
     buffers: int = 0,
 ) -> ir.Function:
-    """`turn` is the function that makes lines columns (see conv_pack); it is needed where B is transposed.
+    """The function; `turn` makes lines columns (see convolution/pack.py), and is needed where B is transposed.
 
-    If the result passes, it is given `buffers` pointers of which that of the result is replaced.
+    If the result passes, the epilogue is given `buffers` pointers, with that of the result replaced.
     """
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.add("nounwind")
@@ -182,7 +182,7 @@ class _Product:
         self._words(self.left, source, p.a.column, depth, word)
 
     def _pack(self, right: Any, panels: Range, depth: Any, words: Any) -> None:
-        """Columns of panels as [panel][word][column]; what lies beyond B is never stored by a tile."""
+        """Packs columns of panels as [panel][word][column]; columns beyond B are never stored by a tile."""
         b, p, g = self.b, self.product, self.blocking
         if p.b.transposed:
             repeat(b, *panels, 1, lambda j: self._pack_columns(right, b.sub(j, panels[0]), j, depth))
@@ -205,7 +205,7 @@ class _Product:
             repeat(b, i64(0), b.sub(panels[1], panels[0]), 1, lambda number: self._start(number, words))
 
     def _pack_columns(self, right: Any, number: Any, j: Any, depth: Any) -> None:
-        """Of one panel, whose columns are lines of memory."""
+        """Packs one panel, whose columns are lines of memory."""
         b, g = self.b, self.blocking
 
         def group(first: Any) -> None:
@@ -217,12 +217,12 @@ class _Product:
         repeat(b, i64(0), i64(g.columns), g.lanes, group)
 
     def _row(self, number: Any, word: Any) -> Any:
-        """Of a panel."""
+        """Address of a word's row in a panel."""
         row = self.b.mul(self.b.add(word, i64(int(self.shifted))), i64(self.blocking.columns))
         return self.v.element(self._panel(number), row)
 
     def _start(self, number: Any, words: Any) -> None:
-        """What the shift of A adds too much to the columns of a panel, less than nothing."""
+        """Stores the initial sums of a panel's columns: minus the excess that the shift of A adds."""
         b, v, g = self.b, self.v, self.blocking
         shift = Literal(self.right.type, SIGNS)
 
@@ -261,7 +261,7 @@ class _Product:
         self._chunks(x, depth, square)
 
     def _chunks(self, x: Words, depth: Any, body: Any) -> None:
-        """`body(k, None)` for every whole vector of words along k, `body(k, live)` for what is left of the last."""
+        """`body(k, None)` for every whole vector of words along k, `body(k, live)` for the rest of the last."""
         b, tail = self.b, self.product.k % x.chunk
         whole = b.mul(b.udiv(depth, i64(x.chunk)), i64(x.chunk))
         repeat(b, i64(0), whole, x.chunk, lambda k: body(k, None))

@@ -1,4 +1,5 @@
-"""How a matrix product is computed on this machine: by the process's BLAS in slabs, or by a product of our own."""
+"""The way in which a matrix product is computed on this machine: by the process's BLAS in slabs, or by our own
+product."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from ....runtime import jit
 from ....runtime.threads import cores
 from ....schedule import cost
 from ....schedule.fusion.epilogue import matrices_of
-from ....schedule.kernels.convolution import Turn
+from ....schedule.kernels.convolution import Pretranspose
 from ....schedule.kernels.gemm import Product, use_own_product
 from ....schedule.kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, units, with_any_rows
-from ....schedule.kernels.gemv import Dots, dot_units, dots_of
+from ....schedule.kernels.gemv import Gemv, dot_units, dots_of
 from ....schedule.kernels.low_precision import Format, can_pass, format_of, narrow_blocking
 from ....sizes.dims import Size
 from .. import ir
@@ -27,17 +28,17 @@ from .low_precision import emit_narrow_product
 
 
 def format_here(product: Product) -> Format:
-    """What narrow operands are packed into on this machine."""
+    """The format that narrow operands are packed into on this machine."""
     return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())
 
 
-def own_blocking(product: Product) -> Blocking | Dots | None:
-    """How our own product is cut; None where BLAS computes it."""
+def own_blocking(product: Product) -> Blocking | Gemv | None:
+    """The blocking of our own product; None where BLAS computes it."""
     return _own_blocking(product, jit.host())
 
 
 @once
-def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
+def _own_blocking(product: Product, host: jit.Host) -> Blocking | Gemv | None:
     bits = host.vector_bits
     if not host.registers:
         return None
@@ -60,13 +61,13 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
 def range_of_product(product: Product) -> Size:
     """Extent of the range that threads share."""
     blocking = own_blocking(product)
-    if isinstance(blocking, Dots):
+    if isinstance(blocking, Gemv):
         return dot_units(product, blocking)
     return kernel.slabs(product) if blocking is None else units(product, blocking)
 
 
 def computes_left(product: Product) -> int:
-    """How often our own product computes an element of an A that has no memory; 0 if it does not."""
+    """Number of times that our own product computes an element of an A that has no memory; 0 if it is not computed."""
     if not isinstance(own_blocking(replace(product, computed=False)), Blocking):
         return 0
     blocking = own_blocking(product)
@@ -75,7 +76,7 @@ def computes_left(product: Product) -> int:
 
 
 def same_sums(product: Product, other: Product) -> bool:
-    """Do both add up in the same order, one of them with fewer rows?"""
+    """Whether both add up in the same order, one of them with fewer rows."""
     blockings = own_blocking(product), own_blocking(other)
     depths = [blocking.depth for blocking in blockings if isinstance(blocking, Blocking)]
     return len(depths) == 2 and depths[0] == depths[1]
@@ -89,22 +90,20 @@ def takes_epilogue(product: Product) -> bool:
 
 
 def passing_product(product: Product) -> Product | None:
-    """The same without memory for its result, of which the epilogue reads rows while they are there, if that can be.
-
-    relu(6272x256x256 + bias) of bfloat16, on one core: 6.2 ms with memory, 5.6 without; the product alone 5.4.
-    """
+    """The same without memory for its result, where the epilogue can read rows while they are in cache
+    ([Note: Low precision])."""
     blocking = own_blocking(product)
     if product.stored is None or product.symbolic or not isinstance(blocking, Blocking):
         return None
     return replace(product, passing=True) if can_pass(product, format_here(product), blocking) else None
 
 
-def parts_of_product(product: Product) -> list[Turn]:
+def parts_of_product(product: Product) -> list[Pretranspose]:
     """The code that it calls."""
     blocking = own_blocking(product)
     if not isinstance(blocking, Blocking) or not turns(product, blocking):
         return []
-    return [Turn(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
+    return [Pretranspose(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
 
 
 def emit_product(
@@ -123,7 +122,7 @@ def emit_product(
         return emit_blocked_product(module, name, product, blocking, finish, *parts, prologue=prologue)
     if blocking is None:
         return kernel.emit_product(module, name, product, finish)
-    if isinstance(blocking, Dots):
+    if isinstance(blocking, Gemv):
         return emit_dots(module, name, product, blocking, finish)
     if product.stored is not None:
         buffers = 0 if epilogue is None else 2 + len(epilogue.operands)
@@ -136,7 +135,7 @@ def emit_product(
 
 
 def product_source(product: Product, parts: Sequence[str] = ()) -> str:
-    """All that `emit_product` depends on."""
+    """The text that determines the code of `emit_product`."""
     blocking = own_blocking(product)
     how = f"{kernel.slabs(product)} slabs for {cores()} cores" if blocking is None else f"{blocking!r} with {parts}"
     words = "" if product.stored is None else f" of {format_here(product)!r}"

@@ -22,9 +22,8 @@ from ..vectors.packed_operands import multiply_add
 _LINE = 64  # bytes
 TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I1])  # a, b, c, depth, live columns, first?
 FETCHING_TYPE = ir.FunctionType(VOID, [*TILE_TYPE.args, PTR, I64])  # table, element of the matrices in it
-# Steps of k that a transposed A is fetched ahead: every step reads another line of it (512x784x1024: 88 -> 102 GF/s,
-# 16 ahead the same), and bytes to the right, from memory into L2: what later tiles read (a GPT's step 123.2 ms without,
-# 121.6 with; half of that with one line instead of two). Fetching B ahead gained nothing.
+# Steps of k that a transposed A is fetched ahead, as every step reads another line of it; and bytes to the right, from
+# memory into L2, that later tiles read ([Note: Prefetching]).
 PREFETCH = 8
 FAR = 2 * _LINE
 
@@ -43,15 +42,15 @@ class Tile:
     c_row: int
     partial: bool  # some tiles have fewer columns than their vectors have lanes
     bounded: bool  # B is read in place: beyond the live columns there may be no memory
-    adds: bool  # k is cut into blocks: all but the first add to what is there
-    how: Format = FLOATS  # what is in a word of A and of B; a step of k is a word
+    adds: bool  # k is cut into blocks: all but the first add to the result
+    how: Format = FLOATS  # contents of a word of A and of B; a step of k is a word
     far: bool = False  # every step of k reads lines of A that no step before has read
     starts: bool = False  # sums start with the first row of B, which is no part of it
     ahead: tuple[int, ...] = ()  # operands of the table whose lines at the tile's place are fetched meanwhile
 
 
-# Of a function of loops round calls of micro-kernels: LLVM makes it in half the time, and it takes no longer to run
-# (8x64x56x56 by 3x3: 22.7 and 17.5 ms of 9.4 ms; 8x64x16x16 to 128: 14.4 and 9.8 ms of 0.64 ms).
+# For a function of loops around calls of micro-kernels: LLVM makes it in half the time, and it takes no longer to run
+# ([Note: Compile time]).
 AS_EMITTED = ("nounwind", "noinline", "optnone")
 
 
@@ -115,8 +114,8 @@ def _loop_fetching(
 ) -> list[Any]:
     """The steps in as many parts as the tile has rows, if they are enough, and before each a row is fetched.
 
-    What Adam reads and writes behind the weight gradients of an MLP: its step takes 2.35 ms without, 2.25 with (all
-    rows at once before a tile: 2.35). Where k is cut into blocks the loop round the parts costs what it gains.
+    The rows are those that the epilogue reads and writes ([Note: Prefetching]). Where k is cut into blocks the loop
+    around the parts costs as much as it gains.
     """
     parts = least(b, i64(tile.rows), depth)
     bases = [memory.element(b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR), at) for k in tile.ahead]
@@ -165,7 +164,7 @@ class Vectors:
         return self._call("fma", self.type, [x, y, z], [self.type])
 
     def prefetch(self, pointer: Any, level: int = 1) -> None:
-        """Into a cache, for reading."""
+        """Fetches a line into a cache, for reading."""
         arguments = [pointer, *(constant(x, dtypes.int32) for x in (0, 4 - level, 1))]
         self._call("prefetch", VOID, arguments, [PTR])
 
@@ -173,7 +172,7 @@ class Vectors:
         return _splat(self.b, x, self.lanes)
 
     def mask(self, live: Any, vector: int) -> Any:
-        """Lanes of vector number `vector` that lie within the first `live` columns."""
+        """Lanes of vector number `vector` that are within the first `live` columns."""
         left = self.b.trunc(self.b.sub(live, i64(vector * self.lanes)), I32)
         return self.b.icmp_signed("<", _numbers(list(range(self.lanes))), _splat(self.b, left, self.lanes))
 
@@ -184,7 +183,7 @@ class Vectors:
         return phi
 
     def add_to(self, places: list[Any], masks: list[Any], values: list[Any], unless: Any) -> list[Any]:
-        """The values with what lies at their places added to them, or alone."""
+        """The values with those at their places added to them, or alone."""
         before = self.b.block
         with self.b.if_then(self.b.not_(unless)):
             present = [self.load(place, mask) for place, mask in zip(places, masks, strict=True)]
@@ -210,8 +209,8 @@ class Vectors:
     def _lanes_of(self, name: str, order: list[int]) -> Callable[[Any, Any], Any]:
         """A function of two vectors: lanes of them, by number.
 
-        Any order is one instruction of AVX-512, but LLVM looks for a better one: a square of 16 takes it 11 ms, and 5
-        where it is asked for that instruction, with the order in memory.
+        Any order is one instruction of AVX-512, but LLVM looks for a better one, twice as long as it takes where it is
+        asked for that instruction, with the order in memory ([Note: Compile time]).
         """
         if self.lanes != 16 or self.dtype is not dtypes.float32:
             return lambda x, y: self.b.shuffle_vector(x, y, _numbers(order))
@@ -243,7 +242,7 @@ def _numbers(values: list[int]) -> Any:
 def loop(
     b: ir.IRBuilder, low: Any, high: Any, step: int, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
 ) -> list[Any]:
-    """for (i = low; i < high; i += step) carried = body(i, carried), at least once; no loop for what is only once."""
+    """for (i = low; i < high; i += step) carried = body(i, carried), at least once; no loop for a single iteration."""
     first, end = ir.known(low), ir.known(high)
     if first is not None and end is not None and first + step >= end:
         return body(low, carried)
@@ -277,8 +276,8 @@ def repeat(b: ir.IRBuilder, low: Any, high: Any, step: int, body: Callable[[Any]
 
 
 def share(b: ir.IRBuilder, part: Any, parts: Any, extent: Any) -> tuple[Any, Any]:
-    """Where part number `part` of an extent begins and ends: none is larger than another by more than one. Threads take
-    equal numbers of parts (512x784x128, 17 panels: 182 GF/s on two cores as 5, 5, 5 and 2, 218 as 4, 4, 4 and 5)."""
+    """Begin and end of part number `part` of an extent: none is larger than another by more than one. Threads take
+    equal numbers of parts, or the last one is waited for ([Note: Runtime])."""
     return b.udiv(b.mul(part, extent), parts), b.udiv(b.mul(b.add(part, i64(1)), extent), parts)
 
 

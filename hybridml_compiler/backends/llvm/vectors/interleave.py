@@ -3,8 +3,8 @@
     b[t*4] = v0; b[t*4 + 1] = v1; b[t*4 + 2] = v2; b[t*4 + 3] = v3     t in lanes
 -> b[t*4 .. t*4 + 4*lanes] = v0[0], v1[0], v2[0], v3[0], v0[1], ...
 
-A scatter writes lane by lane: four of 8 words take as long on Zen 4 as the ten Philox rounds that make the words (4.0
-ns a block of four words with scatters, 1.9 with one store).
+A scatter writes lane by lane: four of 8 words take as long on Zen 4 as the ten Philox rounds that make the words
+([Note: Micro-kernels]).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FACTORS = (2, 4)
 
 
 def interleaved(stores: Sequence[Store], vector: Expr | None) -> bool:
-    """Do these stores, in this order, fill a run of memory where the variable is in lanes?"""
+    """Whether these stores, in this order, fill a run of memory where the variable is in lanes."""
     first, count = stores[0], len(stores)
     if vector is None or count not in FACTORS or coefficient(first.index, vector) != count:
         return False

@@ -58,14 +58,14 @@ class Words:
         return self.b.gep(pointer, [offset], source_etype=memory_type(self.stored))
 
     def along(self, pointer: Any, live: int | None = None) -> Any:
-        """From elements that follow each other; of those beyond `live`, zeros."""
+        """Words of contiguous elements; those beyond `live` are zeros."""
         mask = None
         if live is not None:
             mask = ir.Constant(ir.VectorType(I1, self.chunk), [int(k < live) for k in range(self.chunk)])
         return self._signs(self.b.bitcast(self._widened(self._load(pointer, self.chunk, mask)), self.type))
 
     def across(self, rows: list[Any], mask: Any = None) -> Any:
-        """From rows, as many as a word has elements or fewer: element j of each is in word j."""
+        """Words of elements across rows, as many as a word has elements or fewer: element j of each is in word j."""
         b, word = self.b, None
         for k, pointer in enumerate(rows):
             part = b.zext(self._widened(self._load(pointer, self.lanes, mask)), self.type)
@@ -75,7 +75,7 @@ class Words:
         return self._signs(word)
 
     def single(self, places: list[Any]) -> Any:
-        """One word of elements that lie anywhere, as many as it has or fewer."""
+        """One word of elements at any addresses, as many as it has or fewer."""
         b, word, one = self.b, None, ir.IntType(WORD)
         for k, pointer in enumerate(places):
             part = b.load(pointer, typ=memory_type(self.stored), align=self.stored.itemsize)
@@ -93,7 +93,7 @@ class Words:
         return self.b.xor(word, Literal(self.type, SIGNS)) if self.shifted else word
 
     def _widened(self, x: Any) -> Any:
-        """To as many bits as an element of a word has."""
+        """The vector with elements as wide as those of a word."""
         wide = ir.VectorType(ir.IntType(self.bits), x.type.count)
         if self.stored.kind == "V" and self.bits == WORD:
             return self.b.shl(self.b.zext(x, wide), Literal(wide, "splat (i32 16)"))
