@@ -4,7 +4,7 @@ The tape itself and the engine are in tape.py.
 
 Of complex tensors: cotangents inside are transposes, so that the rule of x * y is g * y for any numbers. What the user
 sees is the conjugate of that, the direction of steepest ascent of a real result, as in PyTorch: the gradient of
-abs(z)**2 is 2 * z. It is turned where gradients come in and go out: seeds, results, hooks and custom functions.
+abs(z)**2 is 2 * z. It is conjugated where gradients come in and go out: seeds, results, hooks and custom functions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .core.autodiff.tape import (  # fmt: skip
     Handle,
     Leaf,
     Node,
+    conjugated,
     give_hooks,
     hooked,
     is_node,
@@ -36,7 +37,6 @@ from .core.autodiff.tape import (  # fmt: skip
     run,
     run_hooks,
     stale,
-    turned,
 )
 from .core.context import (
     _no_grad,
@@ -88,7 +88,7 @@ def _seed(t: Tensor, gradient: Any, what: str) -> tuple[Any, Tensor]:
                 f"{what}: the result is {t.dtype.name}, and its gradient {gradient.dtype.name}; take .real"
             )
         gradient = _astype.fn(gradient, t.dtype)
-    return t._node, turned(gradient)
+    return t._node, conjugated(gradient)
 
 
 @method
@@ -119,7 +119,7 @@ def backward(
             leaf, g = found.popitem()[1]
             if is_node(leaf):
                 continue
-            g = turned(g)
+            g = conjugated(g)
             if leaf.hooks:  # of the user: they may wait for another thread's backward
                 g = run_hooks(leaf.hooks, g)
             new.append((leaf, g))
@@ -191,7 +191,7 @@ def pulled(
     seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
     nodes = [lift(t)._node for t in ins]
     found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
-    return tuple(turned(found[id(n)][1]) if id(n) in found else None for n in nodes)
+    return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
 
 
 # -- Tensor attributes
@@ -416,7 +416,7 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         saved.append(t)
     ctx._saved = tuple(saved)
     gs = [
-        turned(bundle[k])
+        conjugated(bundle[k])
         if k in bundle
         else _full.fn(shape=a.shape, value=0.0, dtype=a.dtype)
         if ctx.materialize_grads
@@ -437,6 +437,6 @@ def _pull_function(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Ten
         if not isinstance(g, Tensor) or g.shape != shape:
             got = f"shape {g.shape}" if isinstance(g, Tensor) else type(g).__name__
             raise ShapeError(f"{name}.backward: gradient {k} must be a tensor of shape {shape}, got {got}")
-        g = g.real if dtype.kind != "c" else turned(g)
+        g = g.real if dtype.kind != "c" else conjugated(g)
         pairs.append((parent, lift(g if g.dtype is dtype else _astype.fn(g, dtype))))
     return pairs

@@ -29,7 +29,7 @@ from . import aliasing
 from .autodiff.pullbacks import digits, kept_names, may_be_stale, pull_of
 from .autodiff.tape import node_source
 from .context import clock, grad_is_off
-from .dispatch import bare, checked, hash_key, of_list, record, slow, slow_operator
+from .dispatch import checked, hash_key, is_plain_elementwise, of_list, record, slow, slow_operator
 from .eager import recover
 from .interpreter import interpreter_stack
 from .source_location import outer, users
@@ -146,7 +146,7 @@ def _try_dtypes(op: Op) -> list[np.dtype]:
 
 def _uses_cache(op: Op) -> bool:
     """Whether the hot path needs the row's checks done before (elementwise rows leave shape errors to NumPy)."""
-    return bool(op.inputs) and not op.results and not bare(op)
+    return bool(op.inputs) and not op.results and not is_plain_elementwise(op)
 
 
 def _forward(op: Op) -> list[str]:
@@ -169,7 +169,7 @@ def _forward(op: Op) -> list[str]:
     call = ", ".join([*(f"_{v}" for v in inputs), *(f"{p}={p}" for p in params)])
     arrays = _tuple([f"_{v}" for v in inputs])
     kernel = f"_kernel({call}) if _{inputs[deciding(op)]}.size < {LARGE} else _compute(_op, {arrays}, {_dict(params)})"
-    if bare(op):
+    if is_plain_elementwise(op):
         lines += [f"    _dtype = _{inputs[0]}.dtype"]
         differ = "".join(f"_{v}.dtype is not _dtype or " for v in inputs[1:])
         if len(_accepted(op)) < len(dtypes.ALL) or differ:

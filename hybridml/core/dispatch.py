@@ -173,7 +173,7 @@ def _with_scalar(op: Op, x: Any, y: Any) -> tuple[Tensor, Tensor] | None:
     fits = _weak_fits.get((op, dtype, kind))
     if fits is None:
         avals = [aval_of(t), _scalar_aval(value)]
-        fits = bare(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
+        fits = is_plain_elementwise(op) and all(w is dtype for w in input_dtypes(op, avals if t is x else avals[::-1]))
         _weak_fits[op, dtype, kind] = fits
     if not fits:
         return None
@@ -234,7 +234,7 @@ def slow_operator(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     return slow(op, args, params, arithmetic=True)
 
 
-def bare(op: Op) -> bool:
+def is_plain_elementwise(op: Op) -> bool:
     return op.kind == "elementwise" and not op.params and len(op.unify) == len(op.inputs)
 
 

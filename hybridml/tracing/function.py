@@ -332,9 +332,9 @@ class TracedFunction(Introspection, Generic[P, R]):
             try:
                 found = self._compile(given, given, plain, structure, leaves, Arrays(_nothing))
             except (RunEagerly, NotCacheable):
-                self._integers.fix_all(given, entry.integers, entry.places)
+                self._integers.fix_all(given, entry.integers, entry.scalars)
                 raise
-        self._integers.fix_all(given, entry.integers, entry.places)
+        self._integers.fix_all(given, entry.integers, entry.scalars)
         return *found, plain
 
     def _sized(

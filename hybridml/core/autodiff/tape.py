@@ -174,14 +174,14 @@ class Hooked:
         self.grad: Tensor | None = None
 
     def __call__(self, g: Tensor, node: Node) -> Any:
-        g = run_hooks(self.hooks, turned(g))
+        g = run_hooks(self.hooks, conjugated(g))
         if self.retain:
             with accumulating if current_interpreter() is None else nullcontext():
                 self.grad = own(g) if self.grad is None else _add.fn(self.grad, g)
-        return self.pull(turned(g), node)
+        return self.pull(conjugated(g), node)
 
 
-def turned(g: Tensor) -> Tensor:
+def conjugated(g: Tensor) -> Tensor:
     """Converts a cotangent to the gradient that users see, and back (see autograd.py)."""
     return g if g._array.dtype.kind != "c" else _conj.fn(g)
 

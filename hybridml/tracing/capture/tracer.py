@@ -50,8 +50,8 @@ _astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OP
 class Input:
     """An input of the graph, and where a call finds its array."""
 
-    # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad", "place" (of a
-    # lifted float, see python_state/captured_scalars.py)
+    # "argument" (leaf `index` of the call), "held" (a captured tensor), "array" (a NumPy array), "grad", "scalar" (a
+    # captured one, see python_state/captured_scalars.py)
     kind: str
     index: int
     real: Any  # the tensor or array at trace time; None once the trace is done where each call brings its own
@@ -62,7 +62,7 @@ class Input:
     owner: Input | None = None  # of a "grad": the input whose gradient it is
     wants: bool = False  # the real tensor requires grad
     recorded: bool = False  # it is an inner tensor of a history outside
-    place: ScalarSource | None = None
+    scalar: ScalarSource | None = None
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
     is_integer: bool = False  # a Python int (see python_state/promoted_ints.py)
 
@@ -276,19 +276,19 @@ class Tracer:
         return found if found is not None else self._add("argument", index, value, t, name)
 
     def lift_float(
-        self, kind: str, index: int, value: Any, name: str, place: ScalarSource | None = None, double: bool = False
+        self, kind: str, index: int, value: Any, name: str, scalar: ScalarSource | None = None, double: bool = False
     ) -> ScalarProxy:
-        """The proxy of a Python float: an "argument", or in a "place" (see captured_scalars.py)."""
+        """The proxy of a Python float: an "argument", or a captured "scalar" (see captured_scalars.py)."""
         node = self._input(("float", kind, index), Aval((), dtypes.float64, weak=True), name)
         shadow = self.wrap(node, True, double)
-        self.inputs.append(Input(kind, index, value, node, shadow, node, place=place))
+        self.inputs.append(Input(kind, index, value, node, shadow, node, scalar=scalar))
         return ScalarProxy(shadow)
 
     def lift_integer(
-        self, kind: str, index: int, value: int, name: str, place: ScalarSource | None = None, double: bool = False
+        self, kind: str, index: int, value: int, name: str, scalar: ScalarSource | None = None, double: bool = False
     ) -> Any:
         """The proxy of a Python int, or of NumPy's int64."""
-        number = self.lift_float(kind, index, value, name, place, double)
+        number = self.lift_float(kind, index, value, name, scalar, double)
         self.inputs[-1].is_integer = True
         return IntProxy(self, number, value, kind=np.int64 if double else int)
 
@@ -345,7 +345,7 @@ class Tracer:
 
     def are_around(self, nodes: Sequence[ir.Node]) -> bool:
         """Whether inputs are all numbers from around the function (see python_state/captured_scalars.py), or ints."""
-        around = {i.node for i in self.inputs if i.kind == "place" or i.is_integer}
+        around = {i.node for i in self.inputs if i.kind == "scalar" or i.is_integer}
         return bool(around and nodes) and all(n in around for n in nodes)
 
     def has_input(self, node: ir.Node) -> bool:

@@ -18,7 +18,7 @@ from .scalar_source import ScalarSource, Ways
 
 
 class Containers:
-    """The containers that a watch has reached. `slot`: variable or attribute of a guard, None where not lifted."""
+    """The containers that a watch has reached. `slot`: variable or attribute of a guard, None where not captured."""
 
     def __init__(self, watch: Watch, slot: Callable[[Guard], ScalarSource | None]) -> None:
         self._slot, self._loose = slot, watch.loose
@@ -58,17 +58,17 @@ class Containers:
 class Copies:
     """Copies of containers, with stand-ins in them, for one trace."""
 
-    def __init__(self, lifted: Iterable[tuple[ScalarSource, Any]]) -> None:
+    def __init__(self, proxies: Iterable[tuple[ScalarSource, Any]]) -> None:
         self._numbers: dict[int, dict[Any, Any]] = {}
         self._inside: dict[int, dict[Any, Any]] = {}
         self._made: dict[int, Any] = {}
         self._slots: list[ScalarSource] = []
-        for place, number in lifted:
-            assert place.ways is not None
-            self._numbers.setdefault(id(place.container), {})[place.key] = number
-            for owner, key, child in place.ways.links:
+        for scalar, number in proxies:
+            assert scalar.ways is not None
+            self._numbers.setdefault(id(scalar.container), {})[scalar.key] = number
+            for owner, key, child in scalar.ways.links:
                 self._inside.setdefault(id(owner), {})[key] = child
-            self._slots += place.ways.slots
+            self._slots += scalar.ways.slots
         self.shown = [(slot, self._of(slot.guard.value)) for slot in self._slots]
         self._held = [(c, _items(c)) for c in self._made.values() if type(c) is not tuple]
         self._counts: list[int] = []

@@ -1,18 +1,18 @@
-"""Numbers from around a traced function, lifted: a float in a global variable or a closure cell is an input of the
-program, so that another value is no other program, as with a float argument. An int, and any number in an attribute, is
-one from its second value on (see promoted_ints.py): most never change, and native code guards a hundred of them in 0.3
-us, where reading as many takes 6. A number of which the program asks the value is guarded: another program for each
-value.
+"""Captured scalars, numbers from around a traced function: a float in a global variable or a closure cell is an input
+of the program, so that another value is no other program, as with a float argument. An int, and any number in an
+attribute, is one from its second value on (see promoted_ints.py): most never change, and native code guards a hundred
+of them in 0.3 us, where reading as many takes 6. A number of which the program asks the value is guarded: another
+program for each value.
 
 *Variables.* What the trace runs are copies of the functions that read the number, over copies of their global variables
-and cells in which a stand-in lies. So a number is lifted only where every way to its readers is known to lead to the
+and cells in which a stand-in lies. So a number is captured only where every way to its readers is known to lead to the
 copies: by global names and cells, not by containers, defaults or methods; nothing may assign global variables.
 
 *Attributes.* For the time of the trace the class of the object is a subclass of its own, whose `__getattribute__` gives
 the stand-in, and only to the tracer that is in force (a context variable: no other thread has it) for this object and
 name. The object's `__dict__` is not touched, nor its class, so all others read what they always do; what could notice
 is `type(obj) is C` in another thread, and what reads a `__dict__` (`copy`, `vars`, `asdict`): code that names one of
-these lifts no attribute. Numbers in dicts, lists and tuples: see captured_containers.py.
+these captures no attribute. Numbers in dicts, lists and tuples: see captured_containers.py.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _PAST_THE_CLASS = frozenset(
 )
 
 
-def places(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
-    """The numbers that can be lifted, taken from the guards. `seen`: values of numbers in earlier programs; None: lift
-    nothing but floats in variables.
+def scalar_sources(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
+    """The numbers that can be captured, taken from the guards. `seen`: values of numbers in earlier programs; None to
+    capture nothing but floats in variables.
     """
     if watch.reflects() or "globals" in watch.names:
         return []
@@ -61,23 +61,23 @@ def places(fn: Any, watch: Watch, seen: Integers | None) -> list[ScalarSource]:
         name = guard.key
         if not isinstance(guard, ItemGuard | CellGuard) or type(name) is not str or not name or name in stored:
             return None
-        place = ScalarSource(name, guard, type(guard.value))
+        scalar = ScalarSource(name, guard, type(guard.value))
         if isinstance(guard, CellGuard):
-            place.cell = guard.owner
-        if place.cell is not None or leads.are_variables(guard.owner):
-            return place if leads.to(place) else None
-        place.obj = watch.owners.get(id(guard.owner)) if seen is not None else None
-        return place if place.obj is not None and _is_attribute(place, watch) else None
+            scalar.cell = guard.owner
+        if scalar.cell is not None or leads.are_variables(guard.owner):
+            return scalar if leads.to(scalar) else None
+        scalar.obj = watch.owners.get(id(guard.owner)) if seen is not None else None
+        return scalar if scalar.obj is not None and _is_attribute(scalar, watch) else None
 
     containers = Containers(watch, slot)
     found: list[ScalarSource] = []
     for guard in candidates:
-        for place in _items(guard, containers, slot) if seen is not None else filter(None, [slot(guard)]):
-            if seen is not None and seen.is_fixed(place.holder, place.name):
+        for scalar in _items(guard, containers, slot) if seen is not None else filter(None, [slot(guard)]):
+            if seen is not None and seen.is_fixed(scalar.holder, scalar.name):
                 continue
-            if not place.is_new or (seen is not None and seen.other(place.holder, place.name, place.guard.value)):
-                place.index = len(found)
-                found.append(place)
+            if not scalar.is_new or (seen is not None and seen.other(scalar.holder, scalar.name, scalar.guard.value)):
+                scalar.index = len(found)
+                found.append(scalar)
     _take(found, watch)
     return found
 
@@ -88,9 +88,9 @@ def _items(
     """The numbers that a guard reads: one, or those in a tuple."""
     owner, key, value = guard.container, guard.key, guard.value
     if type(value) is not tuple and not containers.has(owner):
-        place = slot(guard)
-        if place is not None:
-            yield place
+        scalar = slot(guard)
+        if scalar is not None:
+            yield scalar
         return
     if type(value) is tuple and not any(type(item) in (float, int) for item in value):
         return
@@ -110,15 +110,15 @@ def _items(
 
 
 def _take(found: Sequence[ScalarSource], watch: Watch) -> None:
-    """Lifted numbers are no guards; of a tuple the other items are."""
-    lifted: dict[int, set[int]] = {}
-    for place in found:
-        if isinstance(place.guard, TupleItemGuard):
-            lifted.setdefault(id(place.container), set()).add(place.key)
-    taken = {id(place.guard) for place in found}
+    """Takes captured scalars out of the guards; of a tuple the other items stay."""
+    indices: dict[int, set[int]] = {}
+    for scalar in found:
+        if isinstance(scalar.guard, TupleItemGuard):
+            indices.setdefault(id(scalar.container), set()).add(scalar.key)
+    taken = {id(scalar.guard) for scalar in found}
     for guards in (watch.free, watch.quiet):
         guards[:] = [
-            TupleRestGuard(guard, frozenset(lifted[id(guard.value)])) if id(guard.value) in lifted else guard
+            TupleRestGuard(guard, frozenset(indices[id(guard.value)])) if id(guard.value) in indices else guard
             for guard in guards
             if id(guard) not in taken
         ]
@@ -169,9 +169,9 @@ class _Leads:
         found = [f for f in self.watch.functions if variable.key in self.watch.names_of(f)]
         return None if id(owner) in self.assigned or any(f.__globals__ is not owner for f in found) else found
 
-    def to(self, place: ScalarSource) -> bool:
+    def to(self, scalar: ScalarSource) -> bool:
         """Whether all ways to the readers of a variable are known; they are noted then."""
-        pending = self._readers(place.guard)
+        pending = self._readers(scalar.guard)
         if not pending:
             return False
         met = {id(f): f for f in pending}
@@ -183,7 +183,7 @@ class _Leads:
                 if id(caller) not in met:
                     met[id(caller)] = caller
                     pending.append(caller)
-        place.readers = list(met.values())
+        scalar.readers = list(met.values())
         return True
 
 
@@ -204,18 +204,18 @@ def _is_method(fn: Any, watch: Watch, guard: Guard) -> bool:
     )
 
 
-def over(fn: Any, lifted: Sequence[tuple[ScalarSource, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
-    """A copy of the function that reads `lifted` in their places; `copies` takes those of all functions, by id."""
-    functions = {id(f): f for place, _ in lifted for f in place.readers}
+def over(fn: Any, proxies: Sequence[tuple[ScalarSource, Any]], watch: Watch, copies: dict[int, Any]) -> Any:
+    """A copy of the function that reads the `proxies` of scalars; `copies` takes those of all functions, by id."""
+    functions = {id(f): f for scalar, _ in proxies for f in scalar.readers}
     if not functions:
         return fn
     spaces = {id(f.__globals__): dict(f.__globals__) for f in functions.values()}
     cells: dict[int, types.CellType] = {}
-    for place, number in lifted:
-        if place.cell is not None:
-            cells[id(place.cell)] = types.CellType(number)
-        elif place.obj is None:
-            spaces[id(place.holder)][place.name] = number
+    for scalar, number in proxies:
+        if scalar.cell is not None:
+            cells[id(scalar.cell)] = types.CellType(number)
+        elif scalar.obj is None:
+            spaces[id(scalar.holder)][scalar.name] = number
     references = [guard for guard in watch.guards if id(guard.value) in functions]
     for guard in references:
         if isinstance(guard, CellGuard):
@@ -243,15 +243,15 @@ def _copy(f: types.FunctionType, variables: dict[str, Any], cells: dict[int, typ
 def lift(tracer: Tracer, found: list[ScalarSource]) -> tuple[list[tuple[ScalarSource, Any]], Copies]:
     """The stand-in of each variable and attribute in this trace: a number, or a copy of a container with numbers."""
     make = {float: tracer.lift_float, int: tracer.lift_integer}
-    lifted = [(p, make[p.kind]("place", p.index, p.read(), p.name, p)) for p in found]
-    copies = Copies([(p, number) for p, number in lifted if p.ways is not None])
-    return [(p, number) for p, number in lifted if p.ways is None] + copies.shown, copies
+    proxies = [(p, make[p.kind]("scalar", p.index, p.read(), p.name, p)) for p in found]
+    copies = Copies([(p, number) for p, number in proxies if p.ways is not None])
+    return [(p, number) for p, number in proxies if p.ways is None] + copies.shown, copies
 
 
 def settle(found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Watch) -> list[ScalarSource]:
-    """The places that stay lifted: those that the program computes with, if it never looked at them. `used`: their
+    """The scalars that stay captured: those that the program computes with, if it never looked at them. `used`: their
     indices. The others are guarded."""
-    looked_at = {i.index for i in tracer.inputs if i.kind == "place" and i.node in tracer.looked_at}
+    looked_at = {i.index for i in tracer.inputs if i.kind == "scalar" and i.node in tracer.looked_at}
     keep = [p for p in found if p.index in used and p.index not in looked_at]
     for p in found:
         if p not in keep:
@@ -262,20 +262,20 @@ def settle(found: list[ScalarSource], tracer: Tracer, used: set[int], watch: Wat
 # -- attributes
 
 
-def _is_attribute(place: ScalarSource, watch: Watch) -> bool:
+def _is_attribute(scalar: ScalarSource, watch: Watch) -> bool:
     """Whether an entry is an attribute that code reads by way of the object's class, and only so."""
-    cls = class_of(place.obj)
-    if place.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library_class(cls):
+    cls = class_of(scalar.obj)
+    if scalar.name not in watch.names or not _PAST_THE_CLASS.isdisjoint(watch.names) or is_library_class(cls):
         return False
     if type(cls) not in (type, abc.ABCMeta) or any("__init_subclass__" in vars(base) for base in cls.__mro__[:-1]):
         return False
-    values = [vars(base)[place.name] for base in cls.__mro__ if place.name in vars(base)]
+    values = [vars(base)[scalar.name] for base in cls.__mro__ if scalar.name in vars(base)]
     return not any(hasattr(type(value), "__get__") for value in values)
 
 
 @lru_cache(maxsize=256)
 def _seeing(cls: type) -> type:
-    """A subclass in which a tracer sees the numbers that it has lifted."""
+    """A subclass in which a tracer sees the proxies of captured scalars."""
 
     inherited: Any = cls.__getattribute__
 
@@ -297,13 +297,13 @@ _changes = Changes()
 
 
 @contextmanager
-def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
+def seen_in(tracer: Tracer, proxies: Sequence[tuple[ScalarSource, Any]]) -> Iterator[None]:
     """A context in which the captured scalars of a traced function are seen as attributes."""
-    objects = {id(place.obj): place.obj for place, _ in lifted if place.obj is not None}
+    objects = {id(scalar.obj): scalar.obj for scalar, _ in proxies if scalar.obj is not None}
     if not objects:
         yield
         return
-    tracer.attributes = {(id(p.obj), p.name): number for p, number in lifted if p.obj is not None}
+    tracer.attributes = {(id(p.obj), p.name): number for p, number in proxies if p.obj is not None}
     try:
         with _changes.hold({i: partial(_show, obj) for i, obj in objects.items()}):
             yield
@@ -312,7 +312,7 @@ def seen_in(tracer: Tracer, lifted: Sequence[tuple[ScalarSource, Any]]) -> Itera
 
 
 def _show(obj: Any) -> Callable[[], object]:
-    """Lets traces see the lifted attributes of an object."""
+    """Lets traces see the captured attributes of an object."""
     cls: Any = type(obj)
     _set_class(obj, _seeing(cls))
     return partial(_set_class, obj, cls)

@@ -28,7 +28,7 @@ class Family:
     """Calls whose arguments differ in nothing but ints."""
 
     first: dict[int, int] = field(default_factory=dict)  # leaf -> the first value seen
-    lifted: set[int] = field(default_factory=set)
+    promoted: set[int] = field(default_factory=set)
     fixed: set[int] = field(default_factory=set)  # at whose value Python looks
 
 
@@ -54,7 +54,7 @@ class Integers:
             return fields
         raw = Signature.of(fields)
         family = self._families.get(_name(raw))
-        return raw.without_integers(family.lifted) if family is not None and family.lifted else fields
+        return raw.without_integers(family.promoted) if family is not None and family.promoted else fields
 
     def seen(self, raw: Signature) -> Signature:
         """The key for a new program: what has another value than in earlier calls is an input from now on."""
@@ -65,15 +65,15 @@ class Integers:
         family = self._families.setdefault(_name(raw), Family())
         for k, value in values.items():
             if family.first.setdefault(k, value) != value and k not in family.fixed:
-                family.lifted.add(k)
-        return raw.without_integers(family.lifted)
+                family.promoted.add(k)
+        return raw.without_integers(family.promoted)
 
     def fix(self, raw: Signature, leaves: Iterable[int]) -> Signature:
         """Makes arguments part of the signature for good; returns the key of this call then."""
         family = self._families[_name(raw)]
         family.fixed.update(leaves)
-        family.lifted -= family.fixed
-        return raw.without_integers(family.lifted)
+        family.promoted -= family.fixed
+        return raw.without_integers(family.promoted)
 
     # -- what lies around the function
 
@@ -102,13 +102,13 @@ class Integers:
                 self._arrays[k] = array, held, now
         return self._only_inputs
 
-    def fix_all(self, given: Any, integers: Iterable[int], places: Iterable[ScalarSource]) -> None:
+    def fix_all(self, given: Any, integers: Iterable[int], scalars: Iterable[ScalarSource]) -> None:
         """Makes the numbers of an entry constants for good, after a trace has failed with proxies in their places."""
         if integers:
             self.fix(given, integers)
-        for place in places:
-            if place.is_new:
-                self.fix_around(place.holder, place.name)
+        for scalar in scalars:
+            if scalar.is_new:
+                self.fix_around(scalar.holder, scalar.name)
 
     def fix_around(self, holder: Any, name: str) -> None:
         self._fixed.add((id(holder), name))

@@ -64,5 +64,5 @@ class ScalarSource:
 
     @property
     def is_new(self) -> bool:
-        """Whether it is lifted at its second value."""
+        """Whether it is captured at its second value."""
         return self.kind is int or self.obj is not None or self.container is not None

@@ -130,7 +130,7 @@ class CompiledPath(PathEnd):
                 orders.append(source.order)
         checks = uncovered([o._array for o in outputs], [n for n in tracer.checks if n not in checked])
         reached = set(ir.topological([*(o._array for o in outputs), *checks]))
-        self.inputs = [i for i in tracer.inputs if i.kind != "place" or i.node in reached]
+        self.inputs = [i for i in tracer.inputs if i.kind != "scalar" or i.node in reached]
         position = {id(i): k for k, i in enumerate(self.inputs)}
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
@@ -323,7 +323,7 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
         return grad_of(source.owner, leaves)
-    return source.real if source.place is None else source.place.read()
+    return source.real if source.scalar is None else source.scalar.read()
 
 
 def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:

@@ -98,14 +98,14 @@ def _historian(path: CompiledPath) -> Callable[[Sequence[Any]], Node] | None:
     parents = [path.inputs[k].real for k in wanting]
     given = [(k, path.inputs[k].index) for k in needed if path.inputs[k].kind == "argument"]
     fixed = [i.real if k in needed and i.kind != "argument" else None for k, i in enumerate(path.inputs)]
-    numbers = [(k, i.place) for k, i in enumerate(path.inputs) if k in needed and i.place is not None]
+    numbers = [(k, i.scalar) for k, i in enumerate(path.inputs) if k in needed and i.scalar is not None]
 
     def history(args: Sequence[Any]) -> Node:
         kept = fixed.copy()
         for k, index in given:
             kept[k] = args[index]
-        for k, place in numbers:
-            kept[k] = place.read()
+        for k, scalar in numbers:
+            kept[k] = scalar.read()
         return program.history(parents, wanting, kept)
 
     return history

@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(eq=False)
 class Cell:
-    """A lifted number: where it is read, whether the program takes a value, what native code reads."""
+    """A captured scalar: where it is read, whether the program takes a value, what native code reads."""
 
     read: Callable[[], Any]
     fits: Callable[[Any], bool] | None
@@ -98,11 +98,11 @@ class NativeCall:
         # What every guard was checked at; native code compares these in place.
         self.epochs = tuple((counter, ctypes.c_int64(counter.value)) for counter in (switches, epoch))
         # Lifted floats: where each is read, and the number that native code reads.
-        fits = {place.index: place.fits for place in entry.places}  # the others are guarded
+        fits = {scalar.index: scalar.fits for scalar in entry.scalars}  # the others are guarded
         self.numbers = {
-            i.node: Cell(i.place.now, fits.get(i.index), wrap(np.zeros(())))
+            i.node: Cell(i.scalar.now, fits.get(i.index), wrap(np.zeros(())))
             for i in entry.inputs
-            if i.place is not None
+            if i.scalar is not None
         }
         self.left = TIMED_CALLS
         self.start = None if root is None else self._build(root)
@@ -110,7 +110,7 @@ class NativeCall:
         self.direct: Callable[..., Any] = self.call
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
-        plain = not (self.rest or entry.owners or self.numbers or entry.places or self.integers or entry.not_zero)
+        plain = not (self.rest or entry.owners or self.numbers or entry.scalars or self.integers or entry.not_zero)
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
@@ -202,7 +202,7 @@ class NativeCall:
         return tuple(reals)
 
     def _read_numbers(self) -> bool:
-        """The present values of what is lifted; False for one that the program does not take. 50 ns each."""
+        """The present values of captured scalars; False for one that the program does not take. 50 ns each."""
         try:
             for cell in self.numbers.values():
                 value = cell.read()
@@ -320,7 +320,7 @@ class NativeCall:
         )
 
     def _tensor(self, i: Input) -> Tensor:
-        if i.place is not None:
+        if i.scalar is not None:
             return self.numbers[i.node].number
         held: Tensor = i.real if i.kind == "held" else wrap(i.real)
         return held
@@ -367,12 +367,12 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
 
 def are_plain(captured: Sequence[Input]) -> bool:
     """Whether native code can read what a program captures."""
-    if any(i.kind not in ("held", "array", "place") for i in captured):
+    if any(i.kind not in ("held", "array", "scalar") for i in captured):
         return False
     arrays = [
         in_memory(i.real._array if isinstance(i.real, Tensor) else i.real, i.order)
         for i in captured
-        if i.kind != "place"
+        if i.kind != "scalar"
     ]
     return all(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative for array in arrays)
 
@@ -404,5 +404,5 @@ def _present(source: Input, args: Sequence[Any]) -> np.ndarray:
     if source.kind == "argument":
         given = args[source.index]
     else:
-        given = source.real if source.place is None else source.place.read()
+        given = source.real if source.scalar is None else source.scalar.read()
     return given._array if isinstance(given, Tensor) else np.asarray(given, np.float64 if source.is_integer else None)

@@ -325,7 +325,7 @@ class Backward:
 
 
 def dense(array: np.ndarray | float) -> np.ndarray:
-    """The array that native code reads: C-contiguous, aligned, in this machine's byte order; a lifted Python number is
+    """The array that native code reads: C-contiguous, aligned, in this machine's byte order; a captured scalar is
     a float64 number.
     """
     if isinstance(array, float | int):

@@ -30,7 +30,7 @@ from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, say, variables_read
-from ..python_state.captured_scalars import lift, over, places, seen_in, settle
+from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
 from ..python_state.guard_types import LevelGuard
 from ..python_state.guards import Watch
 from ..python_state.mutations import PLAIN, Mutation, find, is_plain
@@ -58,7 +58,7 @@ class Entry:
         self.sized = sized  # where sizes are symbolic
         self.fn, self.name, self.backend, self.objects, self.strict = fn, name, backend, objects, strict
         self.watch = Watch(fn, objects)
-        self.places = places(fn, self.watch, seen)  # of numbers that are inputs
+        self.scalars = scalar_sources(fn, self.watch, seen)  # of numbers that are inputs
         self.integers, self.seen = integers, seen  # ints among the arguments that are inputs; those around it
         self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
@@ -91,7 +91,7 @@ class Entry:
     @property
     def lifts(self) -> bool:
         """Whether this entry traces with a stand-in that the function may not take."""
-        return bool(self.integers) or any(place.is_new for place in self.places)
+        return bool(self.integers) or any(scalar.is_new for scalar in self.scalars)
 
     @property
     def paths(self) -> list[CompiledPath]:
@@ -121,7 +121,7 @@ class Entry:
         other = Entry(
             self.fn, self.name, self.backend, self.objects, self.strict, sized, self.integers, self.seen, self.doubles
         )
-        other.places, other.nodes = self.places, self.nodes
+        other.scalars, other.nodes = self.scalars, self.nodes
         return other
 
     def grow(
@@ -152,10 +152,10 @@ class Entry:
         there = [(-1 - len(whole) - k, c) for k, c in enumerate(filter(pytree.is_container, self.watch.reached()))]
         found = Arrays(lambda node: self._array(tracer.input_of(node), leaves))
         found.update(known)
-        lifted, contained = lift(tracer, self.places)
+        proxies, contained = lift(tracer, self.scalars)
         seen_as = partial(patches, self.watch.functions, self.watch.names)
         with seen_as():
-            fn = over(self.fn, lifted, self.watch, tracer.copies)
+            fn = over(self.fn, proxies, self.watch, tracer.copies)
         path = Path(tracer, self.root, found, self.build, self.strict)
         path.observer = tracer.observer = observer
         tracer.ask, tracer.strict = path.answer, self.strict
@@ -184,7 +184,7 @@ class Entry:
         def trace() -> CompiledPath:
             try:
                 with hidden:
-                    with seen_as(), seen_in(tracer, lifted):
+                    with seen_as(), seen_in(tracer, proxies):
                         contained.begin()
                         result = _finished(fn(*args, **kwargs), self.name)
                         if observer is not None:  # it holds all that there was
@@ -236,8 +236,8 @@ class Entry:
             if self.sized is None:
                 raise
             raise NotGeneralizable(why=f"it cannot be compiled for any size ({str(error).splitlines()[0]})") from error
-        used = {i.index for o in (compiled, *self.paths) for i in o.inputs if i.kind == "place"}
-        self.places = settle(self.places, tracer, used, self.watch)
+        used = {i.index for o in (compiled, *self.paths) for i in o.inputs if i.kind == "scalar"}
+        self.scalars = settle(self.scalars, tracer, used, self.watch)
         looked_at = {i.index for i in tracer.inputs if i.kind == "argument" and i.node in tracer.looked_at}
         self.pinned |= looked_at & self.integers
         arrays: Container[int] = ()
@@ -313,7 +313,7 @@ class Entry:
         self.grad_guards += tracer.grad_guards
         self.not_zero += [self.by_node[node] for node in tracer.not_zero if node not in {i.node for i in self.not_zero}]
         for i in tracer.inputs:  # a call brings its own; the first call's must not stay in memory
-            if i.kind in ("argument", "grad", "place") and id(i.real) not in tracer.reached:
+            if i.kind in ("argument", "grad", "scalar") and id(i.real) not in tracer.reached:
                 tracer.shadows.pop(id(i.real), None)
                 i.real = None
 
@@ -336,8 +336,8 @@ class Entry:
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
-        for place in self.places:
-            if not place.fits(place.read()):
+        for scalar in self.scalars:
+            if not scalar.fits(scalar.read()):
                 return False
         for source in self.not_zero:
             if real_of(source, leaves) == 0:

@@ -55,10 +55,10 @@ def _shape(structure: pytree.Structure) -> str:
 
 def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
     """The fact that the entry relied on and that no longer holds."""
-    for place in entry.places:
-        if not place.fits(now := place.read()):
-            is_kind = type(now) is place.kind
-            return f"{place.name} is {now!r}, {'a large int' if is_kind else f'no longer a {place.kind.__name__}'}"
+    for scalar in entry.scalars:
+        if not scalar.fits(now := scalar.read()):
+            is_kind = type(now) is scalar.kind
+            return f"{scalar.name} is {now!r}, {'a large int' if is_kind else f'no longer a {scalar.kind.__name__}'}"
     for source in entry.not_zero:
         if real_of(source, leaves) == 0:
             return f"{source.node.name} is 0, and a number is divided by it"
