@@ -91,8 +91,7 @@ def _code_of(op: Op) -> types.CodeType:
 def _waiting(count: int) -> types.CodeType:
     """Code with so many arguments that writes the text of the function, and then runs it."""
     names = ", ".join(f"_{k}" for k in range(count))
-    text = "\n".join([f"def _({names}):", *_again(f"_write()({names})")])
-    module = compile(text, "<dispatch>", "exec")
+    module = compile("\n".join([f"def _({names}):", *_again(f"_write()({names})")]), "<dispatch>", "exec")
     return next(code for code in module.co_consts if isinstance(code, types.CodeType))
 
 
