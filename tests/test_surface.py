@@ -44,6 +44,13 @@ def test_every_public_name_is_for_users() -> None:
     assert not {name for name in dir(hm) if name.startswith("_")} - private
 
 
+def test_what_users_cannot_list_is_private_or_a_module_of_ours() -> None:
+    """`import hybridml.core` must find what it names, so Python keeps submodules among the attributes."""
+    hidden = {name: value for name, value in vars(hm).items() if name[0] != "_" and name not in dir(hm)}
+    ours = {name: sys.modules.get(f"hybridml.{name}") for name in hidden}
+    assert hidden == ours
+
+
 @pytest.mark.parametrize("op", INTERNAL, ids=lambda op: op.name)
 def test_rows_that_serve_others_have_no_public_name(op: Any) -> None:
     assert op.name not in dir(hm)
