@@ -108,10 +108,10 @@ class Node(_ReadOnly):
 
 @dataclass(frozen=True)
 class _Ends:
-    """Roles of a path's inputs and outputs: the arguments among its inputs; returned tensors, each as an input or
-    the position of an output; names with the positions of the outputs that are new values and new gradients."""
+    """Roles of a path's inputs and outputs: the captured tensors among its inputs; returned tensors, each as an input
+    or the position of an output; names with the positions of the outputs that are new values and new gradients."""
 
-    arguments: frozenset[ir.Node]
+    captured: frozenset[ir.Node]
     results: Sequence[int | ir.Node]
     updates: Mapping[str, int]
     gradients: Mapping[str, int]
@@ -151,7 +151,7 @@ class Graph(_ReadOnly):
 
     def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
         """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph."""
-        ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
+        ends = ends or _Ends(frozenset(), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
         users: dict[Node, dict[Node, None]] = {}
@@ -167,7 +167,7 @@ class Graph(_ReadOnly):
             name=name or graph.name,
             nodes=tuple(users),
             inputs=tuple([made[node] for node in graph.inputs]),
-            captured=tuple([made[node] for node in graph.inputs if node not in ends.arguments]),
+            captured=tuple([made[node] for node in graph.inputs if node in ends.captured]),
             constants=tuple([new for new in users if new.op == "const"]),
             outputs=tuple([outputs[k] if isinstance(k, int) else made[k] for k in ends.results]),
             updates=MappingProxyType({name: outputs[k] for name, k in ends.updates.items()}),
@@ -328,10 +328,10 @@ class Graph(_ReadOnly):
 def graph_of(path: CompiledPath) -> Graph:
     """The graph of a path, the same object whenever it is asked for."""
     if path.graph is None:
-        arguments = frozenset(i.node for i in path.inputs if i.kind == "argument")
+        captured = frozenset(i.node for i in path.inputs if i.kind != "argument")
         updates = _by_name((source.node.name, k) for k, source in path.writes)
         gradients = _by_name((source.node.name, k) for source, k in path.grads if k is not None)
-        ends = _Ends(arguments, list(_returned(path)), updates, gradients)
+        ends = _Ends(captured, list(_returned(path)), updates, gradients)
         graph = Graph(path.program.whole, ends, getattr(path.program.executable, "stages", None))
         vars(path).setdefault("graph", graph)  # another thread may have been faster
     found: Graph = path.graph

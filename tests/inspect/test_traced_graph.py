@@ -176,6 +176,18 @@ def test_a_path_with_questions_is_one_graph() -> None:
     assert [node.op for node in f.graph.optimized if node.inputs][-1] == "multiply"
 
 
+def test_what_a_segment_gave_is_not_captured() -> None:
+    def f(x: hm.Tensor) -> hm.Tensor:
+        y = hm.exp(x)
+        return y @ W if y.sum() > 0 else x
+
+    traced = hm.trace(f)
+    traced(X)
+    assert [node.label for node in traced.graph.captured] == ["W"]
+    assert [node.label for node in traced.graph.optimized.captured] == ["W"]
+    assert len(traced.graph.optimized.inputs) == 3  # x, the exponentials, W
+
+
 def test_sizes_that_come_with_the_call_are_text() -> None:
     f = hm.trace(lambda x: hm.concat([x, x]).sum(axis=1))
     for n in (3, 5, 7):
