@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -77,8 +79,11 @@ def test_names_find_nodes_and_others_are_told() -> None:
     assert len({*graph, *graph.nodes}) == len(graph)
     with pytest.raises(hm.ArgumentError, match=r"no node is called 'scal'.*scale"):
         graph["scal"]
-    with pytest.raises(hm.ArgumentError, match=f"%0 to %{len(graph) - 1}"):
-        graph[99]
+    for name in (99, -99, None, [1]):
+        with pytest.raises(hm.ArgumentError, match=f"%0 to %{len(graph) - 1}"):
+            graph[name]
+    assert graph[np.int64(1)] is graph[1]
+    assert graph[:2] == graph.nodes[:2] and graph[50:] == ()
 
 
 def test_a_training_step_tells_what_it_updates() -> None:
@@ -176,6 +181,18 @@ def test_a_path_with_questions_is_one_graph() -> None:
     assert [node.op for node in f.graph.optimized if node.inputs][-1] == "multiply"
 
 
+def test_what_a_segment_gave_is_not_captured() -> None:
+    def f(x: hm.Tensor) -> hm.Tensor:
+        y = hm.exp(x)
+        return y @ W if y.sum() > 0 else x
+
+    traced = hm.trace(f)
+    traced(X)
+    assert [node.label for node in traced.graph.captured] == ["W"]
+    assert [node.label for node in traced.graph.optimized.captured] == ["W"]
+    assert len(traced.graph.optimized.inputs) == 3  # x, the exponentials, W
+
+
 def test_sizes_that_come_with_the_call_are_text() -> None:
     f = hm.trace(lambda x: hm.concat([x, x]).sum(axis=1))
     for n in (3, 5, 7):
@@ -251,6 +268,17 @@ def test_nothing_can_be_changed() -> None:
         graph.updates["x"] = graph[0]
     with pytest.raises(TypeError):
         graph["x"] = graph[0]
+
+
+def test_copies_are_the_graph_and_none_is_pickled() -> None:
+    graph = traced_model()
+    assert copy.deepcopy({"graph": graph})["graph"] is graph is copy.copy(graph)
+    assert copy.copy(graph[0]) is copy.deepcopy(graph[0]) is graph[0]
+    with pytest.raises(TypeError, match=r"cannot pickle <graph model: .*to_networkx\(\)"):
+        pickle.dumps(graph)
+    with pytest.raises(TypeError, match=r"cannot pickle <%0 = input"):
+        pickle.dumps(graph[0])
+    assert list(pickle.loads(pickle.dumps(graph.to_networkx()))) == [node.name for node in graph]
 
 
 # -- networkx
