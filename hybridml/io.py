@@ -120,7 +120,7 @@ def _header(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> bytes
 
 
 def _near(error: UnicodeEncodeError) -> str:
-    """The text that cannot be encoded, with a little of what stands before it."""
+    """The text that cannot be encoded, with a little of the text before it."""
     return error.object[max(error.start - 20, 0) : error.end]
 
 

@@ -134,7 +134,6 @@ def _is_fragment(line: str) -> bool:
 
 @pytest.mark.parametrize("package", ["hybridml", "hybridml_compiler"])
 def test_first_lines_are_plain(package: str) -> None:
-    """At least 20 characters, in the indicative: no fragment, no question."""
     root = Path(__file__).resolve().parents[1] / package
     found = [
         f"{path.relative_to(root)}:{number}: {line}"
@@ -148,5 +147,4 @@ def test_first_lines_are_plain(package: str) -> None:
 def test_a_fragment_or_question_is_found() -> None:
     lines = "Of a slot, by number.", "Does it move elements?", "Reads the sizes, or not?", "Too short."
     assert all(map(_is_fragment, lines))
-    tree = ast.parse('def f():\n    """Of a slot.\n\n    More."""')
-    assert list(_first_lines(tree)) == [(2, "Of a slot.")]
+    assert list(_first_lines(ast.parse('def f():\n    """Of a slot.\n\n    More."""'))) == [(2, "Of a slot.")]

@@ -34,7 +34,7 @@ FLOAT_FLAGS = (RuntimeWarning, FloatingPointError)
 _no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
 grad_is_off = _no_grad.get
 
-# How calls of traced functions are done (see stances.py), and what results are looked for (see nans.py); None: as ever.
+# How calls of traced functions are done (see stances.py), and what results are looked for (nans.py); None: as usual.
 stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
 nans_var: ContextVar[Any] = ContextVar("hybridml_nans", default=None)
 

@@ -214,7 +214,7 @@ class TensorMethods:
     def cosh(self, /) -> Tensor:
         """Hyperbolic cosine."""
     def cov(self, y: Tensor | None = None, /, rowvar: builtins.bool = True, *, correction: builtins.float = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
-        """Covariance matrix of variables in the rows of x and y (in the columns if not `rowvar`), one observation a
+        """Covariance matrix of variables in the rows of x and y (columns if not `rowvar`), one observation per
         column."""
     def cpu(self) -> Tensor: ...
     def cross(self, y: Tensor, /, *, axis: builtins.int = -1) -> Tensor:

@@ -54,7 +54,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Group:
-    """Operations that are drawn in one box; `notes` stand below the title, `tip` is shown under the pointer.
+    """Operations that are drawn in one box; `notes` are below the title, `tip` is shown under the pointer.
 
     A group that `repeats` the operations of the one before shows them in its place.
     """

@@ -345,7 +345,7 @@ def _folded_depth(x: Tensor, count: int, taps: int, stride: int, dilation: int, 
 
 
 def _plane(kernels: Tensor, dims: int) -> Tensor:
-    """(groups, o, c, ...) with one to three axes -> (kh, kw, groups, c, o), where a depth lies among the channels."""
+    """Weights (groups, o, c, ...) with one to three axes as (kh, kw, groups, c, o), with a depth among the channels."""
     if dims == 1:
         kernels = kernels[:, :, :, None]
     if dims == 3:

@@ -228,7 +228,7 @@ def _weighted(n: int, m: int, scale: float, align_corners: bool, cubic: bool) ->
 
 
 def _widened(n: int, m: int, scale: float, mode: str) -> Taps:
-    """Filters as wide as `scale` inputs, as Pillow's: those parts that stand outside of the image are left out."""
+    """Filters as wide as `scale` inputs, as Pillow's: parts outside of the image are left out."""
     width = max(scale, 1.0)
     support = (2 if mode == "bicubic" else 1) * width
     centres = (np.arange(m) + 0.5) * scale

@@ -98,7 +98,7 @@ class Comparison(Report):
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
-        """Rows of the table: what it is, eager, traced; the first is the head."""
+        """Rows of the table: name, eager, traced; the first is the head."""
         return list(self._rows())
 
     @property

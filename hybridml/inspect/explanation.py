@@ -120,7 +120,7 @@ def _paths(at: ValueGuard | CompiledPath | None, depth: int) -> Iterator[PathLin
 
 
 def _answer(key: bytes, aval: Aval) -> str:
-    """The value that a key stands for (see `branches.key`)."""
+    """The value that a key stands for (see `path_tree.key`)."""
     shape = tuple(hint(n) for n in aval.shape)
     if len(key) != math.prod(shape) * aval.dtype.itemsize:
         return "another value"

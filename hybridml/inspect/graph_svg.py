@@ -49,7 +49,7 @@ class GraphDrawing:
 
 
 def draw(graph: ir.Graph, title: str, ends: Sequence[tuple[str, Sequence[ir.Node]]]) -> GraphDrawing:
-    """The drawing of a graph, with what it is for (`ends`, labelled) below."""
+    """The drawing of a graph, with its results (`ends`, labelled) below."""
     lines = by_line([node for node in graph.nodes() if node.op is not None])
     shown = lines[:_MOST_BOXES]
     notes = []

@@ -30,7 +30,7 @@ _BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the cloc
 def compare(fn: Callable[..., Any], *args: Any, repeats: int = 20, **kwargs: Any) -> Comparison:
     """Runs `fn(*args, **kwargs)` eagerly and traced, and lays the two side by side.
 
-    `fn` is a function, a module or an already traced function; it is traced and compiled anew, so that the first call
+    `fn` is a function, a module or an already traced function; it is traced and compiled again, so that the first call
     can be timed (machine code of an earlier run comes from the disk cache: an empty `HYBRIDML_CACHE_DIR` gives cold
     times). A training step may be compared: both styles start from the same state (tensors, gradients, containers,
     attributes and random generators that the function can reach), which is copied first and put back at the end.

@@ -50,7 +50,7 @@ def trace(
 
     Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
     other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
-    numbers are as in eager code. A new dtype, number of axes or Python value is compiled anew; a float argument is
+    numbers are as in eager code. A new dtype, number of axes or Python value is compiled again; a float argument is
     not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
     `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
     program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);

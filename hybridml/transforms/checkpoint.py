@@ -32,9 +32,9 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """Runs `function(*args, **kwargs)`, a tensor or a tuple of them, keeping its arguments alone for `backward`.
 
     What the function computes on the way is computed again when its gradient is needed, with the same random numbers:
-    memory for time. Parameters that it reads are found as ever; in traced functions, only
-    what is computed from its arguments is computed again. State that it updates, as statistics of a normalisation, is
-    updated twice. Raises DTypeError if the result is neither a tensor nor a tuple of tensors, and GradientError in
+    memory for time. Parameters that it reads get their gradients all the same; in traced functions, only what is
+    computed from its arguments is computed again. State that it updates, as statistics of a normalisation, is updated
+    twice. Raises DTypeError if the result is neither a tensor nor a tuple of tensors, and GradientError in
     `backward` if an argument has been written to since.
 
     >>> import hybridml as hm

@@ -174,20 +174,16 @@ def test_the_exponential_of_a_symmetric_matrix_is_that_of_its_eigenvalues(scale:
     np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_the_exponential_of_what_is_not_finite_is_nan(bad: float) -> None:
-    x = hm.asarray([[[bad, 1.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
+def test_the_exponential_of_what_is_not_finite_is_nan() -> None:
+    x = hm.asarray([[[math.nan, 1.0], [0.0, 1.0]], [[1.0, math.inf], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
     for style in (linalg.matrix_exp, hm.trace(linalg.matrix_exp)):
-        found = np.asarray(style(x))
-        assert np.isnan(found[0]).all() and (found[1] == np.eye(2)).all()
+        np.testing.assert_array_equal(np.asarray(style(x)), [np.full((2, 2), np.nan)] * 2 + [np.eye(2)])
 
 
 def test_factors_of_complex_matrices() -> None:
     x, b = normal(2, 3, 3) + 1j * normal(2, 3, 3)[::-1], normal(3, 2)
-    factors = linalg.lu_factor(hm.asarray(x))
-    np.testing.assert_allclose(np.asarray(linalg.lu_solve(*factors, hm.asarray(b))), np.linalg.solve(x, b + 0j))
-    p, lower, upper = linalg.lu_unpack(*factors)
-    np.testing.assert_allclose(np.asarray(p @ lower @ upper), x)
+    found = linalg.lu_solve(*linalg.lu_factor(hm.asarray(x)), hm.asarray(b))
+    np.testing.assert_allclose(np.asarray(found), np.linalg.solve(x, b + 0j))
 
 
 def test_products_of_several() -> None:

@@ -90,7 +90,7 @@ def cov(
     x: Tensor, y: Tensor | None = None, /, rowvar: bool = True, *, correction: float = 1, fweights: Any = None,
     aweights: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Covariance matrix of variables in the rows of x and y (in the columns if not `rowvar`), one observation a column.
+    """Covariance matrix of variables in the rows of x and y (columns if not `rowvar`), one observation per column.
 
     Divided by the number of observations less `correction`. `fweights`: how often each observation counts; `aweights`:
     how much. Source: NumPy and PyTorch. ShapeError for more than 2 axes.

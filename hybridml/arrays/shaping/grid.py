@@ -65,7 +65,7 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise") -> Tensor:
-    """Positions in a flattened tensor of shape `dims` for indices, one tensor an axis, which broadcast.
+    """Positions in a flattened tensor of shape `dims` for indices, one tensor per axis, which broadcast.
 
     `mode` says what is done with an index that does not exist: "raise" OutOfBoundsError, "wrap" or "clip".
     Source: NumPy.

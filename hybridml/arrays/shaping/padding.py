@@ -1,4 +1,4 @@
-"""`pad` with NumPy's modes: what stands around an array is a constant, pieces of it, a ramp, or a figure of its axis.
+"""`pad` with NumPy's modes: an array is surrounded by a constant, pieces of it, a ramp, or a figure of its axis.
 
 Axes are padded one after the other, so that corners are what NumPy makes them. Modes that repeat elements ask NumPy for
 the table of positions and take its runs as slices: their gradients are slices too.

@@ -1,4 +1,4 @@
-"""The order in which the axes of an array lie in memory.
+"""Order of the axes of an array in memory.
 
 A dense array whose axes are permuted, such as the weight of a convolution with its channels last, is captured as what
 it is: C-contiguous memory and a permutation of it, which the compiler sees. Nothing is copied on the way in or out.

@@ -159,8 +159,8 @@ class Tracer:
         self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
-        self.may_fail = False  # there is an index to check by now
-        self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for by now, in its order
+        self.may_fail = False  # there is an index to check so far
+        self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for so far, in its order
         self.layouts = Layouts()
         self.observer: LineObserver | None = None  # where names of variables are asked for (see line_observer.py)
         self.frames: list[Frame] = []  # regions that are being captured (see subgraphs.py), innermost last

@@ -108,7 +108,7 @@ class Guard:
 
     @property
     def name(self) -> str:
-        """The variable, attribute or key, without what it is in."""
+        """The variable, attribute or key, without its owner."""
         return str(self.key)
 
     def label(self, name_of: NameOf) -> str:

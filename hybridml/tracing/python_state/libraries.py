@@ -58,7 +58,7 @@ def is_library_class(cls: type) -> bool:
 
 
 def _sources(package: str) -> Iterator[str]:
-    """The modules that a package has taken something from, by what lies in its loaded modules."""
+    """The modules that a package has taken something from, by the contents of its loaded modules."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == package and type(module) is types.ModuleType:
             for value in list(vars(module).values()):

@@ -31,7 +31,7 @@ def elements(buffer: Any) -> bytes:
 
 
 def checksum(buffer: Any) -> bytes:
-    """The CRC-32 of all bytes of a large array or buffer, 0.25 ms a MB."""
+    """The CRC-32 of all bytes of a large array or buffer, 0.25 ms per MB."""
     if isinstance(buffer, np.ndarray):
         buffer = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8).data
     view = memoryview(buffer)
