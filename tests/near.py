@@ -1,9 +1,15 @@
 """The tests near a change: ``make test-near``.
 
 The change is all that differs from the merge base with main, committed or not. Near it are the tests of its rooms,
+<<<<<<< HEAD
 which are named as the room (`tests/nn/`, `tests/test_fft.py`), the examples in its docstrings, the tests that import a
 changed module, and those of the rooms that do, if these are few. Prints them, and hands them to pytest with the
 arguments that follow.
+=======
+which are named as the room (`tests/nn/`, `tests/test_fft.py`), the tests that import a changed module, and those of the
+rooms that do, if these are few; near a template are the tests of its room. Prints them, and hands them to pytest with
+the arguments that follow.
+>>>>>>> mends2
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ OTHERS = {
     "tests/golden/": ("passes", "schedule", "graph"),
     "tests/machines.py": ("test_machines.py",),
 }
+EVERY = ("pyproject.toml", "Makefile", "tests/conftest.py")  # what all tests are run by
 
 
 def git(*arguments: str) -> list[str]:
@@ -57,12 +64,19 @@ def room_of(module: str) -> str:
 
 
 def near(paths: Iterable[str], graph: nx.DiGraph) -> tuple[set[str], list[str]]:
-    """Files and folders of `tests/`, and a line for each changed module that more rooms import than are tested."""
+    """Files and folders of `tests/`, and a line for each changed file whose tests these are not all."""
     found, notes = set(ALWAYS), []
     for path in paths:
         found.update(test for start, tests in OTHERS.items() if path.startswith(start) for test in tests)
         package, name = path.split("/")[0], Path(path).name
-        if not path.endswith(".py") or package not in (FRONT, COMPILER, "tests"):
+        if path in EVERY:
+            notes.append(f"all tests are run by {path}: `make test`")
+        if package not in (FRONT, COMPILER, "tests"):
+            continue
+        if not path.endswith(".py"):
+            if package != "tests":  # data of a room, such as templates
+                room = room_of(path.replace("/", "."))
+                found |= {room, f"test_{room}.py"}
             continue
         module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
         if module in graph and package != "tests":

@@ -26,14 +26,23 @@ def graph() -> nx.DiGraph:
         ("hybridml_compiler/schedule/cost.py", {"schedule", "backends", "eager"}),
         ("tests/support/markup.py", {"display/test_display.py", "inspect/test_reports.py"}),
         ("tests/nn/test_nn.py", {"nn/test_nn.py"}),
+        ("hybridml/display/templates/base.jinja", {"display"}),  # data of a room
+        ("hybridml/core/tensor_methods.pyi", {"core"}),
+        ("tests/golden/graph_text.txt", {"graph"}),
         ("docs/tutorial.md", {"test_docs.py"}),
-        ("Makefile", set()),
+        ("LICENSE", set()),
     ],
 )
 def test_tests_of_a_change(path: str, tests: set[str], graph: nx.DiGraph) -> None:
     found, notes = near([path], graph)
     assert found >= {*ALWAYS, *tests} and not notes
     assert len(found) < 30
+
+
+@pytest.mark.parametrize("path", ["pyproject.toml", "Makefile", "tests/conftest.py"])
+def test_what_all_tests_are_run_by_is_said_to_be(path: str, graph: nx.DiGraph) -> None:
+    found, notes = near([path], graph)
+    assert found >= {*ALWAYS} and len(notes) == 1 and path in notes[0] and "`make test`" in notes[0]
 
 
 def test_a_module_that_all_use_is_said_to_be_one(graph: nx.DiGraph) -> None:

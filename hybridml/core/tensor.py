@@ -58,9 +58,10 @@ CPU = Device()
 class Tensor(TensorMethods):
     """A multi-dimensional array that can record how it was computed.
 
-    Supported dtypes: bool, int8..int64, uint8..uint64, float32, float64. Operators broadcast and promote as in the
-    array API standard (Python scalars take the tensor's dtype). Never call the class: `hm.tensor(data)` copies data,
-    `hm.asarray(array)` shares the memory of a NumPy array.
+    Supported dtypes: bool, int8..int64, uint8..uint64, float32, float64, complex64, complex128, and float16 and
+    bfloat16, which are computed in float32 and rounded. Operators broadcast and promote as in the array API standard
+    (Python scalars take the tensor's dtype). Never call the class: `hm.tensor(data)` copies data, `hm.asarray(array)`
+    shares the memory of a NumPy array.
 
     >>> import hybridml as hm
     >>> x = hm.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -96,7 +97,7 @@ class Tensor(TensorMethods):
 
     @property
     def dtype(self) -> np.dtype:
-        """Data type, one of `hm.bool`, `hm.int8`...`hm.float64`."""
+        """Data type, one of those that the class names: `hm.bool`, `hm.int8` ... `hm.complex128`."""
         return self._array.dtype
 
     @property

@@ -22,7 +22,7 @@ from ..tracing.python_state.mutations import Mutation, uses
 from ..tracing.python_state.names import Names, arguments
 from ..tracing.run.compiled_path import CompiledPath, array_of
 from ..tracing.specialize.entry import Entry
-from ..tracing.specialize.path_tree import ValueGuard, way
+from ..tracing.specialize.path_tree import ValueBranch, way
 from .explained import CapturedLine, EffectLine, Explanation, GuardLine, KernelCost, LineCost, PathLine, SizeLine
 from .side_by_side import both_styles, kind_of
 from .snapshot import Snapshot
@@ -108,8 +108,8 @@ def _explained(
 # -- paths
 
 
-def _paths(at: ValueGuard | CompiledPath | None, depth: int) -> Iterator[PathLine]:
-    if isinstance(at, ValueGuard):
+def _paths(at: ValueBranch | CompiledPath | None, depth: int) -> Iterator[PathLine]:
+    if isinstance(at, ValueBranch):
         yield PathLine(depth, f"{at.what} of {at.node.aval}", at.where, at.hits)
         for key, after in at.next.items():
             yield PathLine(depth + 1, f"{_answer(key, at.node.aval)}:", "", 0)

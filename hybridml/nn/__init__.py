@@ -11,6 +11,7 @@ from .attention import *
 from .containers import *
 from .convolution import *
 from .dropout import *
+from .function_module import own_init as _own_init
 from .linear import *
 from .losses import *
 from .module import *
@@ -32,3 +33,7 @@ __all__ = sorted(
     ],
     key=lambda name: (not name.isupper(), name[0].islower(), name),
 )
+
+for _public in list(globals().values()):
+    if isinstance(_public, type):
+        _own_init(_public)

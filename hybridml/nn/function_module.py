@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, ClassVar
 
 from ..core.tensor import Tensor
@@ -32,8 +33,8 @@ class FunctionModule(Module):
             else:
                 setattr(self, name, value)
 
-    def forward(self, *inputs: Any) -> Any:
-        return type(self).function(*inputs, **{name: getattr(self, name) for name in self._options})
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        return type(self).function(*inputs, **named, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
         shown = {name: getattr(self, name) for name in self._options}
@@ -70,6 +71,22 @@ class Spatial(Module):
             cls.function = staticmethod(cls.functions[dims - 1])
         if cls.__doc__ is None and cls._text is not None:
             cls.__doc__ = cls._text.format_map(_words(dims))
+
+
+def own_init(cls: Any) -> None:
+    """Gives a class that has the `__init__` of a private base a copy with its own name.
+
+    Python's errors about arguments have that name: "MaxPool2d.__init__() missing ...", where the user has not heard of
+    `_MaxPool`.
+    """
+    inherited = cls.__init__
+    if isinstance(inherited, FunctionType) and inherited.__qualname__.startswith("_"):
+        code, scope, defaults = inherited.__code__, inherited.__globals__, inherited.__defaults__
+        init = FunctionType(code, scope, "__init__", defaults, inherited.__closure__)
+        vars(init).update(vars(inherited))
+        init.__kwdefaults__, init.__annotations__ = inherited.__kwdefaults__, inherited.__annotations__
+        init.__doc__, init.__qualname__ = inherited.__doc__, f"{cls.__qualname__}.__init__"
+        cls.__init__ = init
 
 
 class _Repeated:

@@ -34,7 +34,7 @@ from .specialize import retrace_reasons as reasons
 from .specialize.entry import Entry
 from .specialize.errors import CheckFailed, NotCacheable, NotGeneralizable, RunEagerly, TraceFailed, Untraceable, report
 from .specialize.gc_pause import collector_paused
-from .specialize.path_tree import Arrays, ValueGuard
+from .specialize.path_tree import Arrays, ValueBranch
 from .specialize.signature import Fields, Signature, signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
 
@@ -413,7 +413,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._retraces.append(f"{self._name} retraced: {reason}")
         _log.info("%s retraced: %s", self._name, reason)
 
-    def _may_grow(self, entry: Entry, ask: ValueGuard) -> bool:
+    def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""
         if ask.hopeless(MOST_OTHERS):
             entry.eager = True
@@ -489,7 +489,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             self._reported.clear()
 
 
-def _other(ask: ValueGuard, what: str) -> str:
+def _other(ask: ValueBranch, what: str) -> str:
     return f"asks ({ask.what}) for a value that {what} run eagerly from now on; the line is {ask.where}"
 
 

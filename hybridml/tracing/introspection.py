@@ -17,7 +17,7 @@ from hybridml_compiler.graph.text import print_graph
 
 from .run.compiled_path import CompiledPath
 from .specialize.entry import Entry
-from .specialize.path_tree import ValueGuard, way
+from .specialize.path_tree import ValueBranch, way
 
 if TYPE_CHECKING:
     from ..inspect.explained import Explanation
@@ -53,7 +53,7 @@ class Stats:
     bytes: int
 
 
-def _answer(ask: ValueGuard, value: bytes) -> str:
+def _answer(ask: ValueBranch, value: bytes) -> str:
     """` is True`, for a single value."""
     return f" is {np.frombuffer(value, ask.node.dtype)[0]}" if ask.node.aval.shape == () else ""
 

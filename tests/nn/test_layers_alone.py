@@ -324,3 +324,34 @@ def test_a_causal_hint_is_the_causal_mask(options: dict[str, bool]) -> None:
     expected = attention(x, x, x, attn_mask=mask, need_weights=False)[0].detach().numpy()
     got = attention(x, x, x, is_causal=True, need_weights=False)[0].detach().numpy()
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_errors_about_arguments_name_the_layer() -> None:
+    layers = [getattr(nn, name) for name in nn.__all__]
+    modules = [layer for layer in layers if isinstance(layer, type) and issubclass(layer, nn.Module)]
+    assert len(modules) > 100
+    for layer in {nn.MaxPool2d, nn.MSELoss, nn.ReLU, nn.LSTM, nn.TransformerEncoderLayer, *modules}:
+        assert not layer.__init__.__qualname__.startswith("_"), layer
+    with pytest.raises(TypeError, match=r"^MaxPool2d\.__init__\(\) missing 1 required .* 'kernel_size'"):
+        nn.MaxPool2d()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^MSELoss\.__init__\(\) got an unexpected keyword argument 'size'"):
+        nn.MSELoss(size=3)  # type: ignore[call-arg]
+
+    class Mine(nn.Conv1d):
+        def __init__(self) -> None:
+            super().__init__(2, 3, kernel_size=1)
+
+    assert Mine().weight.shape == (3, 2, 1) and nn.Conv1d(2, 3, 1, padding=1).padding == (1,)
+
+
+@STYLES
+def test_inputs_of_function_modules_go_by_name(style: Any) -> None:
+    x, target = hm.tensor([1.0, 2.0]), hm.tensor([1.0, 4.0])
+    loss = nn.MSELoss(reduction="sum")
+    assert style(lambda a, b: loss(input=a, target=b))(x, target).item() == 4.0
+    assert style(lambda a, b: loss(a, target=b))(x, target).item() == 4.0
+    assert style(lambda a: nn.ReLU()(input=a))(-x).tolist() == [0.0, 0.0]
+    with pytest.raises(TypeError, match=r"mse_loss.* 'goal'"):
+        style(lambda a, b: loss(a, goal=b))(x, target)
+    with pytest.raises(TypeError, match=r"mse_loss.* 'reduction'"):
+        style(lambda a, b: loss(a, b, reduction="mean"))(x, target)

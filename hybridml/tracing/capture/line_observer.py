@@ -29,7 +29,7 @@ Answer = Callable[[Mapping[str, ir.Node], ir.Node, Mapping[ir.Node, np.ndarray]]
 
 
 class Observer:
-    """Observer of one trace's variables. `answer`: answers its value guards; None to use the values of the call."""
+    """Observer of one trace's variables. `answer`: gives the values that it asks for; None to use those of the call."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         self.answer = answer

@@ -105,7 +105,7 @@ class ShadowLeaf(Leaf):
         self._grad = value
 
 
-ValueGuard = Callable[[ir.Node, str], np.ndarray]
+ReadValue = Callable[[ir.Node, str], np.ndarray]
 
 
 @dataclass(eq=False)
@@ -153,7 +153,7 @@ class Tracer:
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
         self.environment: dict[str, str | None] = {}  # environment variables that were read
-        self.ask: ValueGuard | None = None  # what knows values; None when the function has returned
+        self.ask: ReadValue | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
         self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
         self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there

@@ -30,7 +30,7 @@ from ..capture.tracer import Input
 from ..python_state.guard_types import hold
 from ..python_state.mutation_epoch import epoch
 from ..specialize.entry import Entry
-from ..specialize.path_tree import Segment, ValueGuard, key
+from ..specialize.path_tree import Segment, ValueBranch, key
 from .compiled_path import CompiledPath, real_of
 from .epilogue import finisher
 from .grad_donation import GradDonation
@@ -59,9 +59,9 @@ class End:
 
 @dataclass(eq=False)
 class Step:
-    """The native form of a value guard."""
+    """The native form of a value branch."""
 
-    ask: ValueGuard
+    ask: ValueBranch
     native: Native | None  # None where the value is an input, or known by now
     gives: Sequence[ir.Node]
     extra: list[ir.Node]
@@ -215,8 +215,8 @@ class NativeCall:
         return True
 
     def _walk(self, at: Step, args: Sequence[Any], known: dict[ir.Node, Tensor]) -> End | None:
-        """Walks the value guards to the end of a path; None where native code has no answer, or the answer is new."""
-        passed: list[ValueGuard] = []
+        """Walks the value branches to the end of a path; None where native code has no answer, or the answer is new."""
+        passed: list[ValueBranch] = []
         while True:
             node = at.ask.node
             if at.source is not None:
@@ -252,11 +252,11 @@ class NativeCall:
 
     # -- building
 
-    def _build(self, at: ValueGuard | CompiledPath) -> Step | End | None:
+    def _build(self, at: ValueBranch | CompiledPath) -> Step | End | None:
         """A native node of the tree, or None. Every native call checks all guards: any may be the first of a path."""
         return self._end(at) if isinstance(at, CompiledPath) else self._step(at)
 
-    def _step(self, ask: ValueGuard) -> Step | None:
+    def _step(self, ask: ValueBranch) -> Step | None:
         if ask.segment is None:
             return Step(ask, None, (), [], self.entry.by_node.get(ask.node))
         executable = _compiled(ask.segment)

@@ -40,7 +40,11 @@ from ..python_state.side_effects import SideEffects
 from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
+<<<<<<< HEAD
 from .path_tree import Arrays, Path, ValueGuard, build_segment, paths_of, walk
+=======
+from .path_tree import Arrays, Path, ValueBranch, build_segment, outcomes_of, walk
+>>>>>>> mends2
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray
@@ -63,7 +67,7 @@ class Entry:
         self.doubles = doubles  # NumPy's float64 among the arguments; native code takes them for Python's floats
         self.pinned: frozenset[int] = frozenset()  # of those, what a trace has looked at
         self.not_zero: list[Input] = []  # numbers that others are divided by
-        self.root: ValueGuard | CompiledPath | None = None
+        self.root: ValueBranch | CompiledPath | None = None
         self.silent = False  # of a library function, which runs compiled in every stance
         self.eager = False  # calls run the function itself: it asks for another value each time
         self.fast: Any = None  # set by `fast.build` at the second call
@@ -97,7 +101,7 @@ class Entry:
     def paths(self) -> list[CompiledPath]:
         return list(paths_of(self.root))
 
-    def find(self, leaves: Sequence[Any]) -> tuple[CompiledPath | None, Arrays, list[ValueGuard]]:
+    def find(self, leaves: Sequence[Any]) -> tuple[CompiledPath | None, Arrays, list[ValueBranch]]:
         """The path that this call takes (None: an unknown one), with the values on the way to it."""
         known = Arrays(lambda node: self._array(self.by_node[node], leaves))
         path, passed = walk(self.root, known)

@@ -2,7 +2,7 @@
 
 Where the running Python asks for a value (`if`, `while`, `int(t)`, `t.tolist()`), the trace computes it from the
 arguments of its call and goes on with it. What lies between two asked values is a *segment*, a straight-line compiled
-program; a node of the tree (`ValueGuard`) maps the value that its segment gives to what comes next, and a path ends in
+program; a node of the tree (`ValueBranch`) maps the value that its segment gives to what comes next, and a path ends in
 a `CompiledPath`. A later call walks the tree. Segments are pure: only the end of a path writes anything, so where a
 call meets an unknown value nothing has happened yet,
 and the function is traced again from its start, with the values known so far.
@@ -86,7 +86,7 @@ class Segment:
 
 
 @dataclass(eq=False)
-class ValueGuard:
+class ValueBranch:
     """An inner node of the tree: `node` is the value that Python asks for, `next` what follows each value seen."""
 
     node: ir.Node
@@ -107,11 +107,11 @@ def key(array: np.ndarray) -> bytes:
     return data if len(data) <= _KEY_BYTES else hashlib.blake2b(data).digest()
 
 
-def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[ValueGuard]]:
-    """The end that the values of this call lead to (None after a new value), and the value guards on the way."""
+def walk(root: ValueBranch | PathEnd | None, known: Arrays) -> tuple[Any, list[ValueBranch]]:
+    """The end that the values of this call lead to (None after a new value), and the value branches on the way."""
     at = root
-    passed: list[ValueGuard] = []
-    while isinstance(at, ValueGuard):
+    passed: list[ValueBranch] = []
+    while isinstance(at, ValueBranch):
         if at.segment is not None:
             at.segment.run(known)
         passed.append(at)
@@ -123,20 +123,30 @@ def walk(root: ValueGuard | PathEnd | None, known: Arrays) -> tuple[Any, list[Va
     return at, passed
 
 
+<<<<<<< HEAD
 def paths_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
+=======
+def outcomes_of(root: ValueBranch | PathEnd | None) -> Iterable[Any]:
+>>>>>>> mends2
     """The compiled paths of a tree."""
     pending = [root]
     while pending:
         at = pending.pop()
-        if isinstance(at, ValueGuard):
+        if isinstance(at, ValueBranch):
             pending += at.next.values()
         elif at is not None:
             yield at
 
 
+<<<<<<< HEAD
 def way(root: ValueGuard | PathEnd | None, end: PathEnd) -> list[tuple[ValueGuard, bytes]]:
     """The value guards on the way to a compiled path, with the values that lead there."""
     pending: list[tuple[ValueGuard | PathEnd | None, Any]] = [(root, None)]
+=======
+def way(root: ValueBranch | PathEnd | None, outcome: PathEnd) -> list[tuple[ValueBranch, bytes]]:
+    """The value branches on the way to a compiled path, with the values that lead there."""
+    pending: list[tuple[ValueBranch | PathEnd | None, Any]] = [(root, None)]
+>>>>>>> mends2
     while pending:
         at, before = pending.pop()
         if at is end:
@@ -145,7 +155,7 @@ def way(root: ValueGuard | PathEnd | None, end: PathEnd) -> list[tuple[ValueGuar
                 step, before = before
                 found.append(step)
             return found[::-1]
-        if isinstance(at, ValueGuard):
+        if isinstance(at, ValueBranch):
             pending += [(after, ((at, value), before)) for value, after in at.next.items()]
     return []
 
@@ -154,13 +164,13 @@ class Path:
     """A trace on its way through the tree: it answers what Python asks, and notes what was asked."""
 
     def __init__(
-        self, tracer: Tracer, root: ValueGuard | PathEnd | None, known: Arrays, build: Build, strict: bool = False
+        self, tracer: Tracer, root: ValueBranch | PathEnd | None, known: Arrays, build: Build, strict: bool = False
     ) -> None:
         """Begins at the root. `known`: the values that the call has computed so far."""
         self.tracer, self.known, self.build, self.strict = tracer, known, build, strict
         self.observer: Observer | None = None
-        self.at: ValueGuard | PathEnd | None = root
-        self.asked: list[tuple[ValueGuard, bytes]] = []
+        self.at: ValueBranch | PathEnd | None = root
+        self.asked: list[tuple[ValueBranch, bytes]] = []
         self.answers: dict[ir.Node, np.ndarray] = {}
         self.given: dict[ir.Node, None] = {}  # what the segments of this path give
         self.checked: dict[ir.Node, None] = {}  # what they raise for
@@ -200,9 +210,9 @@ class Path:
         if len(self.asked) >= MOST_ASKED:
             raise RunEagerly(f"asks for more than {MOST_ASKED} values in one call, the last at {user_location()}")
         ask = self.at
-        if not isinstance(ask, ValueGuard) or ask.node is not node:
+        if not isinstance(ask, ValueBranch) or ask.node is not node:
             there = node.is_input or node in self.given
-            ask = ValueGuard(node, what, user_location(), None if there else self._segment(node))
+            ask = ValueBranch(node, what, user_location(), None if there else self._segment(node))
         if ask.segment is not None:
             if not all(n in self.known for n in ask.segment.gives):
                 ask.segment.run(self.known)
@@ -222,7 +232,11 @@ class Path:
 
     def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
+<<<<<<< HEAD
         after: ValueGuard | PathEnd = end
+=======
+        after: ValueBranch | PathEnd = outcome
+>>>>>>> mends2
         for ask, value in reversed(self.asked):
             ask.next[value] = after
             after = ask
