@@ -131,13 +131,13 @@ def spent_on(launches: Sequence[Any]) -> list[Spent]:
     has one that prepares an operand."""
     found, before = [], None
     for launch in launches:
-        prepares = isinstance(launch.work, (Weights, Pixels))
+        prepares = isinstance(launch.spec, (Weights, Pixels))
         counted = [] if prepares or (launch.nodes and launch.nodes == before) else list(operations(launch.nodes))
         known = [(node, times, node.op) for node, times in counted if node.op is not None]
         flops = sum(node_flops(node) * times for node, times, op in known if op.kind in PRODUCTS)
         polynomials = sum(node_flops(node) * times for node, times, op in known if op.name in POLYNOMIALS)
-        name = str(launch.work) if prepares else kernel_name(launch)
-        found.append(Spent(name, float(flops) * multiplied(launch.work), float(launch.nbytes), float(polynomials)))
+        name = str(launch.spec) if prepares else kernel_name(launch)
+        found.append(Spent(name, float(flops) * multiplied(launch.spec), float(launch.nbytes), float(polynomials)))
         before = None if prepares else launch.nodes
     return found
 

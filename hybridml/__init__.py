@@ -7,10 +7,8 @@ the same program is captured, fused and compiled. Rows of the operation table ar
 Type checkers and editors read `__init__.pyi`, which `make docs` writes.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import Any
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
 from hybridml_compiler import errors
 from hybridml_compiler.errors import (
@@ -28,17 +26,17 @@ from hybridml_compiler.errors import (
 from . import arrays, autograd, interop, polynomials, random  # noqa: F401  (interop: NumPy and einops find tensors)
 from .control_flow import cond, fori_loop, map, scan, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from .core.proxies import scalar
+from .core.proxies import scalar as _scalar
 from .core.pytree import tree_leaves, tree_map
 from .core.tensor import Device, Tensor
 from .core.tensor import Tensor as ndarray
 from .display import tensors as _tensors  # noqa: F401  (how tensors show themselves)
 from .random import Generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
-from .tracing import compiled  # noqa: F401  (gives dispatch a kernel)
+from .tracing import compiled as _compiled  # noqa: F401  (gives dispatch a kernel)
 from .transforms.checkpoint import checkpoint
 from .transforms.grad import grad, jvp, value_and_grad, vjp
 
-scalar.install()
+_scalar.install()
 
 __version__ = "0.1.0"
 
@@ -61,7 +59,7 @@ _FUNCTIONS = {
     "save": "hybridml.io",
     "set_num_threads": "hybridml_compiler.runtime.threads",
     "stance": "hybridml.inspect.stances",
-    "trace": "hybridml.tracing.function",
+    "trace": "hybridml.tracing.decorator",
     "use_deterministic": "hybridml_compiler.config",
     **dict.fromkeys(
         ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "istft", "kaiser_window", "stft"),
@@ -93,11 +91,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        found: Any = importlib.import_module(f"hybridml.{name}")
+        found: _Any = _import_module(f"hybridml.{name}")
     elif name in _FUNCTIONS:
-        found = getattr(importlib.import_module(_FUNCTIONS[name]), name)
+        found = getattr(_import_module(_FUNCTIONS[name]), name)
     else:
         raise AttributeError(f"module 'hybridml' has no attribute {name!r}")
     globals()[name] = found

@@ -309,8 +309,8 @@ from .special import polygamma as polygamma
 from .special import sinc as sinc
 from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
+from .tracing.decorator import trace as trace
 from .tracing.function import TracedFunction as TracedFunction
-from .tracing.function import trace as trace
 from .transforms.checkpoint import checkpoint as checkpoint
 from .transforms.grad import grad as grad
 from .transforms.grad import jvp as jvp

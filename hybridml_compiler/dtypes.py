@@ -89,7 +89,8 @@ def canonical(dtype: Any) -> np.dtype:
     try:
         wanted = _load_bfloat16() if _names_bfloat16(dtype) else np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a data type; use one of {_names()}") from None
+        shape = " (a shape is one argument, as in zeros((2, 3)))" if isinstance(dtype, int) else ""
+        raise DTypeError(f"{dtype!r} is not a data type{shape}; use one of {_names()}") from None
     native = wanted.newbyteorder("=")
     if native not in _CANONICAL:
         raise DTypeError(f"dtype {wanted} is not supported; use one of {_names()}")

@@ -37,11 +37,11 @@ from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
-    from .backends.llvm.modules import Module, Works
-    from .loops.ir import Expr, Work
+    from .backends.llvm.modules import Module, PlanModules
+    from .loops.ir import Expr, KernelSpec
     from .runtime.executable import Executable
     from .runtime.linking.loader import Library
-    from .runtime.program_cache import Stored
+    from .runtime.program_cache import StoredProgram
     from .runtime.spans import Recorder
     from .schedule.kernels.library import Call, Prepared, Target
     from .schedule.launch import Launch, Plan
@@ -189,7 +189,7 @@ class Stages:
         settings = config.read()
         self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[Work, list[Module]], object] = lambda work, modules: None  # as they are known
+        self.compile: Callable[[KernelSpec, list[Module]], object] = lambda spec, modules: None  # as they are known
 
     @lazy
     def graph(self) -> Graph:
@@ -218,25 +218,25 @@ class Stages:
         self.say(3, lambda: describe_plan(plan))
         return plan
 
-    def _begin(self, work: Work) -> None:
-        """A work is known, while others are still being planned."""
+    def _begin(self, spec: KernelSpec) -> None:
+        """Begins with a spec that is known, while others are still being planned."""
         from .loops.verify import verify_kernel
 
-        if work in self.works:
+        if spec in self.specs:
             return
         with self.stats.stage("check"):
-            for kernel in work.nests if self.verify else ():
+            for kernel in spec.nests if self.verify else ():
                 verify_kernel(kernel, "the plan")
         with self.stats.stage("source"):
-            modules = self.works.modules(work)
+            modules = self.specs.modules(spec)
         with self.stats.stage("codegen"):
-            self.compile(work, modules)
+            self.compile(spec, modules)
 
     @lazy
-    def works(self) -> Works:
-        from .backends.llvm.modules import Works
+    def specs(self) -> PlanModules:
+        from .backends.llvm.modules import PlanModules
 
-        return Works()
+        return PlanModules()
 
     @lazy
     def modules(self) -> list[Module]:
@@ -244,7 +244,7 @@ class Stages:
 
         plan = self.plan
         with self.stats.stage("source"):
-            return modules_of(plan, self.works)
+            return modules_of(plan, self.specs)
 
     @property
     def launches(self) -> Sequence[Launch]:
@@ -281,7 +281,7 @@ class Stages:
 
         recorder = Recorder()
         with collecting(None), structural():
-            codes = [module.code for module in modules_of(self.plan, self.works, timed=True)]
+            codes = [module.code for module in modules_of(self.plan, self.specs, timed=True)]
             objects = jit.compile_sources(codes)
         symbols = imports(self.plan.constants) | recorder.imports
         return loader.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
@@ -297,8 +297,8 @@ class Stages:
             if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
                 compilation.add(memory)
 
-            def compile(work: Work, modules: Sequence[Module]) -> None:
-                if pool and callee_of(work).parallel:  # linking wants the pool, and finds its code in the cache
+            def compile(spec: KernelSpec, modules: Sequence[Module]) -> None:
+                if pool and callee_of(spec).parallel:  # linking wants the pool, and finds its code in the cache
                     compilation.add(pool.pop()())
                 for module in modules:
                     compilation.add(module.code)
@@ -308,16 +308,16 @@ class Stages:
             with self.stats.stage("codegen"):
                 return compilation.objects([module.code for module in modules])
 
-    def make(self, key: str) -> tuple[Stored, Library]:
+    def make(self, key: str) -> tuple[StoredProgram, Library]:
         """The program, kept under the key, and its code."""
         from .runtime.linking import loader
-        from .runtime.program_cache import STEP, Stored, imports
+        from .runtime.program_cache import STEP, StoredProgram, imports
         from .schedule.text import describe_launch
 
         stats, objects = self.stats, self.objects()
         plan, facts = self.plan, self.facts
         with stats.stage("link"):
-            program = Stored(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
+            program = StoredProgram(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
             if program.image is None:
                 library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
             else:
@@ -339,7 +339,7 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
 
 
-def _find(key: str) -> tuple[Stored, Library] | None:
+def _find(key: str) -> tuple[StoredProgram, Library] | None:
     """The program kept under the key, loaded; None where there is none, or it needs symbols that this process does not
     have."""
     from .runtime import program_cache

@@ -1,8 +1,9 @@
 """The tests near a change: ``make test-near``.
 
 The change is all that differs from the merge base with main, committed or not. Near it are the tests of its rooms,
-which are named as the room (`tests/nn/`, `tests/test_fft.py`), the tests that import a changed module, and those of the
-rooms that do, if these are few. Prints them, and hands them to pytest with the arguments that follow.
+which are named as the room (`tests/nn/`, `tests/test_fft.py`), the examples in its docstrings, the tests that import a
+changed module, and those of the rooms that do, if these are few. Prints them, and hands them to pytest with the
+arguments that follow.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from docs.house import COMPILER, FRONT, modules
 ROOT = Path(__file__).parent.parent
 MOST_USERS = 3  # rooms beyond a changed module's own: of more, `make test` is not far
 ALWAYS = ("test_tiny.py", "test_architecture.py", "test_repository.py")
+EXAMPLES = "test_docs.py::test_docstring_examples"  # of one module, by its name
 # Tests of what is no module of the packages, by the beginning of its path.
 OTHERS = {
     "docs/": ("test_docs.py", "test_trust.py"),
@@ -28,7 +30,8 @@ OTHERS = {
     "benchmarks/": ("test_benchmarks.py", "test_roofline.py", "test_trust.py"),
     "examples/": ("test_examples.py",),
     "notebooks/": ("test_notebooks.py",),
-    f"{FRONT}/__init__.py": ("test_surface.py",),
+    f"{FRONT}/": ("test_docstrings.py", "test_surface.py"),
+    f"{COMPILER}/ops/": ("autograd/test_autograd_rows.py", "tracing/test_trace_rows.py"),  # which run the whole table
     "tests/support/typed_program.py": ("test_surface.py",),
     "tests/golden/": ("passes", "schedule", "graph"),
     "tests/machines.py": ("test_machines.py",),
@@ -62,6 +65,8 @@ def near(paths: Iterable[str], graph: nx.DiGraph) -> tuple[set[str], list[str]]:
         if not path.endswith(".py") or package not in (FRONT, COMPILER, "tests"):
             continue
         module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+        if module in graph and package != "tests":
+            found.add(f"{EXAMPLES}[{module}]")
         importers = set(graph.predecessors(module)) if module in graph else set()
         for face in [m for m in importers if "." in m and module.startswith(f"{m}.")]:
             importers |= set(graph.predecessors(face))  # which take it from its package
@@ -79,13 +84,13 @@ def near(paths: Iterable[str], graph: nx.DiGraph) -> tuple[set[str], list[str]]:
                 notes.append(f"{path} is used by {len(users)} other rooms: `make test` tests them all")
         tests = (m.split(".")[1:] for m in importers if m.startswith("tests."))
         found |= {f"{'/'.join(parts)}.py" for parts in tests if parts[-1].startswith("test_")}
-    return {test for test in found if (ROOT / "tests" / test).exists()}, notes
+    return {test for test in found if (ROOT / "tests" / test.partition("::")[0]).exists()}, notes
 
 
 def main(arguments: list[str]) -> int:
     paths = changed(os.environ.get("BASE"))
     tests, notes = near(paths, modules(ROOT, FRONT, COMPILER, "tests"))
-    within = {test for test in tests if test.split("/")[0] in tests - {test}}
+    within = {test for test in tests if {test.split("/")[0], test.partition("::")[0]} & (tests - {test})}
     chosen = [f"tests/{test}" for test in sorted(tests - within)]
     print(f"{len(paths)} changed files:", *chosen, sep="\n  ")
     print(*notes, sep="\n", flush=True)

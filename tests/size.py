@@ -42,12 +42,16 @@ BUDGETS = {
     ),
     "hybridml_compiler": Budget(37700, "its folders together", "20 walks of graphs, name lists of operations"),
     "tests": Budget(
-        39900,
+        40000,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph and interpreters",
         "duplicate random programs; a helper module per pair of test files became tests/support",
     ),
     "examples": Budget(1000, "programs of the documentation"),
-    "benchmarks": Budget(3900, "four libraries, twenty workloads, two reports: times, launches"),
+    "benchmarks": Budget(
+        3950,
+        "four libraries, twenty workloads, two reports: times, launches; two trees in turns",
+        "nothing: it takes the place of scripts that were not kept",
+    ),
 }
 
 

@@ -167,3 +167,8 @@ def test_no_file_imports_a_test() -> None:
     found = [str(path.relative_to(ROOT)) for path in files if TEST_MODULE.search(path.read_text("utf-8"))]
     assert not found
     assert all(map(TEST_MODULE.search, ("from test_a import b", "import test_a", "from tests.core.test_a import b")))
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    run = subprocess.run([sys.executable, "-m", "docs.generate", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr

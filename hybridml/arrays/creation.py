@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +17,13 @@ from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.tensor import Device, Tensor, adopt
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 _full, _arange, _linspace, _eye, _astype = (OPS[name] for name in ("full", "arange", "linspace", "eye", "astype"))
 
 
-def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor from a tensor, NumPy array (its memory is shared where the dtype allows), DLPack object, list or number.
 
     Lists and numbers: bool, int64, the default float (float32) or the complex dtype of such parts. What has a dtype of
@@ -109,7 +113,7 @@ def _astacked(obj: Any, dtype: np.dtype | None) -> Tensor:
     return stacked
 
 
-def tensor(data: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor with a copy of `data` (numbers, nested lists, arrays, tensors); a leaf without history.
 
     >>> import hybridml as hm
@@ -151,7 +155,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return asarray(x if isinstance(x, Tensor | np.ndarray) else imported(x), device=device, copy=copy)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
+def full(
+    shape: int | Sequence[int],
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of `shape` filled with one number.
 
     Without `dtype` that of the number's kind. Raises ArgumentError where the dtype cannot hold the number.
@@ -170,7 +181,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     return t.requires_grad_() if requires_grad else t
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of zeros (default float without `dtype`).
 
     >>> import hybridml as hm
@@ -180,7 +193,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: b
     return full(shape, 0.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of ones (default float without `dtype`).
 
     >>> import hybridml as hm
@@ -190,7 +205,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bo
     return full(shape, 1.0, dtype=_float(dtype), device=device, requires_grad=requires_grad)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor to be written to. Its values are zeros: what an uninitialised one holds would not be repeatable.
 
     >>> import hybridml as hm
@@ -200,7 +217,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, requires_grad: b
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(x: Tensor, /, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
+def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`full` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -210,7 +227,7 @@ def full_like(x: Tensor, /, fill_value: Any, dtype: Any = None, *, device: Any =
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def zeros_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
+def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`zeros` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -220,7 +237,7 @@ def zeros_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def ones_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
+def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`ones` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -230,7 +247,7 @@ def ones_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
     return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def empty_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor:
+def empty_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`empty` with the shape and dtype of x.
 
     >>> import hybridml as hm
@@ -240,7 +257,9 @@ def empty_like(x: Tensor, /, dtype: Any = None, *, device: Any = None) -> Tensor
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Tensor:
     """start, start + step, ... below stop; `arange(n)` counts from 0.
 
     int64 where all three are integers, else the default float. Raises ArgumentError for a step of 0 and for infinities.
@@ -255,7 +274,14 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, *, dtype: Any = None, device: Any = None
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
 ) -> Tensor:
     """`num` evenly spaced numbers from start to stop, which may be complex; without `endpoint`, stop is left out.
 
@@ -277,9 +303,16 @@ def linspace(
 
 
 def logspace(
-    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, base: float = 10.0, *, dtype: Any = None,
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    *,
+    dtype: DTypeLike | None = None,
     device: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """``base ** linspace(start, stop, num)``, computed in float64 and rounded once. As NumPy and PyTorch.
 
     >>> import hybridml as hm
@@ -291,7 +324,9 @@ def logspace(
     return _astype.fn(found, _float(dtype))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Tensor:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Tensor:
     """A matrix with ones on diagonal `k`.
 
     Default float without `dtype`; square without `n_cols`.

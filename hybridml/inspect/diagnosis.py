@@ -130,7 +130,7 @@ def _entry() -> Iterable[Finding]:
 
 def _program() -> Iterable[Finding]:
     from ..arrays.creation import arange
-    from ..tracing.function import trace
+    from ..tracing.decorator import trace
 
     def f(x: Any) -> Any:
         return x * 2 + 1

@@ -192,8 +192,8 @@ def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dic
                 lines = _lines_of(node)
                 for line in lines:
                     weights[line] = weights.get(line, 1e-9) + _nanoseconds(node) / len(lines)
-            ns = sum(code_of(work).nanoseconds(work) for work in launch.works) or alone or memory_cost(launch.nbytes)
-            name, nbytes = kind_of(launch.work), hint(launch.nbytes)
+            ns = sum(code_of(spec).nanoseconds(spec) for spec in launch.specs) or alone or memory_cost(launch.nbytes)
+            name, nbytes = kind_of(launch.spec), hint(launch.nbytes)
             yield KernelCost(name, tuple(weights), tuple(launch.reasons), float(ns), nbytes, operations), weights
 
 

@@ -129,7 +129,7 @@ class Values:
     """The values of a path by the names that a user has for them; `variables` are those of Python.
 
     `taken`: another path of the function, where its inputs, lines and variables are wanted; nodes are always numbered
-    as in the `ir` of `path`.
+    as in the graph of `path`.
     """
 
     def __init__(self, path: CompiledPath, variables: Mapping[str, ir.Node], taken: CompiledPath | None = None) -> None:
@@ -174,7 +174,7 @@ class Values:
         known_names = near or [*names[:8], *(["..."] if len(names) > 8 else [])]
         raise ArgumentError(
             f"{self.name}: no value is called {name!r}; names are those of arguments, captured tensors and variables "
-            f"({', '.join(known_names) or 'none here'}), nodes of `ir` (%0 to %{len(self.nodes) - 1}) and lines "
+            f"({', '.join(known_names) or 'none here'}), nodes of `graph` (%0 to %{len(self.nodes) - 1}) and lines "
             f"({', '.join(self._shown_lines())})"
         )
 

@@ -1,8 +1,12 @@
 """Graph: what a traced function computes, as a read-only object (`fn.graph`).
 
-It is the graph of a whole path as captured: nodes have the names that `fn.ir` and `fn.run(fetch=...)` use. Nodes of the
-compiler never change, and the graph keeps no tensor of the user, so it stays valid after other calls and when the
-function is gone.
+It is the graph of a whole path as captured: all that leads to what the call returns and writes. Where Python asked for
+values on the way, `fn.ir` is cut there and numbers the nodes of each segment anew; `fn.run(fetch=...)` has the names of
+the graph. What only decides which path is taken (`x.sum() > 0`) is in `ir` alone.
+
+Nodes of the compiler never change, and the graph keeps no tensor of the user, so it stays valid after other calls and
+when the function is gone. Equal nodes are one (hash-consing), so an operation that no input leads to, as `hm.eye(3)` in
+two programs, has the line of the program that made it first.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _ReadOnly:
-    """Base class of objects whose attributes are set by `_set` alone."""
+    """Base class of objects whose attributes are set by `_set` alone. A copy of one is itself."""
 
     def _set(self, **values: Any) -> None:
         self.__dict__.update(values)
@@ -46,6 +50,18 @@ class _ReadOnly:
 
     def __delattr__(self, name: str) -> NoReturn:
         self.__setattr__(name, None)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle {self!r}: it belongs to the compiler of this process; pickle graph.to_networkx(), or "
+            "its text, str(graph)"
+        )
 
 
 class Node(_ReadOnly):
@@ -79,9 +95,9 @@ class Node(_ReadOnly):
     def __init__(self, name: str, node: ir.Node, made: Mapping[ir.Node, Node], graphs: dict[Body, Graph]) -> None:
         """Wraps a node. `made`: nodes of the operands; `graphs`: subgraphs made so far, to which its own are added."""
         bodies = {key: value for key, value in node.params.items() if isinstance(value, Body)}
-        for body in bodies.values():
+        for part, body in bodies.items():
             if body not in graphs:
-                graphs[body] = Graph(body.graph)
+                graphs[body] = Graph(body.graph, name=part)
         file, number, source = split_line(node.where)
         self._set(
             name=name,
@@ -102,15 +118,16 @@ class Node(_ReadOnly):
     def __repr__(self) -> str:
         operands = f"({', '.join(node.name for node in self.inputs)})" if self.kind else ""
         label = f' "{self.label}"' if self.label else ""
-        return f"<{self.name} = {self.op}{label}{operands} : {self.type}>"
+        value = f" {self.value}" if self.value is not None and self.shape == () else ""
+        return f"<{self.name} = {self.op}{label}{value}{operands} : {self.type}>"
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """Roles of a path's inputs and outputs: the arguments among its inputs; returned tensors, each as an input or
-    the position of an output; names with the positions of the outputs that are new values and new gradients."""
+    """Roles of a path's inputs and outputs: the captured tensors among its inputs; returned tensors, each as an input
+    or the position of an output; names with the positions of the outputs that are new values and new gradients."""
 
-    arguments: frozenset[ir.Node]
+    captured: frozenset[ir.Node]
     results: Sequence[int | ir.Node]
     updates: Mapping[str, int]
     gradients: Mapping[str, int]
@@ -120,8 +137,9 @@ class Graph(_ReadOnly):
     """The program of a traced function: nodes in execution order, inputs first. Made by `fn.graph`.
 
     Iteration and `len` are over the nodes. `graph["%3"]` and `graph[3]` are a node by its name and its number,
-    `graph["x"]` is an input by the user's name for it; ArgumentError where there is none. `str(graph)` is the text of
-    the graph IR. Nothing in it can be changed (AttributeError).
+    `graph["x"]` is an input by the user's name for it; ArgumentError where there is none. `graph[:3]` is a tuple of
+    nodes. `str(graph)` is the text of the graph IR. Nothing in it can be changed (AttributeError), so that a copy is
+    the graph itself; it cannot be pickled (TypeError).
 
     >>> import hybridml as hm
     >>> f = hm.trace(lambda x, y: (x @ y).sum())
@@ -148,9 +166,9 @@ class Graph(_ReadOnly):
     _stages: Any
     _known: Mapping[str, Node]
 
-    def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None) -> None:
-        """Wraps a graph. `stages`: those of the compiler, for `optimized`."""
-        ends = ends or _Ends(frozenset(graph.inputs), range(len(graph.outputs)), {}, {})
+    def __init__(self, graph: ir.Graph, ends: _Ends | None = None, stages: Any = None, name: str = "") -> None:
+        """Wraps a graph. `stages`: those of the compiler, for `optimized`; `name`: that of a subgraph."""
+        ends = ends or _Ends(frozenset(), range(len(graph.outputs)), {}, {})
         made: dict[ir.Node, Node] = {}
         graphs: dict[Body, Graph] = {}
         users: dict[Node, dict[Node, None]] = {}
@@ -163,10 +181,10 @@ class Graph(_ReadOnly):
             new._set(users=tuple(readers))
         outputs = [made[node] for node in graph.outputs]
         self._set(
-            name=graph.name,
+            name=name or graph.name,
             nodes=tuple(users),
             inputs=tuple([made[node] for node in graph.inputs]),
-            captured=tuple([made[node] for node in graph.inputs if node not in ends.arguments]),
+            captured=tuple([made[node] for node in graph.inputs if node in ends.captured]),
             constants=tuple([new for new in users if new.op == "const"]),
             outputs=tuple([outputs[k] if isinstance(k, int) else made[k] for k in ends.results]),
             updates=MappingProxyType({name: outputs[k] for name, k in ends.updates.items()}),
@@ -226,12 +244,19 @@ class Graph(_ReadOnly):
     def __contains__(self, node: object) -> bool:
         return node in self._known if isinstance(node, str) else node in self.nodes
 
-    def __getitem__(self, name: str | int) -> Node:
-        if isinstance(name, int):
-            if -len(self.nodes) <= name < len(self.nodes):
+    @overload
+    def __getitem__(self, name: str | SupportsIndex) -> Node: ...
+    @overload
+    def __getitem__(self, name: slice) -> tuple[Node, ...]: ...
+    def __getitem__(self, name: str | SupportsIndex | slice) -> Node | tuple[Node, ...]:
+        if isinstance(name, str):
+            if name in self._known:
+                return self._known[name]
+        elif isinstance(name, slice) or hasattr(name, "__index__"):
+            try:
                 return self.nodes[name]
-        elif name in self._known:
-            return self._known[name]
+            except IndexError:
+                pass
         near = difflib.get_close_matches(str(name), self._known, 3)
         labels = near or [node.label for node in self.inputs if node.label][:8]
         last = f"%0 to %{len(self.nodes) - 1}" if self.nodes else "none here"
@@ -327,10 +352,10 @@ class Graph(_ReadOnly):
 def graph_of(path: CompiledPath) -> Graph:
     """The graph of a path, the same object whenever it is asked for."""
     if path.graph is None:
-        arguments = frozenset(i.node for i in path.inputs if i.kind == "argument")
+        captured = frozenset(i.node for i in path.inputs if i.kind != "argument")
         updates = _by_name((source.node.name, k) for k, source in path.writes)
         gradients = _by_name((source.node.name, k) for source, k in path.grads if k is not None)
-        ends = _Ends(arguments, list(_returned(path)), updates, gradients)
+        ends = _Ends(captured, list(_returned(path)), updates, gradients)
         graph = Graph(path.program.whole, ends, getattr(path.program.executable, "stages", None))
         vars(path).setdefault("graph", graph)  # another thread may have been faster
     found: Graph = path.graph

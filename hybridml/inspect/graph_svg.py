@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph import ir
 
 from ..core.source_location import split_line
@@ -33,7 +34,11 @@ class GraphDrawing:
     svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the drawing as an SVG file, which a browser shows."""
+        """Writes the drawing as an SVG file, which a browser shows. Raises ArgumentError for another kind of file."""
+        if Path(path).suffix.lower() != ".svg":
+            raise ArgumentError(
+                f"graph: draws SVG, got a path that ends in {Path(path).suffix!r}; call it {Path(path).stem}.svg"
+            )
         Path(path).write_text(self.svg, encoding="utf-8")
 
     def __repr__(self) -> str:

@@ -211,7 +211,7 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
     run.peak = max(run.peak, results) + getattr(executable, "arena_bytes", 0)
     run.stages = {"trace": traced.stats.trace_ms, **getattr(executable.stats, "milliseconds", {})}
     lines = tuple(
-        KernelLine(kind_of(launch.work), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
+        KernelLine(kind_of(launch.spec), tuple(launch.where), tuple(launch.reasons), launch.nbytes)
         for launch in launches
     )
     written = [source for _, source in entry.writes if source.kind == "held"]
@@ -219,10 +219,10 @@ def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tu
     return lines, missed
 
 
-def kind_of(work: Any) -> str:
+def kind_of(spec: Any) -> str:
     """`matmul f32 128x512x784`, `NumPy's svd`, `copy`, `loop`."""
-    name = type(work).__name__
-    return str(work) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
+    name = type(spec).__name__
+    return str(spec) if name in ("Product", "Opaque") else "copy" if name == "Copy" else "loop"
 
 
 def arrays_in(value: Any) -> dict[str, np.ndarray]:

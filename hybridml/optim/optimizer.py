@@ -16,7 +16,7 @@ from ..core.states import check_entries
 from ..core.tensor import Tensor, adopt
 from ..nn.module import drop_gradients
 from ..nn.parameter import Writes, commit
-from ..tracing.function import trace
+from ..tracing.decorator import trace
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from .group import ParameterGroup
 from .parts import held_as

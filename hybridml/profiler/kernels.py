@@ -13,7 +13,7 @@ _MOVES = ("movement", "gather", "creation")
 
 def kernel_name(launch: Any) -> str:
     """`matmul f32 128x512x784`, `copy`; a loop by the operations that it runs: `exp sum divide`."""
-    kind = type(launch.work).__name__
+    kind = type(launch.spec).__name__
     if kind == "Copy":
         return "copy"
     names = list(dict.fromkeys(node.op.name for node in launch.nodes if node.op and node.op.kind not in _MOVES))
@@ -23,7 +23,7 @@ def kernel_name(launch: Any) -> str:
         return listed or "loop"
     if kind == "Chain":
         return f"chain: {listed}"
-    return str(launch.work) if len(str(launch.work)) < 80 else f"{kind.lower()}: {listed}"
+    return str(launch.spec) if len(str(launch.spec)) < 80 else f"{kind.lower()}: {listed}"
 
 
 def launch_flops(launches: Sequence[Any]) -> list[int]:
@@ -47,6 +47,6 @@ def work_by_line(nodes: Iterable[Node]) -> dict[str, int]:
 
 def shares(launch: Any) -> Mapping[str, float]:
     """The user's lines that a launch runs, each with its part: as its operations have floating-point ones."""
-    work = work_by_line(launch.nodes)
-    whole = sum(work.values()) + len(work)  # a line that only moves data counts, too
-    return {line: (count + 1) / whole for line, count in work.items()} or {"": 1.0}
+    spec = work_by_line(launch.nodes)
+    whole = sum(spec.values()) + len(spec)  # a line that only moves data counts, too
+    return {line: (count + 1) / whole for line, count in spec.items()} or {"": 1.0}

@@ -104,12 +104,12 @@ class _Page:
 
     def _lines(self) -> dict[str, list[Line]]:
         """The source lines of each file."""
-        work = work_by_line(self.nodes)
-        whole = max(sum(work.values()), 1)
+        spec = work_by_line(self.nodes)
+        whole = max(sum(spec.values()), 1)
         files: dict[str, list[Line]] = {}
         for where in self.line:
             file, number, text = split_line(where)
-            files.setdefault(file, []).append(Line(number, text, work.get(where, 0) / whole, self._keys("l", where)))
+            files.setdefault(file, []).append(Line(number, text, spec.get(where, 0) / whole, self._keys("l", where)))
         return files
 
     def _ir(self) -> list[tuple[str, list[str]]]:
@@ -135,14 +135,14 @@ class _Page:
         """Launch -> LLVM IR of its kernel, where no launch before it has the same."""
         if self.stages is None:
             return {}
-        works = self.stages.works
+        specs = self.stages.specs
         known: dict[str, int] = {}
         found: dict[int, str] = {}
         _ = self.stages.modules
         for k, launch in enumerate(self.launches):
-            if launch.work not in works:
+            if launch.spec not in specs:
                 continue
-            module = works.modules(launch.work)[-1]
+            module = specs.modules(launch.spec)[-1]
             if module.symbol in known:
                 found[k] = f"; the kernel of launch {known[module.symbol]}"
                 continue
@@ -174,7 +174,7 @@ class Detail(NamedTuple):
 class _Interpreted:
     """Stand-in for a launch where a graph is interpreted."""
 
-    work, nbytes, reasons, where = None, 0, (), ()
+    spec, nbytes, reasons, where = None, 0, (), ()
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)

@@ -1,6 +1,7 @@
 """Tracing: the same program, captured as a graph, compiled, and called as one native function.
 
-function.py       `trace`: the decorator, and the callable that it makes
+decorator.py      `trace`
+function.py       `TracedFunction`: the callable that it makes
 introspection.py  what a traced function shows of itself: the one door to the inspector and the profiler
 compiled.py       eager composites of the library as one compiled call
 capture/          operations of a function become nodes of a graph

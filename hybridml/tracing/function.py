@@ -1,4 +1,4 @@
-"""`trace`: the decorator, and the callable it makes."""
+"""The callable that `trace` makes of a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import types
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
@@ -38,6 +38,10 @@ from .specialize.path_tree import Arrays, ValueGuard
 from .specialize.signature import Fields, Signature, signature
 from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
 _log = logging.getLogger("hybridml")
@@ -57,13 +61,16 @@ class Call:
     known: Arrays
 
 
-class TracedFunction(Introspection):
-    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`."""
+class TracedFunction(Introspection, Generic[P, R]):
+    """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`.
+
+    Type checkers see the parameters and the result of the function: ``TracedFunction[[Tensor, float], Tensor]``.
+    """
 
     __qualname__: str
 
     def __init__(
-        self, fn: Callable[..., Any], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
+        self, fn: Callable[P, R], backend: str = "llvm", most: int = MOST_PROGRAMS, strict: bool = False,
         silent: bool = False, dynamic: bool = True, check: Check = None,
     ) -> None:  # fmt: skip
         """Wraps `fn`. `most`: programs compiled; calls that need further ones run `fn` itself, which is said unless
@@ -103,7 +110,8 @@ class TracedFunction(Introspection):
         self._retraces: list[str] = []
         self._changes: Counter[str] = Counter()  # what was another value -> how often
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        out: Any
         direct = self._direct
         if direct is not None:
             out = direct(*args, **kwargs)
@@ -115,7 +123,8 @@ class TracedFunction(Introspection):
             fn = self._fn if tracer is None else tracer.copies.get(id(self._fn), self._fn)
             return fn(*args, **kwargs)
         try:
-            return self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+            out = self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs)
+            return out
         except Exception as error:
             shorten(error)
             raise
@@ -429,6 +438,12 @@ class TracedFunction(Introspection):
         entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
         return sum(max(len(entry.paths), 1) for entry in entries.values())
 
+    @overload
+    def __get__(self, obj: None, owner: type | None = None) -> Self: ...
+    @overload  # a method of Python, which has the attributes of its function
+    def __get__(
+        self: TracedFunction[Concatenate[S, Q], R], obj: S, owner: type | None = None
+    ) -> TracedFunction[Q, R]: ...
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
 
@@ -480,43 +495,3 @@ def _other(ask: ValueGuard, what: str) -> str:
 
 def _nothing(node: Any) -> Any:
     raise KeyError(node)
-
-
-@overload
-def trace(
-    fn: Callable[..., Any], *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
-) -> Any: ...
-@overload
-def trace(
-    fn: None = None, *, backend: str = ..., strict: bool = ..., dynamic: bool = ..., check: Check = ...
-) -> Callable[[Callable[..., Any]], Any]: ...
-def trace(
-    fn: Callable[..., Any] | None = None, *, backend: str = "llvm", strict: bool = False, dynamic: bool = True,
-    check: Check = None,
-) -> Any:  # fmt: skip
-    """Captures a function (or a module) when it is called, compiles it, and runs the compiled program from then on.
-
-    Works on any Python function of nested containers of tensors, arrays and scalars. Tensors that it reaches in
-    other ways (closures, modules, optimizers, generators) are its state: updates in place, `.grad` and random
-    numbers are as in eager code. A new dtype, number of axes or Python value is compiled again; a float argument is
-    not. A size that changes is compiled a second time, for any size (`dynamic=False`: each size for itself).
-    `backend="interpret"` runs the graph without the compiler. `check` runs the function itself beside the compiled
-    program, at the "first" call of each, at every Nth call or "always", and reports what differs (see docs/seeing.md);
-    such a call leaves the results and the state of the function itself. A module is returned itself, with its `forward`
-    traced.
-
-    >>> import hybridml as hm
-    >>> @hm.trace
-    ... def f(x):
-    ...     return x * 2 + 1
-    >>> f(hm.tensor([1.0, 2.0])).tolist()
-    [3.0, 5.0]
-    """
-    if fn is None:
-        return functools.partial(trace, backend=backend, strict=strict, dynamic=dynamic, check=check)
-    if not isinstance(fn, types.FunctionType | types.MethodType) and hasattr(type(fn), "forward"):
-        module: Any = fn
-        traced = TracedFunction(module.forward, backend, strict=strict, dynamic=dynamic, check=check)
-        object.__setattr__(module, "forward", traced)
-        return module
-    return TracedFunction(fn, backend, strict=strict, dynamic=dynamic, check=check)

@@ -108,12 +108,13 @@ class Introspection:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the last call, as captured: nodes with their types, parameters, users and the user's lines.
+        """The graph of the last compiled call, as captured: nodes with types, parameters, users and the user's lines.
 
-        A read-only object (see inspect/graph.py) with the names of `ir`; `graph.optimized` is what the compiler's
-        passes make of it, `graph.to_networkx()` a copy for graph algorithms, `graph.draw()` a drawing. Where Python has
-        asked for values, it is the graph of the whole path, which ends in what the call returned. Raises ArgumentError
-        before the first call.
+        A read-only object (see inspect/graph.py) with the names of `run(fetch=...)`; `graph.optimized` is what the
+        compiler's passes make of it, `graph.to_networkx()` a copy for graph algorithms, `graph.draw()` a drawing. Where
+        Python has asked for values, it is all that leads to what the path returns and writes, numbered once, where
+        `ir` has a segment for each value, numbered anew, and what only decides the path. Raises ArgumentError before
+        the first compiled call.
 
         >>> import hybridml as hm
         >>> f = hm.trace(lambda x: hm.exp(x * 2) + 1)
@@ -176,7 +177,7 @@ class Introspection:
 
         `fetch` is one name or a list of them, `feed` gives other values than those that the function computes: names
         of arguments, captured tensors and variables, `"file.py:12"` or a line number for what a line computes, `"%3"`
-        for a node of `ir`. Only what is needed is computed, and nothing is written.
+        for a node of `graph`. Only what is needed is computed, and nothing is written.
 
         Raises ArgumentError for names that are not there, ShapeError and DTypeError for fed arrays that do not fit.
 

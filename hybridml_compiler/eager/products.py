@@ -85,7 +85,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     holds, imports = own_blocking(product) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
         return None
-    *_, module = needed = modules.modules_of_work(product)
+    *_, module = needed = modules.modules_of_spec(product)
     objects = jit.compile_sources([module.code for module in needed])
     library = loader.load(objects, imports | scratch.symbols(), [module.symbol])
     address, callee = library.address(module.symbol), registry.callee_of(product)

@@ -121,12 +121,12 @@ def extent(var: Expr) -> Size:
     return var.high + 1
 
 
-class Work:
+class KernelSpec:
     """The code of a launch: a loop nest (`Kernel`), or one of the kinds that schedule/ has beside it."""
 
     @property
-    def works(self) -> tuple[Work, ...]:
-        """The works that it is made of, or itself."""
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """Specs that it is made of, or itself."""
         return (self,)
 
     @property
@@ -162,16 +162,16 @@ class Work:
         """Whether each of so many operands is written: only the last one."""
         return [k == operands - 1 for k in range(operands)]
 
-    def with_nests(self, nests: Sequence[Kernel]) -> Work:
-        """The same work with other loop nests."""
+    def with_nests(self, nests: Sequence[Kernel]) -> KernelSpec:
+        """The same spec with other loop nests."""
         return self
 
     def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
         """Numbers of equal parts that it can be run in."""
         return {1}
 
-    def in_parts(self, count: int) -> Work:
-        """The work with a range that `count` divides."""
+    def in_parts(self, count: int) -> KernelSpec:
+        """The spec with a range that `count` divides."""
         return self
 
     def reads_apart(self, operand: int, size: int, parts: int) -> bool:
@@ -180,7 +180,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Kernel(Work):
+class Kernel(KernelSpec):
     """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
 
     buffers: tuple[Buffer, ...]

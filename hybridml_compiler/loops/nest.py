@@ -144,8 +144,8 @@ def side_by_side(lanes: int, size: int) -> int:
     return _VECTORS * lanes if size >= _LONG_LOOP * lanes else lanes
 
 
-def _column_vectors(size: int, work: int, lanes: int, accumulators: int = 1) -> int:
-    count = next((n for most, n in _COLUMN_VECTORS if work <= most), _VECTORS)
+def _column_vectors(size: int, spec: int, lanes: int, accumulators: int = 1) -> int:
+    count = next((n for most, n in _COLUMN_VECTORS if spec <= most), _VECTORS)
     count = max(count // accumulators, _VECTORS)
     while count > 1 and (size < count * lanes or (size % (count * lanes) and count > _MASKED_VECTORS)):
         count //= 2

@@ -6,6 +6,7 @@ compiled in several threads.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -244,6 +245,7 @@ class Compilation:
         self.turn = threading.Lock()
         self.threads = _most_threads()
         self.workers: list[threading.Lock] = []
+        _compilations.add(self)
         self.work: SimpleQueue[object] = SimpleQueue()  # True for each module; anything else ends a worker
 
     def __enter__(self) -> Compilation:
@@ -308,6 +310,18 @@ class Compilation:
                 break
             jobs.append(self.waiting.popleft())
         return jobs
+
+
+_compilations: WeakMembers[Compilation] = WeakMembers()
+
+
+def _end_workers() -> None:
+    """At exit: an interrupt that nobody catches keeps its frames, and compilations in them whose end was left out."""
+    for compilation in _compilations:
+        compilation.work.put(False)
+
+
+atexit.register(_end_workers)  # before what waits for threads, which is registered first
 
 
 def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> None:

@@ -23,7 +23,7 @@ LARGEST = 64 << 20  # bytes; a program with larger constants is made again, from
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredProgram:
     """`fresh` are the positions of the outputs with memory of their own; `facts` the fields of `Stats`."""
 
     image: Image | None  # None where only LLVM can link: such a program is not kept
@@ -41,7 +41,7 @@ class Stored:
         return b"".join([len(head).to_bytes(8, "little"), head, *constants, self.image.pack()])
 
     @staticmethod
-    def unpack(raw: bytes) -> Stored:
+    def unpack(raw: bytes) -> StoredProgram:
         """Raises ValueError for bytes that `pack` has not made."""
         at = 8 + int.from_bytes(raw[:8], "little")
         fresh, arena_bytes, facts, kinds = json.loads(raw[8:at])
@@ -51,7 +51,7 @@ class Stored:
             data[...] = np.frombuffer(raw, data.dtype, data.size, at).reshape(shape)
             constants.append(data)
             at += data.nbytes
-        return Stored(Image.unpack(raw[at:]), constants, fresh, arena_bytes, facts)
+        return StoredProgram(Image.unpack(raw[at:]), constants, fresh, arena_bytes, facts)
 
     def save(self, name: str) -> None:
         """Keep the program for every process."""
@@ -64,10 +64,10 @@ class Stored:
         return loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
 
 
-def find(name: str) -> Stored | None:
+def find(name: str) -> StoredProgram | None:
     """The program that `save` has kept under this name, if any."""
     raw = cache.get(name)
-    return None if raw is None else Stored.unpack(raw)
+    return None if raw is None else StoredProgram.unpack(raw)
 
 
 def constant_symbol(number: int) -> str:

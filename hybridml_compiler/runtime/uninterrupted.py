@@ -29,7 +29,7 @@ _state = threading.local()
 def start(work: Callable[[], object]) -> threading.Lock:
     """Starts a thread for work that raises nothing; returns a lock that is free once it has ended.
 
-    The process ends after such threads. Raises RuntimeError where no thread can be started.
+    The process ends after those that have reached their first line. Raises RuntimeError where no thread can be started.
     """
     ended = threading.Lock()
     ended.acquire()

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..graph.body import Body
 from ..graph.ir import Graph, Node
-from ..loops.ir import Work
+from ..loops.ir import KernelSpec
 from ..sizes.dims import Size, symbols_of
 from .checks import settled
 from .launch import Plan
@@ -25,7 +25,7 @@ Planned = Callable[..., Plan]  # of a body, and those of its inputs that come fr
 _ALIGNMENT = 64
 
 
-class Control(Work):
+class Control(KernelSpec):
     """A loop or a choice. `wanted`: numbers of the results that are operands."""
 
     wanted: tuple[int, ...]

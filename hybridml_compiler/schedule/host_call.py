@@ -14,13 +14,13 @@ from typing import Any
 from ..aval import Aval
 from ..graph.ir import Graph, Node, apply, input_node
 from ..graph.text import print_graph
-from ..loops.ir import Work
+from ..loops.ir import KernelSpec
 from ..once import lazy
 from ..sizes.dims import is_dim
 
 
 @dataclass(frozen=True)
-class Opaque(Work):
+class HostCall(KernelSpec):
     text: str  # of the graph
     operands: int
     results: int
@@ -44,7 +44,7 @@ class Opaque(Work):
         return f"NumPy's {self.name}"
 
 
-def opaque_of(results: Sequence[Node]) -> tuple[Opaque, tuple[Node, ...]]:
+def opaque_of(results: Sequence[Node]) -> tuple[HostCall, tuple[Node, ...]]:
     """The launch that computes these results of one operation, and the nodes that it takes and makes.
 
     Sizes that come with the call are fixed here, which is a guard of the program.
@@ -56,7 +56,7 @@ def opaque_of(results: Sequence[Node]) -> tuple[Opaque, tuple[Node, ...]]:
     operands = [inputs.get(node, node) for node in first.inputs]
     made = [apply(first.op, operands, {k: _number(v) for k, v in node.params.items()}) for node in results]
     graph = Graph(tuple(inputs.values()), tuple(made), first.op.name)
-    return Opaque(print_graph(graph), len(taken), len(results)), (*taken, *results)
+    return HostCall(print_graph(graph), len(taken), len(results)), (*taken, *results)
 
 
 def _is_number(node: Node) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..graph.ir import Node
-from ..loops.ir import Kernel, Work
+from ..loops.ir import Kernel, KernelSpec
 from ..once import lazy
 from ..sizes.dims import Size, symbols_of
 from ..sizes.values import number_of
@@ -24,7 +24,7 @@ Base = Literal["input", "output", "constant", "arena", "sizes"]
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferRef:
     """Byte `offset` of input, output or constant number `number`, or of the arena; or the table of sizes."""
 
     base: Base
@@ -32,42 +32,42 @@ class Place:
     offset: int = 0
 
 
-SIZES = Place("sizes")
+SIZES = BufferRef("sizes")
 
 
 @dataclass(frozen=True)
-class Copy(Work):
+class Copy(KernelSpec):
     """memcpy: an output that is an input or constant, or state that could not be overwritten in place."""
 
     nbytes: int
 
     @property
-    def works(self) -> tuple[Work, ...]:
+    def specs(self) -> tuple[KernelSpec, ...]:
         return ()
 
 
 @dataclass(frozen=True)
 class Launch:
-    work: Work
-    operands: tuple[Place, ...]
+    spec: KernelSpec
+    operands: tuple[BufferRef, ...]
     reasons: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     nbytes: int = 0
     nodes: tuple[Node, ...] = ()  # that it computes, in the order of the graph
 
     @property
-    def works(self) -> tuple[Work, ...]:
-        """The works of a chain or region, or its only one."""
-        return self.work.works
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """Specs of a chain or region, or its only one."""
+        return self.spec.specs
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The loop nests that it runs, alone or after a library call."""
-        return self.work.nests
+        return self.spec.nests
 
     @property
     def checked(self) -> bool:
-        return self.work.checked
+        return self.spec.checked
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ..aval import Aval
 from ..errors import CompileError
 from ..graph.checks import fails
 from ..graph.ir import Graph, Node, input_node
-from ..loops.ir import Kernel, Work
+from ..loops.ir import Kernel, KernelSpec
 from ..sizes.dims import hint
 from .control import control_of
 from .fusion.batch_fusion import Step, Task, chain_of, fills_cache, form_chains
@@ -24,25 +24,25 @@ from .fusion.prologue import lower_prologue
 from .host_call import opaque_of
 from .kernels.gemm import Product
 from .kernels.library import Call, Target
-from .launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
-from .lowering.memo import Alike
+from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
+from .lowering.memo import LoweringMemo
 from .lowering.offset_hoisting import rebase
 from .lowering.split import lower_group
 from .memory import Interval, plan_arena
 
-Begin = Callable[[Work], object]
+Begin = Callable[[KernelSpec], object]
 
 
 def make_plan(
     graph: Graph,
     donate: Mapping[int, int],
     target: Target,
-    begin: Begin = lambda work: None,
+    begin: Begin = lambda spec: None,
     carried: Sequence[Node] | None = None,
 ) -> Plan:
     """`donate`: output position -> input position whose memory it is written to.
 
-    `begin` is called with the work of every launch, once or more, as soon as it is known: most of them long before the
+    `begin` is called with the spec of every launch, once or more, as soon as it is known: most of them long before the
     plan is complete.
 
     `carried`: inputs of the body of a loop that come from the step before; its launches may be cut into slots.
@@ -88,9 +88,9 @@ class _Planner:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
         self.target, self.begin, self.carried = target, begin, carried
         self.materialised = fusion.materialised
-        self.alike = Alike(self.in_memory, donated)
+        self.alike = LoweringMemo(self.in_memory, donated)
         # By the identity of the loop nests before.
-        self.rebased: dict[Any, tuple[Sequence[Kernel], Work, Mapping[int, tuple[int, int]]]] = {}
+        self.rebased: dict[Any, tuple[Sequence[Kernel], KernelSpec, Mapping[int, tuple[int, int]]]] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -99,17 +99,17 @@ class _Planner:
         return (node.op is None and (node.is_input or bool(node.shape))) or node in self.materialised
 
     def plan(self) -> Plan:
-        home: dict[Node, Place] = {n: Place("input", k) for k, n in enumerate(self.graph.inputs)}
-        home |= {n: Place("constant", k) for k, n in enumerate(self.constants)}
+        home: dict[Node, BufferRef] = {n: BufferRef("input", k) for k, n in enumerate(self.graph.inputs)}
+        home |= {n: BufferRef("constant", k) for k, n in enumerate(self.constants)}
         home |= {node: home[target] for node, target in self.donated.items()}
         overwritten = {self.graph.inputs[k] for k in self.donate.values()}
         fresh: list[int] = []
-        early: list[tuple[Node, Place]] = []  # inputs that are outputs: copied before a kernel overwrites them
-        late: list[tuple[Node, Place]] = []
+        early: list[tuple[Node, BufferRef]] = []  # inputs that are outputs: copied before a kernel overwrites them
+        late: list[tuple[Node, BufferRef]] = []
         for position, node in enumerate(self.graph.outputs):
             source = self.donate.get(position)
             if source is None:
-                place = Place("output", len(fresh))
+                place = BufferRef("output", len(fresh))
                 fresh.append(position)
             else:
                 place = home[self.graph.inputs[source]]
@@ -125,8 +125,8 @@ class _Planner:
                 tasks.append(task)
                 alone = all([n in kept or not fills_cache(n, self.target) for n in task.operands])  # in no chain
                 if alone and self.carried is None:
-                    self.begin(self._alone(task.work)[0])
-        checked = any(task.work.checked for task in tasks)
+                    self.begin(self._alone(task.spec)[0])
+        checked = any(task.spec.checked for task in tasks)
         start = STATUS_BYTES if checked else 0
         parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
         if parts is None:
@@ -134,10 +134,10 @@ class _Planner:
         else:
             tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
-        arena = {what: Place("arena", 0, start + buffer.offset) for what, buffer in buffers.items()}
+        arena = {what: BufferRef("arena", 0, start + buffer.offset) for what, buffer in buffers.items()}
         early += [(node, arena.pop(node)) for node in snapshots]
         saved = {node: place for node, place in early if node in snapshots}
-        places: dict[Node | Step, Place] = {what: place for what, place in home.items()}
+        places: dict[Node | Step, BufferRef] = {what: place for what, place in home.items()}
         places |= arena
         launches = [_copy(home[node], place, node) for node, place in early]
         before = len(launches)
@@ -181,9 +181,9 @@ class _Planner:
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)
-        work = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
-        memory = input_node(Aval((work.memory,), dtypes.uint8))  # of no graph: it is in the arena
-        return self._task(work, (*results[0].inputs, *results, memory), group)
+        spec = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
+        memory = input_node(Aval((spec.memory,), dtypes.uint8))  # of no graph: it is in the arena
+        return self._task(spec, (*results[0].inputs, *results, memory), group)
 
     def _call(self, group: Group, call: Call, left: Node, right: Node) -> Task:
         """A call, with the loop nests round it."""
@@ -208,8 +208,8 @@ class _Planner:
             call, after = passing, (input_node(Aval((1,), call.dtype)), *after[1:])
         return self._task(Fused(call, epilogue, prologue), (*before, right, *after), group)
 
-    def _task(self, work: Work, operands: tuple[Node, ...], group: Group) -> Task:
-        return Task(work, tuple(self.donated.get(node, node) for node in operands), group)
+    def _task(self, spec: KernelSpec, operands: tuple[Node, ...], group: Group) -> Task:
+        return Task(spec, tuple(self.donated.get(node, node) for node in operands), group)
 
     def _arena(
         self,
@@ -217,7 +217,7 @@ class _Planner:
         steps: Sequence[Step],
         copied_late: Sequence[Node],
         snapshots: Sequence[Node],
-        home: Mapping[Node, Place],
+        home: Mapping[Node, BufferRef],
     ) -> tuple[dict[Node | Step, Buffer], int]:
         """(memory of each node, and of the slots of each chain, in steps; bytes in all)."""
         life: dict[Node | Step, list[int]] = {node: [-1, len(steps)] for node in snapshots}
@@ -244,55 +244,57 @@ class _Planner:
             buffers[x] = Buffer(interval.nbytes, offset, interval.start, interval.end, what, node.where)
         return buffers, total
 
-    def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, Place]) -> Launch:
+    def _launch(self, tasks: Sequence[Task], step: Step, home: Mapping[Node | Step, BufferRef]) -> Launch:
         reasons = [reason for task in tasks for reason in task.group.reasons]
-        work: Work
+        spec: KernelSpec
         if step.scratch:
             operands = list(dict.fromkeys(n for task in tasks for n in task.operands if n not in step.scratch))
-            work = chain_of(step, tasks, operands, self.target.cores)
+            spec = chain_of(step, tasks, operands, self.target.cores)
             places, sizes = [*(home[n] for n in operands), home[step]], [n.aval.nbytes for n in operands]
             reasons.append(f"one after the other: {sum(n.aval.nbytes for n in step.scratch)} bytes stay in cache")
         else:
             placed = [self._placed(task, home) for task in tasks]
             places, sizes = [x for _, these, _ in placed for x in these], [n for *_, these in placed for n in these]
             kernels = [kernel for kernel, _, _ in placed if isinstance(kernel, Kernel)]
-            work = placed[0][0] if len(tasks) == 1 else region_of(kernels, self.target.cores)
+            spec = placed[0][0] if len(tasks) == 1 else region_of(kernels, self.target.cores)
             if len(tasks) > 1:
                 reasons.append("side by side: none of them needs another")
-        self.begin(work)
+        self.begin(spec)
         made = {n for task in tasks for n in (*task.group.inlined, *task.group.roots) if n.op is not None}
         nodes = tuple(sorted(made, key=self.position.__getitem__))
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
-        return Launch(work, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
+        return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
 
-    def _placed(self, task: Task, home: Mapping[Node | Step, Place]) -> tuple[Work, list[Place], list[int]]:
-        """A work that is no part of a chain, with its operands and the bytes that it uses of them."""
+    def _placed(
+        self, task: Task, home: Mapping[Node | Step, BufferRef]
+    ) -> tuple[KernelSpec, list[BufferRef], list[int]]:
+        """A spec that is no part of a chain, with its operands and the bytes that it uses of them."""
         places, sizes = [home[n] for n in task.operands], [n.aval.nbytes for n in task.operands]
-        work, parts = self._alone(task.work)
+        spec, parts = self._alone(task.spec)
         for k, (start, size) in parts.items():
             places[k], sizes[k] = replace(places[k], offset=places[k].offset + start), size
-        if work.checked:
-            places.insert(work.status_at(len(places)), Place("arena"))
-        if work.symbolic:
+        if spec.checked:
+            places.insert(spec.status_at(len(places)), BufferRef("arena"))
+        if spec.symbolic:
             places.append(SIZES)
-        return work, places, sizes
+        return spec, places, sizes
 
-    def _alone(self, work: Work) -> tuple[Work, Mapping[int, tuple[int, int]]]:
-        """A work that is no part of a chain, its loop nests by `rebase`; and for each operand number the first byte
+    def _alone(self, spec: KernelSpec) -> tuple[KernelSpec, Mapping[int, tuple[int, int]]]:
+        """A spec that is no part of a chain, its loop nests by `rebase`; and for each operand number the first byte
         that they use, and how many."""
-        nests = work.nests
+        nests = spec.nests
         if not nests:
-            return work, {}
-        key = *map(id, nests), work.call if isinstance(work, Fused) else None
+            return spec, {}
+        key = *map(id, nests), spec.call if isinstance(spec, Fused) else None
         if key not in self.rebased:
             made = [rebase(kernel) for kernel in nests]
             parts = {
                 first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
-                for first, (kernel, shifts) in zip(work.firsts, made, strict=True)
+                for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
                 for k, buffer in enumerate(kernel.operands)
                 if first + k >= 0
             }
-            self.rebased[key] = nests, work.with_nests([kernel for kernel, _ in made]), parts
+            self.rebased[key] = nests, spec.with_nests([kernel for kernel, _ in made]), parts
         return self.rebased[key][1:]
 
 
@@ -301,5 +303,5 @@ def _by_number(group: Group) -> list[Node]:
     return sorted(group.roots, key=lambda node: int(node.params.get("result") or 0))
 
 
-def _copy(source: Place, target: Place, node: Node) -> Launch:
+def _copy(source: BufferRef, target: BufferRef, node: Node) -> Launch:
     return Launch(Copy(node.aval.nbytes), (source, target), nbytes=2 * node.aval.hinted.nbytes)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import aval as avals
-from ..loops.ir import Kernel, Work
+from ..loops.ir import Kernel, KernelSpec
 from ..loops.text import print_kernel
 from .control import Control
-from .fusion.batch_fusion import Chain
+from .fusion.batch_fusion import BatchFusion
 from .fusion.epilogue import Fused
-from .fusion.horizontal_fusion import Region
-from .host_call import Opaque
-from .launch import Copy, Launch, Place, Plan
+from .fusion.horizontal_fusion import HorizontalFusion
+from .host_call import HostCall
+from .launch import BufferRef, Copy, Launch, Plan
 
 
 def describe_plan(plan: Plan) -> str:
@@ -34,7 +34,7 @@ def describe_plan(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def describe_place(place: Place) -> str:
+def describe_place(place: BufferRef) -> str:
     """`input 0`, `arena`, `arena + 64`."""
     where = place.base if place.base == "arena" else f"{place.base} {place.number}"
     return f"{where} + {place.offset}" if place.offset else where
@@ -42,45 +42,45 @@ def describe_place(place: Place) -> str:
 
 def describe_launch(number: int, launch: Launch) -> str:
     """`launch 3: matmul f32 32x16x20 B', 5888 bytes of traffic`."""
-    work = launch.work
-    if isinstance(work, Copy):
-        return f"launch {number}: copy {work.nbytes} bytes, {' -> '.join(map(describe_place, launch.operands))}"
-    return f"launch {number}: {'kernel' if isinstance(work, Kernel) else work}, {launch.nbytes} bytes of traffic"
+    spec = launch.spec
+    if isinstance(spec, Copy):
+        return f"launch {number}: copy {spec.nbytes} bytes, {' -> '.join(map(describe_place, launch.operands))}"
+    return f"launch {number}: {'kernel' if isinstance(spec, Kernel) else spec}, {launch.nbytes} bytes of traffic"
 
 
 def _launch_lines(number: int, launch: Launch) -> list[str]:
-    work = launch.work
+    spec = launch.spec
     lines = [describe_launch(number, launch), *(f"  {reason}" for reason in launch.reasons)]
     places = list(map(describe_place, launch.operands))
-    if isinstance(work, Copy):
+    if isinstance(spec, Copy):
         return lines
-    if not isinstance(work, Chain | Region):
-        return lines + _work_lines(work, places)
-    if isinstance(work, Chain):
-        places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in work.scratch]
-    for k, stage in enumerate(work.stages):
-        cuts = "" if isinstance(work, Chain) else f", cut at {', '.join(map(str, work.cuts[k]))}"
-        lines.append(f"  stage {k}: {'kernel' if isinstance(stage.work, Kernel) else stage.work}{cuts}")
-        lines += _work_lines(stage.work, [places[operand] for operand in stage.operands])
+    if not isinstance(spec, BatchFusion | HorizontalFusion):
+        return lines + _work_lines(spec, places)
+    if isinstance(spec, BatchFusion):
+        places[-1:] = [f"slot + {scratch.offset} of {scratch.nbytes}" for scratch in spec.scratch]
+    for k, stage in enumerate(spec.stages):
+        cuts = "" if isinstance(spec, BatchFusion) else f", cut at {', '.join(map(str, spec.cuts[k]))}"
+        lines.append(f"  stage {k}: {'kernel' if isinstance(stage.spec, Kernel) else stage.spec}{cuts}")
+        lines += _work_lines(stage.spec, [places[operand] for operand in stage.operands])
     return lines
 
 
-def _work_lines(work: Work, places: Sequence[str]) -> list[str]:
+def _work_lines(spec: KernelSpec, places: Sequence[str]) -> list[str]:
     """Its operands, and its loop nest."""
-    if isinstance(work, Control):
+    if isinstance(spec, Control):
         lines = [f"  {', '.join(places)}"]
-        for number, plan in enumerate(work.plans):
+        for number, plan in enumerate(spec.plans):
             lines += [f"  body {number}", *(f"  {line}".rstrip() for line in describe_plan(plan).splitlines())]
         return lines
-    if isinstance(work, Opaque):
-        return [f"  {', '.join(places)}", *(f"  {line}" for line in work.text.splitlines())]
-    kernel = work.nest
+    if isinstance(spec, HostCall):
+        return [f"  {', '.join(places)}", *(f"  {line}" for line in spec.text.splitlines())]
+    kernel = spec.nest
     names = ["out"] if kernel is None else [*(b.name for b in kernel.operands), "status"]
-    prologue = work.prologue if isinstance(work, Fused) else None
+    prologue = spec.prologue if isinstance(spec, Fused) else None
     if prologue is not None:
         before = [*(f"{b.name} of a" for b in prologue.operands[1:]), *(["status"] if prologue.checked else [])]
         names = [*before, "b", *names]
-    elif kernel is not work:
+    elif kernel is not spec:
         names = ["a", "b", *names]
     lines = [f"  {', '.join(f'{name} = {place}' for name, place in zip(names, places, strict=False))}"]
-    return lines + [f"  {line}" for nest in work.nests for line in print_kernel(nest).splitlines()]
+    return lines + [f"  {line}" for nest in spec.nests for line in print_kernel(nest).splitlines()]

@@ -171,7 +171,7 @@ def test_what_follows_a_depthwise_convolution_is_in_its_kernel(axes: tuple[int, 
     result = op("reshape", op("convolution", inner, w, padding=((1, 1), (1, 1))), shape=(2, 6, 7, 40))
     executable = pipeline.compile(Graph((x, w), (op("tanh", op("permute_dims", result, axes=back)),)))
     (launch,) = executable.launches
-    assert "epilogue" in str(launch.work)
+    assert "epilogue" in str(launch.spec)
     reference = OPS["convolution"].eager(image[..., None].astype("f8"), kernel.astype("f8"), 1, ((1, 1), (1, 1)), 1)
     np.testing.assert_allclose(executable(arrays)[0], np.tanh(reference[..., 0]).transpose(back), rtol=1e-5, atol=1e-6)
 

@@ -91,7 +91,7 @@ def test_without_instructions_for_them(kinds: tuple[str, str], name: str, monkey
     (expected,) = interpret(graph, arrays)
     host = hosts.narrowed(jit.host(), 256)
     monkeypatch.setattr(jit, "host", lambda: host)
-    calls = [work for launch in planned(graph).launches for work in launch.works if isinstance(work, Convolution)]
+    calls = [spec for launch in planned(graph).launches for spec in launch.specs if isinstance(spec, Convolution)]
     assert len(calls) == 1 and (calls[0].stored is None) == (kinds == BF16)
     if kinds != BF16:
         found = own_algorithm(calls[0])
@@ -107,14 +107,14 @@ def test_which_format_and_what_is_packed(kinds: tuple[str, str]) -> None:
         BYTES: kinds[1] == "int8" and "avx512vnni" in features,
     }
     how = next((how for how, found in here.items() if found), None if kinds == BF16 else SHORTS)
-    works = [work for launch in planned(program(kinds, "in place")[0]).launches for work in launch.works]
-    call = next(work for work in works if isinstance(work, Convolution))
+    specs = [spec for launch in planned(program(kinds, "in place")[0]).launches for spec in launch.specs]
+    call = next(spec for spec in specs if isinstance(spec, Convolution))
     if how is None:
         assert call.stored is None
         return
     found = own_algorithm(call)
     assert found is not None and found[1].how is how
-    packed = [type(work) for work in works if isinstance(work, Pixels | Weights)]
+    packed = [type(spec) for spec in specs if isinstance(spec, Pixels | Weights)]
     assert packed == ([Pixels, Weights] if how is SHORTS else [Weights])
 
 
@@ -148,11 +148,11 @@ def test_a_result_that_its_epilogue_alone_reads_has_no_memory(kinds: tuple[str, 
         graph.inputs, (make("astype", make("maximum", result, make("negative", result)), dtype=narrow),), name
     )
     plan = planned(graph)
-    (call,) = [w for launch in plan.launches for w in launch.works if isinstance(w, Fused)]
+    (call,) = [w for launch in plan.launches for w in launch.specs if isinstance(w, Fused)]
     assert isinstance(call.call, Convolution)
     if call.call.stored is not None:  # else another algorithm may compute it
         assert call.call.passing
-        packed = sum(w.nbytes for launch in plan.launches for w in launch.works if isinstance(w, Pixels | Weights))
+        packed = sum(w.nbytes for launch in plan.launches for w in launch.specs if isinstance(w, Pixels | Weights))
         assert plan.arena_bytes <= packed + 256
     (expected,) = interpret(graph, arrays)
     np.testing.assert_array_equal(computed(graph, arrays), expected)
@@ -165,8 +165,8 @@ def test_convolutions_in_float32_of_operands_that_are_cast() -> None:
         operands = [make("astype", input_node(Aval(s, dtypes.bfloat16)), dtype=dtypes.float32) for s in (x, w)]
         out = make("convolution", *operands, **params)
         graph = Graph(tuple(n.inputs[0] for n in operands), (out,), "cast")
-        works = [work for launch in planned(graph).launches for work in launch.works]
-        return [work for work in works if isinstance(work, Convolution)]
+        specs = [spec for launch in planned(graph).launches for spec in launch.specs]
+        return [spec for spec in specs if isinstance(spec, Convolution)]
 
     for found in (
         calls((64, 14, 14, 1, 8), (14, 14, 1, 8, 64), **SAME),
@@ -192,6 +192,6 @@ def test_integers_of_32_bits_wrap(groups: int) -> None:
     arrays = [rng.integers(-(2**31), 2**31, s).astype("i4") for s in shapes]
     inputs = tuple(input_node(Aval(a.shape, a.dtype)) for a in arrays)
     graph = Graph(inputs, (make("convolution", *inputs, **SAME),), "wide")
-    assert any(isinstance(w, Convolution) for launch in planned(graph).launches for w in launch.works)
+    assert any(isinstance(w, Convolution) for launch in planned(graph).launches for w in launch.specs)
     (expected,) = interpret(graph, arrays)
     np.testing.assert_array_equal(computed(graph, arrays), expected)

@@ -165,7 +165,7 @@ def test_a_compiled_graph_with_an_epilogue(name: str, channels_first: bool) -> N
     y = apply(OPS["convolution"], nodes, {**params, "channels_first": channels_first})
     graph = Graph(tuple(nodes), (apply(OPS["add"], [y, apply(OPS["multiply"], [y, y], {})], {}),))
     executable = pipeline.compile(graph)
-    assert any(isinstance(launch.work, Fused) for launch in executable.launches)
+    assert any(isinstance(launch.spec, Fused) for launch in executable.launches)
     (expected,), count = interpret(graph, arrays), threads.get_num_threads()
     results = []
     try:

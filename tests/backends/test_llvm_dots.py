@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.runtime import jit, scratch, threads
 from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels import gemv as limits
-from hybridml_compiler.schedule.kernels.gemv import SUMS, Dots, dot_units, dots_of
+from hybridml_compiler.schedule.kernels.gemv import SUMS, Gemv, dot_units, dots_of
 from tests.support.product_cases import RUN, WIDTHS, Case, usable_widths
 
 pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
@@ -31,13 +31,13 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STEPS_A_ROW", 1)
 
 
-def cut(case: Case, width: int, cores: int = 2) -> Dots:
+def cut(case: Case, width: int, cores: int = 2) -> Gemv:
     found = dots_of(case.product, width, WIDTHS[width], cores)
     assert found is not None
     return found
 
 
-def run(case: Case, dots: Dots, apart: bool = False) -> np.ndarray:
+def run(case: Case, dots: Gemv, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product")
     emit_dots(module, "product", p, dots)
@@ -95,9 +95,9 @@ def test_tiles_and_blocks_cover_the_result_and_fit_the_registers(size: tuple[int
 def test_which_products_are_sums_along_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     few, many = Case((8, 512, 512), "nt").product, Case((32, 512, 512), "nt").product
-    assert isinstance(own_blocking(few), Dots) and not isinstance(own_blocking(many), Dots)
+    assert isinstance(own_blocking(few), Gemv) and not isinstance(own_blocking(many), Gemv)
     others = [Case((8, 512, 512)), Case((8, 512, 512), "tt"), Case((16, 512, 64), "nt"), Case((4, 16, 64), "nt")]
-    assert not any(isinstance(own_blocking(case.product), Dots) for case in others)
+    assert not any(isinstance(own_blocking(case.product), Gemv) for case in others)
     far = dots_of(Case((1, 2048, 1024), "nt").product, 64, 32, 1)
     assert far is not None and far.far
 

@@ -159,7 +159,7 @@ def test_products_in_slabs() -> None:
         nodes = graph_of(arrays)
         graph = Graph(tuple(nodes), (make("matmul", *nodes),))
         executable = pipeline.compile(graph)
-        assert any(isinstance(launch.work, Product) for launch in executable.launches)
+        assert any(isinstance(launch.spec, Product) for launch in executable.launches)
         np.testing.assert_array_equal(executable(arrays)[0], arrays[0] @ arrays[1])
 
 
@@ -249,10 +249,10 @@ def test_two_threads_call_one_program() -> None:
     (expected,) = interpret(graph, arrays)
     wrong: list[int] = []
 
-    def work() -> None:
+    def spec() -> None:
         wrong.extend(k for k in range(100) if not np.array_equal(executable(arrays)[0], expected))
 
-    workers = [Thread(target=work) for _ in range(3)]
+    workers = [Thread(target=spec) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:

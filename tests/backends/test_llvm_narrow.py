@@ -16,7 +16,7 @@ from hybridml_compiler.backends.llvm.gemm.low_precision import emit_narrow_produ
 from hybridml_compiler.runtime import jit, scratch
 from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels import gemm_blocking as limits
-from hybridml_compiler.schedule.kernels.convolution import Turn
+from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.schedule.kernels.gemm_blocking import units
 from hybridml_compiler.schedule.kernels.low_precision import (
@@ -98,7 +98,7 @@ class Case:
         p = self.product
         blocking = narrow_blocking(p, self.how, width, WIDTHS[width], cores)
         module = ir.Module("product")
-        emit_turn(module, "turn", Turn(dtypes.float32, blocking.lanes))
+        emit_turn(module, "turn", Pretranspose(dtypes.float32, blocking.lanes))
         emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()

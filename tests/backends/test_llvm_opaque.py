@@ -185,13 +185,13 @@ def test_threads(row: object) -> None:
     traced(numbers())
     wrong: list[int] = []
 
-    def work(seed: int) -> None:
+    def spec(seed: int) -> None:
         x = numbers(seed)
         for _ in range(50):
             if not np.array_equal(np.asarray(traced(x)), np.sort(np.asarray(x) * 2, -1) + 1):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    threads = [threading.Thread(target=spec, args=(seed,)) for seed in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

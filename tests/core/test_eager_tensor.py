@@ -118,6 +118,13 @@ def test_numpy_both_ways() -> None:
         hm.tensor([1.0], requires_grad=True).numpy()
 
 
+def test_sizes_one_by_one_are_refused_with_a_way_out() -> None:
+    with pytest.raises(
+        hm.DTypeError, match=r"3 is not a data type \(a shape is one argument, as in zeros\(\(2, 3\)\)\)"
+    ):
+        hm.zeros(2, 3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "U3", "object"])
 def test_foreign_dtypes_are_refused(dtype: str) -> None:
     with pytest.raises(hm.DTypeError):

@@ -16,6 +16,8 @@ import pytest
 import hybridml as hm
 from hybridml import optim
 from hybridml.inspect.comparison import Comparison, Difference, Style, duration, size
+from hybridml_compiler.runtime import cache
+from hybridml_compiler.runtime.cache import ObjectCache
 
 ROOT = Path(__file__).parent.parent.parent
 X = hm.asarray(np.linspace(-2, 2, 4096, dtype=np.float32))
@@ -34,7 +36,8 @@ def comparison(**changes: Any) -> Comparison:
     return Comparison(**{**values, "kernels": (), "compiles": 1, "not_restored": (), "repeats": 2, **changes})
 
 
-def test_elementwise_chain_is_one_kernel_and_bit_equal() -> None:
+def test_elementwise_chain_is_one_kernel_and_bit_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_default", ObjectCache(tmp_path))  # where no other test has left the program
     found = hm.compare(chain, X, repeats=2)
     assert (found.eager.kernels, found.traced.kernels) == (3, 1)
     assert found.traced.bytes == 2 * X.nbytes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml.core.source_location import split_line
 from hybridml.inspect.graph import Graph
 from hybridml.inspect.graph_svg import by_line, draw
 from hybridml_compiler import aval as avals
@@ -76,8 +79,11 @@ def test_names_find_nodes_and_others_are_told() -> None:
     assert len({*graph, *graph.nodes}) == len(graph)
     with pytest.raises(hm.ArgumentError, match=r"no node is called 'scal'.*scale"):
         graph["scal"]
-    with pytest.raises(hm.ArgumentError, match=f"%0 to %{len(graph) - 1}"):
-        graph[99]
+    for name in (99, -99, None, [1]):
+        with pytest.raises(hm.ArgumentError, match=f"%0 to %{len(graph) - 1}"):
+            graph[name]
+    assert graph[np.int64(1)] is graph[1]
+    assert graph[:2] == graph.nodes[:2] and graph[50:] == ()
 
 
 def test_a_training_step_tells_what_it_updates() -> None:
@@ -120,6 +126,8 @@ def test_branches_and_loops_have_subgraphs() -> None:
     assert loop.subgraphs.keys() == {"body", "condition"}
     body = loop.subgraphs["body"]
     assert "exp" in [n.op for n in body] and body.optimized is body and body.captured == ()
+    assert (body.name, loop.subgraphs["condition"].name, branch.subgraphs["true"].name) == ("body", "condition", "true")
+    assert "= const 10.0 : f32[]>" in repr(loop.subgraphs["condition"].constants)
     net = f.graph.to_networkx()
     assert len(net.nodes[loop.name]["subgraphs"]["body"]) == len(body)
 
@@ -171,6 +179,18 @@ def test_a_path_with_questions_is_one_graph() -> None:
     assert [node.op for node in f.graph if node.inputs] == ["exp", "multiply"]
     assert f.run(X, fetch=f.graph.outputs[0].name).tolist() == f(X).tolist()
     assert [node.op for node in f.graph.optimized if node.inputs][-1] == "multiply"
+
+
+def test_what_a_segment_gave_is_not_captured() -> None:
+    def f(x: hm.Tensor) -> hm.Tensor:
+        y = hm.exp(x)
+        return y @ W if y.sum() > 0 else x
+
+    traced = hm.trace(f)
+    traced(X)
+    assert [node.label for node in traced.graph.captured] == ["W"]
+    assert [node.label for node in traced.graph.optimized.captured] == ["W"]
+    assert len(traced.graph.optimized.inputs) == 3  # x, the exponentials, W
 
 
 def test_sizes_that_come_with_the_call_are_text() -> None:
@@ -250,6 +270,17 @@ def test_nothing_can_be_changed() -> None:
         graph["x"] = graph[0]
 
 
+def test_copies_are_the_graph_and_none_is_pickled() -> None:
+    graph = traced_model()
+    assert copy.deepcopy({"graph": graph})["graph"] is graph is copy.copy(graph)
+    assert copy.copy(graph[0]) is copy.deepcopy(graph[0]) is graph[0]
+    with pytest.raises(TypeError, match=r"cannot pickle <graph model: .*to_networkx\(\)"):
+        pickle.dumps(graph)
+    with pytest.raises(TypeError, match=r"cannot pickle <%0 = input"):
+        pickle.dumps(graph[0])
+    assert list(pickle.loads(pickle.dumps(graph.to_networkx()))) == [node.name for node in graph]
+
+
 # -- networkx
 
 
@@ -268,14 +299,16 @@ def test_every_operation_has_its_attributes(op: Op) -> None:
     graph = Graph(made)
     net = graph.to_networkx()
     (node,) = graph.outputs
+    # Nodes are shared: an equal one that no input leads to may be another program's, with its line.
+    file, line, source = split_line(made.outputs[0].where)
     assert net.nodes[node.name] == {
         "op": op.name,
         "shape": made.outputs[0].shape,
         "dtype": made.outputs[0].dtype.name,
         "params": dict(made.outputs[0].params),
         "label": "",
-        "line": "model.py:7",
-        "source": "y = f(x)",
+        "line": f"{file}:{line}",
+        "source": source,
         "subgraphs": {},
     }
     operands = {net.edges[edge]["position"]: edge[0] for edge in net.in_edges(node.name, keys=True)}
@@ -331,6 +364,8 @@ def test_a_drawing_is_well_formed(tmp_path: Path) -> None:
         assert part in found
     assert "save(path)" in repr(drawing)
     drawing.save(tmp_path / "again.svg")
+    with pytest.raises(hm.ArgumentError, match=r"draws SVG, got a path that ends in '.png'; call it model.svg"):
+        graph.draw(tmp_path / "model.png")
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "model.svg").read_bytes()
 
 

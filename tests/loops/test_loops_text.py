@@ -40,9 +40,9 @@ def test_kernels_of_a_row(name: str) -> None:
         graph = Graph(tuple(nodes), tuple(apply(op, nodes, {**sample.params, **part}) for part in parts), name)
         plan = plan_of(graph, blas=False)
         for launch in plan.launches:
-            if isinstance(launch.work, Kernel):
-                verify_kernel(launch.work)
-                check_round_trip(launch.work, same_code=number == 0)
+            if isinstance(launch.spec, Kernel):
+                verify_kernel(launch.spec)
+                check_round_trip(launch.spec, same_code=number == 0)
         expected, got = interpret(graph, arrays), run_plan(plan, arrays, len(parts), {})
         assert got is not None
         label = f"{name} sample {number} {dict(sample.params)}"

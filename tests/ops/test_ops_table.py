@@ -161,7 +161,7 @@ def check_error(op: Op, sample: ErrorSample) -> None:
 def test_row_is_complete(op: Op) -> None:
     assert len(op.doc) > 10 and op.doc.endswith("."), "a sentence on what it means"
     assert len(op.doc.splitlines()) == 1
-    assert list(op.error_samples()) or len(op.inputs) == 1, "something must be refused"
+    assert list(op.error_samples()) or len(op.inputs) == 1, "something is refused: error_samples, made by `fails`"
     assert list(op.samples(np.random.default_rng(0)))
     assert all(v is REQUIRED or hash(v) is not None for v in op.params.values())
     assert all(name.isidentifier() for name in (op.name, *op.inputs, *op.params))

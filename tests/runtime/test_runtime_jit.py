@@ -286,3 +286,26 @@ def test_where_no_thread_is_started_none_counts_as_running(
     with pytest.raises(type(error)):
         uninterrupted(lambda: 1)
     assert uninterrupted_module.running() == before
+
+
+def test_the_process_ends_where_an_interrupt_left_a_compilation_open() -> None:
+    """At the entry of `__exit__`, and nobody catches it: the traceback keeps the compilation."""
+    program = """
+import os, sys
+from functools import partial
+from hybridml_compiler.runtime import jit, uninterrupted
+
+def interrupt(frame, event, argument):
+    if event == "call" and frame.f_code is jit.Compilation.__exit__.__code__:
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+
+jit._most_threads = lambda: 2
+text = f"; {os.urandom(8).hex()}\\ndefine i64 @f(i64 %x) {{\\n  ret i64 %x\\n}}"
+with jit.Compilation() as compilation:
+    compilation.objects([jit.Source(text, partial(str, text))])
+    assert uninterrupted.running() > 0
+    sys.setprofile(interrupt)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0 and "KeyboardInterrupt" in run.stderr, run.stderr

@@ -15,7 +15,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant, graph_of
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.runtime.linking import image
-from hybridml_compiler.runtime.program_cache import Stored
+from hybridml_compiler.runtime.program_cache import StoredProgram
 
 WHOLE = image.SUPPORTED  # elsewhere LLVM links, and only kernels are kept
 
@@ -84,14 +84,16 @@ def graph() -> tuple[Graph, list[np.ndarray]]:
 @pytest.mark.parametrize("raw", [b"", b"junk" * 20, (5).to_bytes(8, "little") + b"[1, 2"], ids=["empty", "junk", "cut"])
 def test_bytes_that_are_no_program_are_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        Stored.unpack(raw)
+        StoredProgram.unpack(raw)
 
 
 def test_what_cannot_be_loaded_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     program, arrays = graph()
     expected = interpret(program, arrays)
     pipeline.compile(program)
-    monkeypatch.setattr("hybridml_compiler.runtime.program_cache.find", lambda key: Stored.unpack(b"nonsense" * 5))
+    monkeypatch.setattr(
+        "hybridml_compiler.runtime.program_cache.find", lambda key: StoredProgram.unpack(b"nonsense" * 5)
+    )
     again = pipeline.compile(program)
     assert "codegen" in again.stats.milliseconds
     assert again(arrays)[0].tobytes() == expected[0].tobytes()

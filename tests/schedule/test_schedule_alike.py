@@ -18,7 +18,7 @@ def layer(x: Node, w: Node, scale: float) -> Node:
     return make("multiply", make("divide", make("exp", y), total), constant(np.float32(scale)))
 
 
-def works(graph: Graph, arrays: list[np.ndarray], donate: dict[int, int] | None = None) -> list[Kernel]:
+def specs(graph: Graph, arrays: list[np.ndarray], donate: dict[int, int] | None = None) -> list[Kernel]:
     """The kernels of the plan's launches, which compute what the graph says."""
     plan = plan_of(graph, donate)
     given = [a.copy() for a in arrays]
@@ -26,7 +26,7 @@ def works(graph: Graph, arrays: list[np.ndarray], donate: dict[int, int] | None 
     assert results is not None
     for got, expected in zip(results, interpret(graph, arrays), strict=True):
         np.testing.assert_allclose(got, expected, 1e-5)
-    return [launch.work for launch in plan.launches if isinstance(launch.work, Kernel)]
+    return [launch.spec for launch in plan.launches if isinstance(launch.spec, Kernel)]
 
 
 def test_layers_share_their_kernels() -> None:
@@ -36,7 +36,7 @@ def test_layers_share_their_kernels() -> None:
     x, *weights = inputs
     for w in weights:
         x = layer(x, w, 0.5)
-    kernels = works(Graph(tuple(inputs), (x,)), arrays)
+    kernels = specs(Graph(tuple(inputs), (x,)), arrays)
     assert len({id(kernel) for kernel in kernels}) < len(kernels)
 
 
@@ -44,7 +44,7 @@ def test_other_numbers_are_other_kernels() -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((8, 8), np.float32) for _ in range(3)]
     x, v, w = graph_of(arrays)
-    kernels = works(Graph((x, v, w), (layer(layer(x, v, 0.5), w, 0.25),)), arrays)
+    kernels = specs(Graph((x, v, w), (layer(layer(x, v, 0.5), w, 0.25),)), arrays)
     assert len({id(k) for k in kernels}) == len(kernels)
 
 
@@ -52,7 +52,7 @@ def test_overwriting_is_not_reading() -> None:
     arrays = [np.arange(12, dtype="f4").reshape(3, 4), np.arange(12, dtype="f4").reshape(3, 4) + 1]
     x, y = graph_of(arrays)
     graph = Graph((x, y), tuple(make("exp", n) for n in (x, y)))
-    one, other = works(graph, arrays, {0: 0})
+    one, other = specs(graph, arrays, {0: 0})
     assert one is not other
     assert {b.role for b in one.buffers} != {b.role for b in other.buffers}
 
@@ -65,4 +65,4 @@ def test_each_overwrites_its_own_input() -> None:
     for _ in range(2):
         largest = make("reshape", make("max", values[-1], axis=(0,)), shape=(1, 4))
         values.append(make("broadcast_to", largest, shape=(3, 4)))
-    works(Graph((x, y), tuple(values[1:])), arrays, {0: 1, 1: 0})
+    specs(Graph((x, y), tuple(values[1:])), arrays, {0: 1, 1: 0})

@@ -53,7 +53,7 @@ def _loops(
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         made = compile(*args, **kwargs)
-        found.extend(launch.work for launch in made.launches if isinstance(launch.work, Loop))
+        found.extend(launch.spec for launch in made.launches if isinstance(launch.spec, Loop))
         return made
 
     monkeypatch.setattr(pipeline, "compile", spy)

@@ -16,7 +16,7 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.fusion.batch_fusion import Chain
+from hybridml_compiler.schedule.fusion.batch_fusion import BatchFusion
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.lowering.footprint import may_overwrite, splits_evenly
 from hybridml_compiler.schedule.plan import Plan
@@ -54,8 +54,8 @@ def mT(x: Value) -> Value:
     return op("permute_dims", x, axes=axes)
 
 
-def chains(plan: Plan) -> list[Chain]:
-    return [launch.work for launch in plan.launches if isinstance(launch.work, Chain)]
+def chains(plan: Plan) -> list[BatchFusion]:
+    return [launch.spec for launch in plan.launches if isinstance(launch.spec, BatchFusion)]
 
 
 def check(built: Graph) -> Plan:
@@ -108,8 +108,8 @@ def test_what_a_product_writes_is_written_also_if_its_epilogue_only_reads_it() -
     q, k, v = heads("q", "k", "v")
     scores = q @ mT(k)
     plan = check(graph("both", [q, k, v], [op("tanh", scores) @ v, softmax(scores) @ v]))
-    fused = [stage for chain in chains(plan) for stage in chain.stages if isinstance(stage.work, Fused)]
-    assert any(stage.work.written(len(stage.operands)) == [False, False, True, True] for stage in fused)
+    fused = [stage for chain in chains(plan) for stage in chain.stages if isinstance(stage.spec, Fused)]
+    assert any(stage.spec.written(len(stage.operands)) == [False, False, True, True] for stage in fused)
 
 
 def test_rows_of_one_matrix_are_elements_too() -> None:

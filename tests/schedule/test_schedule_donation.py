@@ -25,7 +25,7 @@ def check(program: Graph, donate: dict[int, int], *, copies: int, inputs: Sequen
 
     expected = [np.array(a) for a in interpret(program, fresh())]
     plan = plan_of(program, donate)
-    assert sum(isinstance(launch.work, Copy) for launch in plan.launches) == copies
+    assert sum(isinstance(launch.spec, Copy) for launch in plan.launches) == copies
     interpreted = run_plan(plan, fresh(), len(expected), donate)
     executable = pipeline.compile(program, donate)
     arrays = fresh()

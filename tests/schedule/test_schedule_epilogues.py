@@ -41,7 +41,7 @@ def planned(program: Graph, donate: dict[int, int] | None = None) -> Plan:
 def launches(program: Graph, donate: dict[int, int] | None = None) -> list[str]:
     """What is launched: "matmul", "matmul +" (with an epilogue), "kernel" or "copy"."""
     names = {Kernel: "kernel", Product: "matmul", Fused: "matmul +", Copy: "copy"}
-    return [names[type(launch.work)] for launch in planned(program, donate).launches]
+    return [names[type(launch.spec)] for launch in planned(program, donate).launches]
 
 
 # Rows, columns and depth: one tile, edges, several blocks of k, units and panels (our own products and BLAS); vectors.
@@ -255,9 +255,9 @@ def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
     program: Program, expected: tuple[int, ...]
 ) -> None:
     (launch,) = planned(followed(program, 128, 256, 300)).launches
-    assert isinstance(launch.work, Fused) and launch.work.epilogue is not None
-    assert matrices_of(launch.work.epilogue) == expected
-    if callee_of(launch.work).calls_blas:
+    assert isinstance(launch.spec, Fused) and launch.spec.epilogue is not None
+    assert matrices_of(launch.spec.epilogue) == expected
+    if callee_of(launch.spec).calls_blas:
         return
     fetches = "llvm.prefetch" in pipeline.compile(followed(program, 128, 256, 300)).llvm
     assert fetches == bool(expected)
@@ -267,8 +267,8 @@ def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
 def test_long_launches_have_several_ranges_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callee, "cores", lambda: 2)
     found = [
-        callee_of(planned(followed(updated, m, 256, 512)).launches[0].work).ranges_a_thread for m in (16, 64, 256, 1024)
+        callee_of(planned(followed(updated, m, 256, 512)).launches[0].spec).ranges_a_thread for m in (16, 64, 256, 1024)
     ]
     assert found == sorted(found) and (found[0], found[-1]) == (1, cost.RANGES_A_THREAD) and 1 < found[1]
     monkeypatch.setattr(callee, "cores", lambda: 64)
-    assert callee_of(planned(followed(updated, 256, 256, 512)).launches[0].work).ranges_a_thread == 1, "of many threads"
+    assert callee_of(planned(followed(updated, 256, 256, 512)).launches[0].spec).ranges_a_thread == 1, "of many threads"

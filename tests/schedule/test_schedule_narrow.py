@@ -28,7 +28,7 @@ def planned(program: Graph, *, narrow: bool = True) -> Plan:
 
 def products(plan: Plan) -> list[str]:
     """Dtypes in memory of the operands of each product, in order."""
-    calls = [w.call if isinstance(w, Fused) else w for launch in plan.launches for w in launch.works]
+    calls = [w.call if isinstance(w, Fused) else w for launch in plan.launches for w in launch.specs]
     pairs = [call.stored or (call.dtype, call.dtype) for call in calls if isinstance(call, Product)]
     return [" ".join(map(dtypes.short, pair)) for pair in pairs]
 
@@ -113,7 +113,7 @@ def test_a_column_is_computed_as_a_row() -> None:
     x, w, v = array(3, 600, 300, dtype="u1"), array(300, dtype="i1"), array(3, 300, 1, dtype="i1")
     program = graph("narrow", [x, w, v], [wide(x, "i4") @ wide(w, "i4"), wide(x, "i4") @ wide(v, "i4")])
     plan = planned(program)
-    assert [launch.work.n for launch in plan.launches if isinstance(launch.work, Product)] == [1800, 600]
+    assert [launch.spec.n for launch in plan.launches if isinstance(launch.spec, Product)] == [1800, 600]
     check(program, plan)
 
 

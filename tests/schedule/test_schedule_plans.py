@@ -49,7 +49,7 @@ def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) 
 def test_kernels_are_counted(name: str) -> None:
     build, donate = GRAPHS[name]
     launches = plan_of(run_passes(build())[0], donate).launches
-    products = sum(isinstance(launch.work, Product | Fused) for launch in launches)
+    products = sum(isinstance(launch.spec, Product | Fused) for launch in launches)
     assert (len(launches) - products, products) == COUNTS[name]
 
 
@@ -136,7 +136,7 @@ def test_repeated_blocks_share_kernels() -> None:
 def test_the_plan_names_the_launches_kernels() -> None:
     plan = plan_of(gelu_chain())
     (launch,) = plan.launches
-    assert isinstance(launch.work, Kernel)
+    assert isinstance(launch.spec, Kernel)
     text = describe_plan(plan)
     assert "b0 = input 0, b1 = input 1, b2 = output 0" in text
     assert "tanh(" in text and "parallel vector" in text

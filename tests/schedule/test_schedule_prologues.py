@@ -93,11 +93,11 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def products(plan: Plan) -> list[Launch]:
-    return [x for x in plan.launches if isinstance(x.work, Product | Fused)]
+    return [x for x in plan.launches if isinstance(x.spec, Product | Fused)]
 
 
 def computes(plan: Plan) -> bool:
-    return any(isinstance(x.work, Fused) and x.work.prologue is not None for x in plan.launches)
+    return any(isinstance(x.spec, Fused) and x.spec.prologue is not None for x in plan.launches)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -52,8 +52,8 @@ def test_plans_of_random_graphs(seed: int) -> None:
     expected = [np.array(a) for a in interpret(graph, arrays_for(graph))]
     plan = plan_of(graph, donate)
     for launch in plan.launches:
-        if isinstance(launch.work, Kernel):
-            verify_kernel(launch.work)
+        if isinstance(launch.spec, Kernel):
+            verify_kernel(launch.spec)
     got = run_plan(plan, arrays_for(graph), len(expected), donate)
     assert got is not None
     check(got, expected, "plan")
@@ -64,8 +64,8 @@ def test_plans_of_random_graphs(seed: int) -> None:
 def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
     """Object code is cached under this text: what is read back from it must emit the same."""
     for launch in plan_of(*donations(seed, (19, 37))).launches:
-        if isinstance(launch.work, Kernel):
-            assert llvm(parse_kernel(print_kernel(launch.work))) == llvm(launch.work)
+        if isinstance(launch.spec, Kernel):
+            assert llvm(parse_kernel(print_kernel(launch.spec))) == llvm(launch.spec)
 
 
 def llvm(kernel: Kernel) -> str:

@@ -16,7 +16,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.parse import parse_kernel
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.schedule.fusion.horizontal_fusion import Region, region_of
+from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion, region_of
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from tests.support.random_graphs import same_bits
@@ -39,7 +39,7 @@ def forced(patch: pytest.MonkeyPatch) -> None:
 
 
 def regions(plan: Plan) -> list[int]:
-    return [len(launch.work.kernels) for launch in plan.launches if isinstance(launch.work, Region)]
+    return [len(launch.spec.kernels) for launch in plan.launches if isinstance(launch.spec, HorizontalFusion)]
 
 
 def adam(sizes: list[int]) -> tuple[Graph, dict[int, int]]:
@@ -72,7 +72,7 @@ def test_what_needs_a_region_comes_after_it() -> None:
     x, y = array(4096, 512), array(2048, 512)
     program = graph("sums", [x, y], [op("sum", x * x, axis=0), op("sum", y * 2.0, axis=0)])
     plan = plan_of(program)
-    assert regions(plan) == [2] and isinstance(plan.launches[0].work, Region) and len(plan.launches) == 3
+    assert regions(plan) == [2] and isinstance(plan.launches[0].spec, HorizontalFusion) and len(plan.launches) == 3
     got, expected = pipeline.compile(program)(arrays_for(program)), interpret(program, arrays_for(program))
     for g, e in zip(got, expected, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-4)

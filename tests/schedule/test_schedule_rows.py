@@ -96,8 +96,8 @@ def test_plans_of_row_programs(seed: int) -> None:
         patch.setattr(facts, "EXPENSIVE", 0.0 if seed % 2 else facts.EXPENSIVE)
         plan = plan_of(random_program, donate)
     for launch in plan.launches:
-        if isinstance(launch.work, Kernel):
-            verify_kernel(launch.work)
+        if isinstance(launch.spec, Kernel):
+            verify_kernel(launch.spec)
     check(random_program, run_plan(plan, arrays(random_program), len(random_program.outputs), donate))
 
 
@@ -117,7 +117,7 @@ def test_a_sum_over_rows_of_folded_windows() -> None:
     scaled = folded * mask
     built = graph("bias", [x, mask], [scaled, op("sum", scaled, axis=(2, 3)), op("max", folded, axis=(2, 3))])
     for launch in plan_of(built, {}).launches:
-        if isinstance(launch.work, Kernel):
-            verify_kernel(launch.work)
+        if isinstance(launch.spec, Kernel):
+            verify_kernel(launch.spec)
     check(built, run_plan(plan_of(built, {}), arrays(built), 3, {}))
     check(built, pipeline.compile(built, {})(arrays(built)))

@@ -88,10 +88,10 @@ def test_plans_of_long_reductions(seed: int) -> None:
     built = program(seed)
     plan = plan_of(built)
     for launch in plan.launches:
-        if isinstance(launch.work, Kernel):
-            verify_kernel(launch.work)
-            again = parse_kernel(print_kernel(launch.work))
-            assert print_kernel(again) == print_kernel(launch.work)
+        if isinstance(launch.spec, Kernel):
+            verify_kernel(launch.spec)
+            again = parse_kernel(print_kernel(launch.spec))
+            assert print_kernel(again) == print_kernel(launch.spec)
     check(built, run_plan(plan, data(built), len(built.outputs), {}))
 
 
@@ -103,8 +103,8 @@ def test_compiled_long_reductions(seed: int) -> None:
 
 
 def kernels(*outputs: Value, inputs: list[Value]) -> list[Kernel]:
-    works = [launch.work for launch in plan_of(graph("kernels", inputs, list(outputs))).launches]
-    return [work for work in works if isinstance(work, Kernel)]
+    specs = [launch.spec for launch in plan_of(graph("kernels", inputs, list(outputs))).launches]
+    return [spec for spec in specs if isinstance(spec, Kernel)]
 
 
 def test_a_long_column_is_cut_into_blocks_of_rows() -> None:

@@ -73,9 +73,9 @@ def test_plans_of_transposed_reads(seed: int) -> None:
     built = program(seed)
     plan = plan_of(built)
     for launch in plan.launches:
-        assert isinstance(launch.work, Kernel)
-        verify_kernel(launch.work)
-        assert print_kernel(parse_kernel(print_kernel(launch.work))) == print_kernel(launch.work)
+        assert isinstance(launch.spec, Kernel)
+        verify_kernel(launch.spec)
+        assert print_kernel(parse_kernel(print_kernel(launch.spec))) == print_kernel(launch.spec)
     check(built, run_plan(plan, data(built), len(built.outputs), {}))
 
 
@@ -88,8 +88,8 @@ def test_compiled_transposed_reads(seed: int) -> None:
 
 def the_kernel(program: Graph, donate: dict[int, int] | None = None) -> Kernel:
     (launch,) = plan_of(program, donate).launches
-    assert isinstance(launch.work, Kernel)
-    return launch.work
+    assert isinstance(launch.spec, Kernel)
+    return launch.spec
 
 
 def test_a_transpose_goes_through_a_tile() -> None:

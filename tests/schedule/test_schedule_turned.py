@@ -38,7 +38,7 @@ def matrices() -> Graph:
 )
 def test_what_is_turned(built: Graph, turned: bool) -> None:
     plan = plan_of(built)
-    calls = [launch.work.call if isinstance(launch.work, Fused) else launch.work for launch in plan.launches]
+    calls = [launch.spec.call if isinstance(launch.spec, Fused) else launch.spec for launch in plan.launches]
     transposed = [call.b.transposed for call in calls if isinstance(call, Product)]
     assert any(transposed) != turned and len(calls) == len(transposed) + turned
     arrays = [np.random.default_rng(0).standard_normal(n.shape).astype(n.dtype) / 16 for n in built.inputs]

@@ -25,7 +25,7 @@ from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels import conv_tiling, conv_winograd
 from hybridml_compiler.schedule.kernels.conv_tiling import Machine
 from hybridml_compiler.schedule.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
-from hybridml_compiler.schedule.kernels.convolution import Convolution, Strided, Turn
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Pretranspose, Strided
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
@@ -109,7 +109,7 @@ class Case:
         more: dict[str, Any] = {}
         turned = emit in (emit_direct, emit_winograd) and self.convolution.channels_first
         if turned or emit in (emit_packed, emit_winograd, emit_winograd_weights):
-            emit_turn(module, "turn", Turn(self.convolution.dtype, plan.lanes))
+            emit_turn(module, "turn", Pretranspose(self.convolution.dtype, plan.lanes))
             more = {"turn": "turn"}
         if emit is emit_winograd:
             parts = conv_winograd.parts(self.convolution, plan)
@@ -202,7 +202,7 @@ def exchanged(
 
 def _emit_gradient(module: ir.Module, name: str, convolution: Convolution, plan: WeightBlocking) -> ir.Function:
     if plan.turned:
-        emit_turn(module, "turn", Turn(convolution.dtype, plan.lanes))
+        emit_turn(module, "turn", Pretranspose(convolution.dtype, plan.lanes))
     return emit_weight_gradient(module, name, convolution, plan, "turn")
 
 

@@ -13,7 +13,7 @@ from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
 from hybridml_compiler.backends.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.runtime import jit, scratch
 from hybridml_compiler.runtime.linking import loader
-from hybridml_compiler.schedule.kernels.convolution import Turn
+from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.schedule.kernels.gemm_blocking import Blocking, units
 
@@ -62,7 +62,7 @@ class Case:
     def run(self, blocking: Blocking, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
         p = self.product
         module = ir.Module("product")
-        emit_turn(module, "turn", Turn(p.dtype, blocking.lanes))
+        emit_turn(module, "turn", Pretranspose(p.dtype, blocking.lanes))
         emit_blocked_product(module, "product", p, blocking, turn="turn")
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()

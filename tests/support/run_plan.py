@@ -16,12 +16,12 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.loops.interpret import interpret_kernel
-from hybridml_compiler.loops.ir import Work
+from hybridml_compiler.loops.ir import KernelSpec
 from hybridml_compiler.pipeline import host
-from hybridml_compiler.schedule.fusion.batch_fusion import Chain
+from hybridml_compiler.schedule.fusion.batch_fusion import BatchFusion
 from hybridml_compiler.schedule.fusion.epilogue import Fused
-from hybridml_compiler.schedule.fusion.horizontal_fusion import Region
-from hybridml_compiler.schedule.host_call import Opaque
+from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion
+from hybridml_compiler.schedule.host_call import HostCall
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.schedule.launch import Copy, Plan
 from hybridml_compiler.schedule.plan import make_plan
@@ -44,24 +44,24 @@ def run_plan(
         arena[:8] = 0
 
     for launch in plan.launches:
-        work = launch.work
+        spec = launch.spec
         memories = [memory[p.base][p.number].reshape(-1).view(np.uint8)[p.offset :] for p in launch.operands]
-        if isinstance(work, Copy):
+        if isinstance(spec, Copy):
             source, target = memories
-            target[: work.nbytes] = source[: work.nbytes]
-        elif isinstance(work, Chain):
-            _run_chain(work, memories)
-        elif isinstance(work, Region):
-            _run_region(work, memories)
-        elif isinstance(work, Opaque):
-            _run_opaque(work, memories)
-        elif _run(work, memories):
+            target[: spec.nbytes] = source[: spec.nbytes]
+        elif isinstance(spec, BatchFusion):
+            _run_chain(spec, memories)
+        elif isinstance(spec, HorizontalFusion):
+            _run_region(spec, memories)
+        elif isinstance(spec, HostCall):
+            _run_opaque(spec, memories)
+        elif _run(spec, memories):
             return None
     fresh = dict(zip(plan.fresh, results, strict=True))
     return [fresh[k] if k in fresh else arrays[donate[k]] for k in range(count)]
 
 
-def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
+def _run_chain(chain: BatchFusion, memories: Sequence[np.ndarray]) -> None:
     """Element by element, a slot after the other. A stage is given arrays of all elements, in which its own is what the
     slot holds and the others are damaged."""
     *given, slots = memories
@@ -74,8 +74,8 @@ def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
                 part = array[element * scratch.nbytes : (element + 1) * scratch.nbytes]
                 part[:] = slot[scratch.offset : scratch.offset + scratch.nbytes]
                 arrays.append(array)
-            assert not _run(stage.work, [arrays[k] for k in stage.operands], element, chain.batch)
-            written = [k for k, w in zip(stage.operands, stage.work.written(len(stage.operands)), strict=True) if w]
+            assert not _run(stage.spec, [arrays[k] for k in stage.operands], element, chain.batch)
+            written = [k for k, w in zip(stage.operands, stage.spec.written(len(stage.operands)), strict=True) if w]
             for k in written:
                 if k >= len(given):
                     scratch = chain.scratch[k - len(given)]
@@ -83,7 +83,7 @@ def _run_chain(chain: Chain, memories: Sequence[np.ndarray]) -> None:
                     slot[scratch.offset : scratch.offset + scratch.nbytes] = part
 
 
-def _run_region(region: Region, memories: Sequence[np.ndarray]) -> None:
+def _run_region(region: HorizontalFusion, memories: Sequence[np.ndarray]) -> None:
     """Slot after slot, the last one first: their order does not matter."""
     for slot in reversed(range(region.slots)):
         for kernel, stage, cuts in zip(region.kernels, region.stages, region.cuts, strict=True):
@@ -93,24 +93,24 @@ def _run_region(region: Region, memories: Sequence[np.ndarray]) -> None:
                 assert not interpret_kernel(kernel, buffers, cuts[slot], cuts[slot + 1])
 
 
-def _run_opaque(work: Opaque, memories: Sequence[np.ndarray]) -> None:
-    graph = parse_graph(work.text)
+def _run_opaque(spec: HostCall, memories: Sequence[np.ndarray]) -> None:
+    graph = parse_graph(spec.text)
     avals = [node.aval for node in (*graph.inputs, *graph.outputs)]
     arrays = [
         m[: a.size * a.dtype.itemsize].view(a.dtype).reshape(a.shape) for m, a in zip(memories, avals, strict=False)
     ]
-    for out, found in zip(arrays[work.operands :], interpret(graph, arrays[: work.operands]), strict=True):
+    for out, found in zip(arrays[spec.operands :], interpret(graph, arrays[: spec.operands]), strict=True):
         out[...] = found
 
 
-def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int = 1) -> int:
+def _run(spec: KernelSpec, memories: Sequence[np.ndarray], part: int = 0, parts: int = 1) -> int:
     """One of so many parts of the range, on memory that starts with its operands; the status of its index checks."""
-    call = work.call if isinstance(work, Fused) else work
+    call = spec.call if isinstance(spec, Fused) else spec
     if isinstance(call, Product):
-        if isinstance(work, Fused) and work.prologue is not None:
-            nest, before = work.prologue, work.left + work.prologue.checked
+        if isinstance(spec, Fused) and spec.prologue is not None:
+            nest, before = spec.prologue, spec.left + spec.prologue.checked
             whole = np.empty(nest.operands[0].nbytes, np.uint8)
-            given = zip([whole, *memories[: work.left]], nest.operands, strict=True)
+            given = zip([whole, *memories[: spec.left]], nest.operands, strict=True)
             if interpret_kernel(nest, [_array(m, b.dtype, b.size) for m, b in given], 0, nest.total):
                 return 1
             memories = [whole, *memories[before:]]
@@ -126,7 +126,7 @@ def _run(work: Work, memories: Sequence[np.ndarray], part: int = 0, parts: int =
         with np.errstate(all="ignore"):  # other elements of a chain hold anything
             _array(out, call.dtype, math.prod(shape)).reshape(shape)[share] = np.matmul(a, b).reshape(shape)[share]
         memories = memories[2:]
-    kernel = work.nest
+    kernel = spec.nest
     if kernel is None:
         return 0
     buffers = [_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]
@@ -138,11 +138,13 @@ def _array(memory: np.ndarray, dtype: np.dtype, size: int) -> np.ndarray:
     return whole.view(dtype) if whole.size else np.zeros(size, dtype)  # a buffer has one element, if the array has none
 
 
-def _matrices(memory: np.ndarray, work: Product, stored: np.dtype, spec: Matrix, rows: int, columns: int) -> np.ndarray:
+def _matrices(
+    memory: np.ndarray, product: Product, stored: np.dtype, matrix: Matrix, rows: int, columns: int
+) -> np.ndarray:
     """The operand of a product as an array (*batch, rows, columns), read by its strides."""
     flat = memory[: memory.size // stored.itemsize * stored.itemsize].view(stored)
-    shape, steps = (*work.batch, rows, columns), (*spec.batch, spec.row, spec.column)
-    at = np.full((1,) * len(shape), spec.offset)
+    shape, steps = (*product.batch, rows, columns), (*matrix.batch, matrix.row, matrix.column)
+    at = np.full((1,) * len(shape), matrix.offset)
     for axis, (n, step) in enumerate(zip(shape, steps, strict=True)):
         at = at + (np.arange(n) * step).reshape(-1, *(1,) * (len(shape) - 1 - axis))
-    return flat[at].astype(work.dtype, copy=False)
+    return flat[at].astype(product.dtype, copy=False)

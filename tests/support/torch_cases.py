@@ -399,16 +399,23 @@ def store(path: Path, values: dict[str, np.ndarray], notes: dict[str, Any]) -> N
     np.savez_compressed(path, index=np.asarray(json.dumps({**notes, "values": index})), **arrays)
 
 
+class Recorded(dict[str, Any]):
+    """Recorded values by name; of a case that is not there it says how it is recorded."""
+
+    def __missing__(self, name: str) -> Any:
+        raise LookupError(
+            f"{name!r} is not recorded yet: run the module of its case (`python -m tests...`) with PyTorch"
+        )
+
+
 def recorded(path: Path = RECORDED) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(PyTorch's values by name, the state-dict keys of each module and optimizer)."""
     with np.load(path) as file:
         notes = json.loads(str(file["index"]))
         joined = {kind: file[kind] for kind in file.files if kind != "index"}
-    values = {
-        name: joined[kind][at : at + math.prod(shape)].reshape(shape)
-        for name, (kind, at, shape) in notes["values"].items()
-    }
-    return values, notes["keys"]
+    index = notes["values"].items()
+    values = {name: joined[kind][at : at + math.prod(shape)].reshape(shape) for name, (kind, at, shape) in index}
+    return Recorded(values), Recorded(notes["keys"])
 
 
 def torch_inputs(name: str, inputs: dict[str, Any]) -> Any:

@@ -79,6 +79,18 @@ def spectrum(x: Tensor) -> Tensor:
     return hm.concatenate([values, hm.abs(product - x).max().reshape(1)])
 
 
+class Counter:
+    """A traced method, which has the signature of its function without `self`."""
+
+    def __init__(self) -> None:
+        self.calls = hm.zeros((), hm.int64)
+
+    @hm.trace(dynamic=False)
+    def count(self, x: Tensor, by: int = 1) -> tuple[Tensor, int]:
+        self.calls += by
+        return x * by, by
+
+
 def train(steps: int = 20) -> float:
     hm.manual_seed(0)
     x, labels = made(64, 8, 3)
@@ -102,6 +114,12 @@ def main() -> float:
     assert_type(hm.split(x, 2, 1), tuple[Tensor, ...])
     assert_type(x.grad, Tensor | None)
     assert_type(hm.roll(x, 1, 0).at[0].set(0.0), Tensor)
+    assert_type(spectrum(x), Tensor)
+    assert_type(spectrum.ir, str)
+    assert_type(spectrum.cache_info().hits, int)
+    assert_type(Counter().count(x, by=2), tuple[Tensor, int])
+    assert_type(hm.trace(nn.Linear(2, 3), strict=True), nn.Linear)
+    assert_type(hm.trace(nn.Linear(2, 3)).weight, nn.Parameter)
     gradient: Tensor = hm.grad(lambda t: (t * t).sum())(x)
     shape: tuple[int, ...] = gradient.shape
     assert shape == x.shape and spectrum(hm.tensor([[2.0, 0.0], [0.0, 1.0]])).tolist()[0] == 2.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...loops.ir import Kernel
-from ...schedule.fusion.batch_fusion import Chain
+from ...schedule.fusion.batch_fusion import BatchFusion
 from . import ir
 from .gemm.tile import AS_EMITTED, i64, least, repeat
 from .kernel import KERNEL_TYPE
@@ -22,7 +22,7 @@ _LINES = 24
 
 
 def emit_chain(
-    module: ir.Module, name: str, chain: Chain, symbols: Sequence[str], iterations: Sequence[int]
+    module: ir.Module, name: str, chain: BatchFusion, symbols: Sequence[str], iterations: Sequence[int]
 ) -> ir.Function:
     """`void chain(ptr buffers, i64 lo, i64 hi)` over slots; a stage's function runs `iterations` for one element."""
     function = ir.Function(module, KERNEL_TYPE, name)
@@ -84,11 +84,11 @@ def emit_chain(
     return function
 
 
-def _idle(chain: Chain, iterations: Sequence[int]) -> tuple[int, int]:
+def _idle(chain: BatchFusion, iterations: Sequence[int]) -> tuple[int, int]:
     """(the loop nest during which lines are fetched, -1 for none; its iterations from one fetch to the next)."""
     lines = sum(nbytes // _LINE for _, nbytes in chain.ahead)
     for number, (stage, count) in enumerate(zip(chain.stages, iterations, strict=True)):
-        alone = isinstance(stage.work, Kernel) and stage.work.granule == 1
+        alone = isinstance(stage.spec, Kernel) and stage.spec.granule == 1
         if alone and 0 < lines <= 2 * _LINES * count:
             return number, max(1, _LINES * count // lines)
     return -1, 1

@@ -1,4 +1,4 @@
-"""Callee: the function of a work, as the step that launches it sees it."""
+"""Callee: the function of a spec, as the step that launches it sees it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from ...schedule.control import Choice, Control, Loop
 from ...schedule.launch import Copy, Plan
 from ...sizes.dims import Size, is_dim
@@ -21,14 +21,14 @@ from .sizes import Sizes
 from .step import emit_step, launch_sources
 from .types import I8, I32, I64, PTR, VOID, Literal
 
-Callees = Mapping[int, Callee]  # by the identity of the work
+Callees = Mapping[int, Callee]  # by the identity of the spec
 _SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
 
 
-def distinct_works(control: Control) -> list[Work]:
-    """The works that its bodies launch, each once."""
-    works = [launch.work for plan in control.plans for launch in plan.launches]
-    return list({id(work): work for work in works if not isinstance(work, Copy)}.values())
+def distinct_works(control: Control) -> list[KernelSpec]:
+    """Specs that its bodies launch, each once."""
+    specs = [launch.spec for plan in control.plans for launch in plan.launches]
+    return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
 
 
 def control_source(control: Control, callees: Callees) -> str:
@@ -47,7 +47,7 @@ def _sizes(plan: Plan) -> str:
 
 def _callees(plan: Plan, callees: Callees) -> list[Callee | None]:
     """The callee of each launch of a body."""
-    return [callees.get(id(launch.work)) for launch in plan.launches]
+    return [callees.get(id(launch.spec)) for launch in plan.launches]
 
 
 class _Step:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...schedule.fusion.horizontal_fusion import Region
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
 from . import ir
 from .gemm.tile import AS_EMITTED, i64
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, Literal
 
 
-def emit_region(module: ir.Module, name: str, region: Region, symbols: Sequence[str]) -> ir.Function:
+def emit_region(module: ir.Module, name: str, region: HorizontalFusion, symbols: Sequence[str]) -> ir.Function:
     """`void region(ptr buffers, i64 lo, i64 hi)` over slots; kernels find their operands one after the other."""
     function = ir.Function(module, KERNEL_TYPE, name)
     function.attributes.update(AS_EMITTED)
@@ -29,7 +29,7 @@ def emit_region(module: ir.Module, name: str, region: Region, symbols: Sequence[
     return function
 
 
-def _cuts(module: ir.Module, name: str, region: Region) -> ir.GlobalVariable:
+def _cuts(module: ir.Module, name: str, region: HorizontalFusion) -> ir.GlobalVariable:
     """A table of the cuts, kernel after kernel."""
     values = [f"i64 {end}" for ends in region.cuts for end in ends]
     kind = ir.ArrayType(I64, len(values))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ...runtime.host_callback import CALL
-from ...schedule.host_call import Opaque
+from ...schedule.host_call import HostCall
 from . import ir
 from .gemm.tile import i64
 from .kernel import KERNEL_TYPE
 from .types import I8, I64, PTR, VOID, Literal
 
 
-def emit_opaque(module: ir.Module, name: str, opaque: Opaque) -> ir.Function:
+def emit_opaque(module: ir.Module, name: str, opaque: HostCall) -> ir.Function:
     """`void opaque(ptr buffers, i64 lo, i64 hi)`; the status word is behind the operands."""
     call = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR]), CALL)
     data = opaque.text.encode() + b"\0"

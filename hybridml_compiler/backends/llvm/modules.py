@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ... import config
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from ...runtime.fingerprint import fingerprint
 from ...runtime.jit import OPT, Source
 from ...runtime.program_cache import STEP
@@ -52,34 +52,34 @@ class Module:
         return Source(self.source, self.emit, self.opt, passes=False, symbol="" if self.symbol == STEP else self.symbol)
 
 
-class Works:
-    """The works of a plan, with the modules of each: launches of equal groups have one work."""
+class PlanModules:
+    """Specs of a plan, with the modules of each: launches of equal groups have one spec."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Work, list[Module]]] = {}  # by identity
+        self._known: dict[int, tuple[KernelSpec, list[Module]]] = {}  # by identity
 
-    def __contains__(self, work: Work) -> bool:
-        return id(work) in self._known
+    def __contains__(self, spec: KernelSpec) -> bool:
+        return id(spec) in self._known
 
-    def modules(self, work: Work) -> list[Module]:
-        """Modules of the works that it calls, then its own."""
-        if work not in self:
-            self._known[id(work)] = work, modules_of_work(work, self)
-        return self._known[id(work)][1]
+    def modules(self, spec: KernelSpec) -> list[Module]:
+        """Modules of the specs that it calls, then its own."""
+        if spec not in self:
+            self._known[id(spec)] = spec, modules_of_spec(spec, self)
+        return self._known[id(spec)][1]
 
 
-def modules_of(plan: Plan, works: Works | None = None, *, timed: bool = False) -> list[Module]:
+def modules_of(plan: Plan, specs: PlanModules | None = None, *, timed: bool = False) -> list[Module]:
     """Distinct kernels in order of first use, then the step that launches them (`timed`: for a profile)."""
-    works = Works() if works is None else works
+    specs = PlanModules() if specs is None else specs
     found: dict[str, Module] = {}
     callees: list[Callee | None] = []
     for launch in plan.launches:
-        if isinstance(launch.work, Copy):
+        if isinstance(launch.spec, Copy):
             callees.append(None)
             continue
-        *_, own = needed = works.modules(launch.work)
+        *_, own = needed = specs.modules(launch.spec)
         found |= {module.symbol: module for module in needed}
-        callees.append(callee_of(launch.work, own.symbol))
+        callees.append(callee_of(launch.spec, own.symbol))
     lines = launch_sources(plan, callees)
     header = (
         f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
@@ -89,18 +89,18 @@ def modules_of(plan: Plan, works: Works | None = None, *, timed: bool = False) -
     return [*found.values(), step]
 
 
-def modules_of_work(work: Work, works: Works | None = None) -> list[Module]:
-    """Modules of the works that it calls, then its own."""
-    kind, works = kind_of(work), Works() if works is None else works
-    parts = [works.modules(part) for part in kind.parts(work)]
+def modules_of_spec(spec: KernelSpec, specs: PlanModules | None = None) -> list[Module]:
+    """Modules of the specs that it calls, then its own."""
+    kind, specs = kind_of(spec), PlanModules() if specs is None else specs
+    parts = [specs.modules(part) for part in kind.parts(spec)]
     names = [[own.symbol for *_, own in parts]] if parts else []
-    source = _source(kind.source(work, *names))
+    source = _source(kind.source(spec, *names))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:
         module = new_module(symbol)
         with collecting(None):  # code is kept by its source, which says nothing of the guards of a program
-            kind.emit(module, symbol, work, *names)
+            kind.emit(module, symbol, spec, *names)
         return str(module)
 
     return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from ...loops.text import print_kernel
 from ...schedule import cost
 from ...schedule.control import Choice, Control, Loop
-from ...schedule.fusion.batch_fusion import Chain
+from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
-from ...schedule.fusion.horizontal_fusion import Region
-from ...schedule.host_call import Opaque
+from ...schedule.fusion.horizontal_fusion import HorizontalFusion
+from ...schedule.host_call import HostCall
 from ...schedule.kernels.conv_winograd import Backward, Forward
-from ...schedule.kernels.convolution import Convolution, Pixels, Turn, Weights
+from ...schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
 from ...schedule.kernels.gemm import Product
 from ...schedule.launch import Copy
 from ...sizes.dims import Size, hint
@@ -45,7 +45,7 @@ from .kernel import emit_kernel
 
 @dataclass(frozen=True)
 class Kind:
-    """`emit(module, name, work)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
+    """`emit(module, name, spec)` adds `void name(ptr buffers, i64 lo, i64 hi)`; [lo, hi) is a part of `range`."""
 
     emit: Callable[..., ir.Function]
     source: Callable[..., str]  # all that `emit` depends on
@@ -53,7 +53,9 @@ class Kind:
     nanoseconds: Callable[[Any], float]  # estimated, on one core
     calls_blas: Callable[[Any], bool] = lambda _: False
     takes_epilogue: Callable[[Any], bool] = lambda _: False  # then `emit` takes the epilogue's kernel as well
-    parts: Callable[[Any], Sequence[Work]] = lambda _: ()  # works that it calls: `emit` and `source` take their names
+    parts: Callable[[Any], Sequence[KernelSpec]] = (
+        lambda _: ()
+    )  # specs that it calls: `emit` and `source` take their names
 
 
 KINDS: dict[type, Kind] = {
@@ -93,7 +95,7 @@ KINDS: dict[type, Kind] = {
     ),
     **{
         code: Kind(emit=emit, source=repr, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0)
-        for code, emit in ((Turn, emit_turn), (Forward, emit_forward), (Backward, emit_backward))
+        for code, emit in ((Pretranspose, emit_turn), (Forward, emit_forward), (Backward, emit_backward))
     },
     Fused: Kind(
         emit=lambda module, name, fused, *parts: kind_of(fused.call).emit(
@@ -109,20 +111,20 @@ KINDS: dict[type, Kind] = {
         ),
         calls_blas=lambda fused: kind_of(fused.call).calls_blas(fused.call),
     ),
-    Chain: Kind(
+    BatchFusion: Kind(
         emit=lambda module, name, chain, parts: emit_chain(module, name, chain, parts, _iterations(chain)),
         source=lambda chain, parts: (
             f"{chain} {parts} {_iterations(chain)} {chain.operands} {chain.scratch} {chain.ahead}"
         ),
         range=lambda chain: (chain.slots, 1),
-        nanoseconds=lambda chain: sum(kind_of(stage.work).nanoseconds(stage.work) for stage in chain.stages),
-        calls_blas=lambda chain: any(kind_of(stage.work).calls_blas(stage.work) for stage in chain.stages),
-        parts=lambda chain: [stage.work for stage in chain.stages],
+        nanoseconds=lambda chain: sum(kind_of(stage.spec).nanoseconds(stage.spec) for stage in chain.stages),
+        calls_blas=lambda chain: any(kind_of(stage.spec).calls_blas(stage.spec) for stage in chain.stages),
+        parts=lambda chain: [stage.spec for stage in chain.stages],
     ),
-    Opaque: Kind(
+    HostCall: Kind(
         emit=emit_opaque, source=lambda opaque: opaque.text, range=lambda _: (1, 1), nanoseconds=lambda _: 0.0
     ),
-    Region: Kind(
+    HorizontalFusion: Kind(
         emit=emit_region,
         source=lambda region, parts: f"{region} {parts} {region.cuts} {[len(k.operands) for k in region.kernels]}",
         range=lambda region: (region.slots, 1),
@@ -137,35 +139,35 @@ KINDS[Loop] = KINDS[Choice] = Kind(
     source=lambda control, parts=(): control_source(control, _callees(control, parts)),
     range=lambda control: (control.slots if isinstance(control, Loop) else 1, 1),
     nanoseconds=lambda control: _of_loop(control) if isinstance(control, Loop) else 0.0,
-    calls_blas=lambda control: any(kind_of(work).calls_blas(work) for work in distinct_works(control)),
+    calls_blas=lambda control: any(kind_of(spec).calls_blas(spec) for spec in distinct_works(control)),
     parts=distinct_works,
 )
 
 
 def _callees(control: Control, symbols: Sequence[str]) -> dict[int, Callee]:
-    works = distinct_works(control)
-    return {id(work): callee_of(work, symbol) for work, symbol in zip(works, symbols, strict=True)}
+    specs = distinct_works(control)
+    return {id(spec): callee_of(spec, symbol) for spec, symbol in zip(specs, symbols, strict=True)}
 
 
 def _of_loop(loop: Loop) -> float:
     steps = [
-        kind_of(launch.work).nanoseconds(launch.work)
+        kind_of(launch.spec).nanoseconds(launch.spec)
         for launch in loop.body.launches
-        if not isinstance(launch.work, Copy)
+        if not isinstance(launch.spec, Copy)
     ]
     return hint(loop.length or 1) * sum(steps)
 
 
-def _iterations(chain: Chain) -> list[int]:
+def _iterations(chain: BatchFusion) -> list[int]:
     """Iterations of each stage, for one element."""
-    return [kind_of(stage.work).range(stage.work)[0] // chain.batch for stage in chain.stages]
+    return [kind_of(stage.spec).range(stage.spec)[0] // chain.batch for stage in chain.stages]
 
 
-def callee_of(work: Work, symbol: str = "") -> Callee:
-    """The function of a work, of this symbol."""
-    kind = kind_of(work)
-    return Callee(symbol, *kind.range(work), kind.nanoseconds(work), kind.calls_blas(work))
+def callee_of(spec: KernelSpec, symbol: str = "") -> Callee:
+    """The function of a spec, of this symbol."""
+    kind = kind_of(spec)
+    return Callee(symbol, *kind.range(spec), kind.nanoseconds(spec), kind.calls_blas(spec))
 
 
-def kind_of(work: Work) -> Kind:
-    return KINDS[type(work)]
+def kind_of(spec: KernelSpec) -> Kind:
+    return KINDS[type(spec)]

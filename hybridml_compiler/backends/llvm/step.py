@@ -16,8 +16,8 @@ from ...loops.ir import Kernel
 from ...runtime.program_cache import STEP, constant_symbol
 from ...runtime.scratch import READY
 from ...runtime.status import NO_MEMORY, OUT_OF_BOUNDS
-from ...schedule.host_call import Opaque
-from ...schedule.launch import SIZES, STATUS_BYTES, Buffer, Copy, Launch, Place, Plan
+from ...schedule.host_call import HostCall
+from ...schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from ...sizes.dims import Size, is_dim, is_symbolic, same
 from . import ir
 from .callee import Callee
@@ -29,9 +29,9 @@ from .types import I8, I64, PTR, VOID, constant
 
 def takes_scratch(launch: Launch) -> bool:
     """Whether it may want scratch memory of its threads; launches of a small call never do."""
-    if isinstance(launch.work, Kernel):
-        return bool(launch.work.scratch)
-    return not isinstance(launch.work, Copy | Opaque)
+    if isinstance(launch.spec, Kernel):
+        return bool(launch.spec.scratch)
+    return not isinstance(launch.spec, Copy | HostCall)
 
 
 def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
@@ -41,8 +41,8 @@ def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
 
 def _launch_source(launch: Launch, callee: Callee | None) -> str:
     if callee is None:
-        assert isinstance(launch.work, Copy)
-        return f"copy {launch.work.nbytes} {launch.operands}"
+        assert isinstance(launch.spec, Copy)
+        return f"copy {launch.spec.nbytes} {launch.operands}"
     dynamic = is_dim(callee.total)
     parallel = callee.parallel and (callee.ranges_a_thread, callee.parallel_from if dynamic else 0)
     return f"{callee.symbol} {(callee.total, callee.granule)} {parallel} {launch.checked} {launch.operands}"
@@ -79,7 +79,7 @@ def emit_step(
     blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
     widest = max((len(launch.operands) for launch in plan.launches), default=0)
     operands = b.memory(PTR, max(widest, 1))
-    status = slots.pointer(Place("arena")) if plan.checked else None
+    status = slots.pointer(BufferRef("arena")) if plan.checked else None
     if status is not None:
         b.store(_i64(0), status)
     if blas:
@@ -90,11 +90,11 @@ def emit_step(
             nbytes, what = extent_of(plan, number, place)
             if nbytes is not None:
                 pointers[k] = b.bounded(pointers[k], sizes.value(nbytes), what)
-        if isinstance(launch.work, Copy):
+        if isinstance(launch.spec, Copy):
             with spans.span(b, number) if spans else nullcontext():
-                nbytes = sizes.value(launch.work.nbytes)
+                nbytes = sizes.value(launch.spec.nbytes)
                 if part is not None:
-                    nbytes = _i64(launch.work.nbytes // parts)
+                    nbytes = _i64(launch.spec.nbytes // parts)
                     pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
                 _memcpy(b, module, needs, pointers, nbytes)
             continue
@@ -136,7 +136,7 @@ def emit_step(
     return needs
 
 
-def extent_of(plan: Plan, number: int, place: Place) -> tuple[Size | None, str]:
+def extent_of(plan: Plan, number: int, place: BufferRef) -> tuple[Size | None, str]:
     """(bytes from a place to the end of the array that launch `number` has there, that array's name); None for those
     that the plan does not tell."""
     if place.base == "arena":
@@ -168,14 +168,14 @@ class _Memory:
         self._bases: dict[tuple[str, int], Any] = {}
         self.sizes = Sizes(b, self.pointer(SIZES) if plan.symbols else None, plan.symbols)
 
-    def pointer(self, place: Place) -> Any:
+    def pointer(self, place: BufferRef) -> Any:
         key = (place.base, place.number)
         if key not in self._bases:
             self._bases[key] = self._constant(place.number) if place.base == "constant" else self._load(place)
         base = self._bases[key]
         return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
 
-    def _load(self, place: Place) -> Any:
+    def _load(self, place: BufferRef) -> Any:
         return self.b.given(self.table, self.first[place.base] + place.number)
 
     def _constant(self, number: int) -> Any:

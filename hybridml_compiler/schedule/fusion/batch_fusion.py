@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from ...walk import reachable
 from .. import cost
 from ..kernels.library import Target
@@ -31,9 +31,9 @@ from .group import Group
 
 @dataclass(frozen=True)
 class Stage:
-    """A work of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
+    """A spec of a chain; `operands` are numbers of the chain's own operands, and after those of its scratch."""
 
-    work: Work
+    spec: KernelSpec
     operands: tuple[int, ...]
 
 
@@ -46,7 +46,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Chain(Work):
+class BatchFusion(KernelSpec):
     """Stages in order for each of `batch` elements; slot s of `slots` runs a share of them in its part of the last
     operand. The range that threads share are the slots."""
 
@@ -58,12 +58,12 @@ class Chain(Work):
     ahead: tuple[tuple[int, int], ...] = ()  # operands in memory, with the bytes of an element: see `_far`
 
     @property
-    def works(self) -> tuple[Work, ...]:
-        return tuple(stage.work for stage in self.stages)
+    def specs(self) -> tuple[KernelSpec, ...]:
+        return tuple(stage.spec for stage in self.stages)
 
     @property
     def nests(self) -> tuple[Kernel, ...]:
-        return tuple(nest for work in self.works for nest in work.nests)
+        return tuple(nest for spec in self.specs for nest in spec.nests)
 
     @property
     def operands(self) -> list[tuple[int, ...]]:
@@ -77,15 +77,15 @@ class Chain(Work):
 
 @dataclass(eq=False)
 class Task:
-    """A work before it is launched: its operands, and the group that it computes."""
+    """A spec before it is launched: its operands, and the group that it computes."""
 
-    work: Work
+    spec: KernelSpec
     operands: tuple[Node, ...]
     group: Group
 
     def roles(self) -> Iterable[tuple[Node, bool]]:
         """Each operand, and whether it is written."""
-        return zip(self.operands, self.work.written(len(self.operands)), strict=True)
+        return zip(self.operands, self.spec.written(len(self.operands)), strict=True)
 
 
 @dataclass(eq=False)
@@ -148,7 +148,7 @@ class _Chains:
             if len(users) > 1 and any(self.touched[node][t] for t in users):
                 shared += [(t, node) for t in users]
         best, slots = None, self.target.cores
-        counts = set.intersection(*(self.tasks[t].work.part_counts(self.target.takes_epilogue) for t in members))
+        counts = set.intersection(*(self.tasks[t].spec.part_counts(self.target.takes_epilogue) for t in members))
         for batch in sorted(counts):
             if -(-batch // slots) * slots > cost.CHAIN_BALANCE * batch:
                 continue
@@ -233,7 +233,7 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
                 writer, readers = task, []
             else:
                 readers.append(task)
-    checks = [number for number, task in enumerate(tasks) if task.work.checked]
+    checks = [number for number, task in enumerate(tasks) if task.spec.checked]
     for number, own in enumerate(tasks):  # state is overwritten once every index has been checked
         if any(node.is_input and written for node, written in own.roles()):
             for check in checks:
@@ -246,10 +246,10 @@ def dependencies(tasks: Sequence[Task], touched: Touched) -> list[set[int]]:
 
 
 def is_aligned(task: Task, node: Node, batch: int) -> bool:
-    """Whether part i of the work touches part i of the array only."""
-    work, nest = task.work.in_parts(batch), task.work.nest
+    """Whether part i of the launch touches part i of the array only."""
+    spec, nest = task.spec.in_parts(batch), task.spec.nest
     numbers = [k for k, operand in enumerate(task.operands) if operand is node]
-    found = all(work.reads_apart(k, node.aval.size, batch) for k in numbers)
+    found = all(spec.reads_apart(k, node.aval.size, batch) for k in numbers)
     if nest is not None:
         first = len(task.operands) - len(nest.operands)
         found &= all(splits_evenly(nest, nest.operands[k - first], batch) for k in numbers if k >= first)
@@ -265,34 +265,34 @@ def heirs(tasks: Sequence[Task], nodes: Sequence[Node], intervals: Sequence[Inte
     number = {node: k for k, node in enumerate(nodes)}
     found: dict[int, int] = {}
     for step, task in enumerate(tasks):
-        if not isinstance(task.work, Kernel):
+        if not isinstance(task.spec, Kernel):
             continue
-        buffers = {number[n]: b for n, b in zip(task.operands, task.work.operands, strict=True) if n in number}
+        buffers = {number[n]: b for n, b in zip(task.operands, task.spec.operands, strict=True) if n in number}
         old = [k for k in buffers if intervals[k].end == step > intervals[k].start]
         new = [k for k in buffers if intervals[k].start == step]
         for k in new:
-            taken = next((x for x in old if may_overwrite(task.work, buffers[x], buffers[k])), None)
+            taken = next((x for x in old if may_overwrite(task.spec, buffers[x], buffers[k])), None)
             if taken is not None:
                 old.remove(taken)
                 found[k] = taken
     return found
 
 
-# ---- the work
+# ---- the spec
 
 
-def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> Chain:
+def chain_of(step: Step, tasks: Sequence[Task], operands: Sequence[Node], slots: int) -> BatchFusion:
     """The chain whose operands are these nodes, and then the slots."""
     number = {node: k for k, node in enumerate((*operands, *step.scratch))}
     stages = tuple(
-        Stage(_chained(task.work.in_parts(step.batch)), tuple(number[n] for n in task.operands)) for task in tasks
+        Stage(_chained(task.spec.in_parts(step.batch)), tuple(number[n] for n in task.operands)) for task in tasks
     )
     scratch = tuple(Scratch(offset, node.aval.nbytes // step.batch) for node, offset in step.scratch.items())
-    return Chain(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
+    return BatchFusion(stages, scratch, step.batch, slots, step.slot_bytes, _far(step, operands))
 
 
-def _chained(work: Work) -> Work:
-    return replace(work, chained=True) if isinstance(work, Kernel) else work
+def _chained(spec: KernelSpec) -> KernelSpec:
+    return replace(spec, chained=True) if isinstance(spec, Kernel) else spec
 
 
 def _far(step: Step, operands: Sequence[Node]) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import Target
@@ -25,30 +25,30 @@ from .epilogue import Fused
 def in_parts(
     tasks: Sequence[Task], carried: Iterable[Node], given: Iterable[Node], target: Target
 ) -> list[Task] | None:
-    """The works of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
+    """The specs of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
     parts = target.cores
     written = {node for task in tasks for node, is_written in task.roles() if is_written}
     apart = {*written, *carried, *given}
     if parts < 2 or any(n.aval.symbolic or n.aval.size % parts for n in apart):
         return None
-    if not all(_splits(task.work, parts, target) for task in tasks):
+    if not all(_splits(task.spec, parts, target) for task in tasks):
         return None
     for node, users in touched_by(tasks).items():
         if node in apart and not all(is_aligned(tasks[t], node, parts) for t in users):
             return None
-    return [replace(task, work=task.work.in_parts(parts)) for task in tasks]
+    return [replace(task, spec=task.spec.in_parts(parts)) for task in tasks]
 
 
-def _splits(work: Work, parts: int, target: Target) -> bool:
-    """Whether the work can be split, with the same bits and without reading much again."""
-    if isinstance(work, Kernel):
-        return work.range is not None and not work.checked and not work.total % (work.granule * parts)
-    call = work.call if isinstance(work, Fused) else work
-    if not isinstance(call, Product) or call.symbolic or call.computed or work.checked:
+def _splits(spec: KernelSpec, parts: int, target: Target) -> bool:
+    """Whether the spec can be split, with the same bits and without reading much again."""
+    if isinstance(spec, Kernel):
+        return spec.range is not None and not spec.checked and not spec.total % (spec.granule * parts)
+    call = spec.call if isinstance(spec, Fused) else spec
+    if not isinstance(call, Product) or call.symbolic or call.computed or spec.checked:
         return False
     if call.matrices % parts:
         if call.matrices > 1 or call.m % parts or call.m // parts < cost.APART_ROWS or call.b_bytes > cost.APART_BYTES:
             return False
         cut = call.in_parts(parts)
-        return target.same_sums(call, cut) and (call is work or target.takes_epilogue(cut))
+        return target.same_sums(call, cut) and (call is spec or target.takes_epilogue(cut))
     return True

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
-from ...loops.ir import Expr, For, Kernel, Store, Work, expressions, statements
+from ...loops.ir import Expr, For, Kernel, KernelSpec, Store, expressions, statements
 from ...loops.nest import plain_store, side_by_side
 from ..kernel_cost import kernel_cost
 from ..kernels.library import Call
@@ -30,7 +30,7 @@ from .group import Group
 
 
 @dataclass(frozen=True)
-class Fused(Work):
+class Fused(KernelSpec):
     """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
     result into the first operand of `epilogue`, which then runs over it.
 

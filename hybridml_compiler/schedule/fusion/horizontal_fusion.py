@@ -20,14 +20,14 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...graph.ir import Node
-from ...loops.ir import Kernel, Work
+from ...loops.ir import Kernel, KernelSpec
 from .. import cost
 from ..kernels.library import Target
 from .batch_fusion import Stage, Step, Task, dependencies, touched_by
 
 
 @dataclass(frozen=True)
-class Region(Work):
+class HorizontalFusion(KernelSpec):
     """Kernels with operands of their own, one after the other. Threads share slots s to t: kernel k runs its range from
     `cuts[k][s]` to `cuts[k][t]`."""
 
@@ -35,7 +35,7 @@ class Region(Work):
     cuts: tuple[tuple[int, ...], ...]
 
     @property
-    def works(self) -> tuple[Work, ...]:
+    def specs(self) -> tuple[KernelSpec, ...]:
         return self.kernels
 
     @property
@@ -59,7 +59,7 @@ class Region(Work):
         return f"region of {len(self.kernels)} kernels in {self.slots} slots"
 
 
-def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
+def region_of(kernels: Sequence[Kernel], slots: int) -> HorizontalFusion:
     """The region of these kernels: those worth it are split over the slots, the others dealt out, the largest first."""
     loads, cuts = [0.0] * slots, dict[int, tuple[int, ...]]()
     for number, kernel in enumerate(kernels):
@@ -72,7 +72,7 @@ def region_of(kernels: Sequence[Kernel], slots: int) -> Region:
         slot = loads.index(min(loads))
         loads[slot] += kernels[number].cost
         cuts[number] = (0,) * (slot + 1) + (kernels[number].total,) * (slots - slot)
-    return Region(tuple(kernels), tuple(cuts[k] for k in range(len(kernels))))
+    return HorizontalFusion(tuple(kernels), tuple(cuts[k] for k in range(len(kernels))))
 
 
 def _splits(kernel: Kernel, slots: int) -> bool:
@@ -130,8 +130,8 @@ class _Regions:
         return sum(node.aval.nbytes for node in nodes)
 
     def _may_wait(self, step: Step) -> bool:
-        work = self.tasks[step.tasks[0]].work
-        return len(step.tasks) == 1 and isinstance(work, Kernel) and not work.checked
+        spec = self.tasks[step.tasks[0]].spec
+        return len(step.tasks) == 1 and isinstance(spec, Kernel) and not spec.checked
 
     def _released(self, last: int) -> Iterator[Step]:
         """Regions of the kernels that wait for a place up to `last`; those alone are launched as they were."""
@@ -147,7 +147,7 @@ class _Regions:
 
     def _is_worth(self, members: Sequence[int]) -> bool:
         """Whether forks are saved, or work is shared that is too little to be shared alone."""
-        kernels = [work for work in (self.tasks[t].work for t in members) if isinstance(work, Kernel)]
+        kernels = [spec for spec in (self.tasks[t].spec for t in members) if isinstance(spec, Kernel)]
         if len(kernels) < 2 or sum(kernel.cost for kernel in kernels) <= cost.PARALLEL_THRESHOLD_NS:
             return False
         alone = [k for k in kernels if k.total < 2 * k.granule or k.cost <= cost.PARALLEL_THRESHOLD_NS]

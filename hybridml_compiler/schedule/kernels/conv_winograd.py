@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from ...once import once
 from .conv_tiling import Machine
 from .convolution import Convolution, Pair
@@ -64,7 +64,7 @@ class Winograd:
 
 
 @dataclass(frozen=True)
-class Forward(Work):
+class Forward(KernelSpec):
     """Code that others call: a square of an image, transformed, over channels.
 
     A module of its own: convolutions of one shape, with any epilogue, share it and `Backward`, half of the time to
@@ -81,7 +81,7 @@ class Forward(Work):
 
 
 @dataclass(frozen=True)
-class Backward(Work):
+class Backward(KernelSpec):
     """Code that others call: a square of the result, of two vectors of features."""
 
     dtype: np.dtype

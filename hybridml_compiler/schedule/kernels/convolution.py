@@ -10,7 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...graph.facts import moved
 from ...graph.ir import Node
-from ...loops.ir import Work
+from ...loops.ir import KernelSpec
 from .. import cost
 from ..lowering.expressions import strides_of
 
@@ -26,7 +26,7 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Convolution(Work):
+class Convolution(KernelSpec):
     """out[n,y,x,g,o] = sum over ky,kx,c of a[n, y*sy + ky*dy - top, x*sx + kx*dx - left, g, c] * w[ky,kx,g,c,o].
 
     Zero outside of a; the output is row-major and contiguous. Where `a` has its first axis (n) next to each other in
@@ -72,7 +72,7 @@ class Convolution(Work):
 
 
 @dataclass(frozen=True)
-class Weights(Work):
+class Weights(KernelSpec):
     """The weights as the kernel of a convolution reads them, made by a launch of its own."""
 
     convolution: Convolution
@@ -83,7 +83,7 @@ class Weights(Work):
 
 
 @dataclass(frozen=True)
-class Pixels(Work):
+class Pixels(KernelSpec):
     """The same in the place of its image: words of channels, where those in memory are none."""
 
     convolution: Convolution
@@ -94,7 +94,7 @@ class Pixels(Work):
 
 
 @dataclass(frozen=True)
-class Turn(Work):
+class Pretranspose(KernelSpec):
     """Code that others call: a square of as many rows and columns as a vector has lanes, rows made columns."""
 
     dtype: np.dtype

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import dtypes
 from ...graph.ir import Node
-from ...loops.ir import Work, divisors
+from ...loops.ir import KernelSpec, divisors
 from ...sizes.dims import at_most, hint, is_symbolic, symbols_of
 from .. import cost
 from ..lowering.expressions import strides_of
@@ -36,7 +36,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product(Work):
+class Product(KernelSpec):
     """out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], row-major and contiguous output.
 
     `stored`: the dtypes of a and b in memory, where one is narrower than that of the product; see low_precision.py.

@@ -28,7 +28,7 @@ UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
 @dataclass(frozen=True)
-class Dots:
+class Gemv:
     lanes: int
     rows: int  # of the larger tiles; the others have one fewer
     large: int  # how many tiles of rows are larger; they come first
@@ -39,7 +39,7 @@ class Dots:
     far: bool  # B comes from memory
 
 
-def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Dots | None:
+def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Gemv | None:
     """The blocking; None where the operands are not contiguous along k, or another product is as fast."""
     along = product.a.column == 1 and product.b.row == 1 and product.n > 1
     size = product.matrices * product.m * product.n * product.k
@@ -61,7 +61,7 @@ def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> 
         wanted = 1
     groups = product.n // columns
     block = -(-groups // wanted)
-    return Dots(
+    return Gemv(
         lanes=lanes,
         rows=-(-product.m // tiles),
         large=product.m - (-(-product.m // tiles) - 1) * tiles,
@@ -79,6 +79,6 @@ def _loads(m: int, rows: int, columns: int) -> float:
     return (m + tiles * columns) / columns
 
 
-def dot_units(product: Product, dots: Dots) -> int:
+def dot_units(product: Product, dots: Gemv) -> int:
     """Extent of the parallel range."""
     return product.matrices * dots.blocks

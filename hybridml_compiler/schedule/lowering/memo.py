@@ -19,7 +19,7 @@ from ..fusion.group import Group
 Lowered = Sequence[tuple[Kernel, tuple[Node, ...]]]  # kernels, each with the nodes whose memory it is given
 
 
-class Alike:
+class LoweringMemo:
     """Lowers groups, or finds the result for an equal one."""
 
     def __init__(self, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node]) -> None:

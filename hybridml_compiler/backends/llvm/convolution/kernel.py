@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .... import dtypes
-from ....loops.ir import Kernel, Work
+from ....loops.ir import Kernel, KernelSpec
 from ....once import once
 from ....runtime import jit
 from ....runtime.threads import cores
@@ -16,7 +16,7 @@ from ....schedule.kernels.conv_depthwise import depthwise_tiling_of, depthwise_u
 from ....schedule.kernels.conv_depthwise_nchw import plane_units, planes_of
 from ....schedule.kernels.conv_tiling import Machine
 from ....schedule.kernels.conv_weights_blocking import turns_gradient, weight_blocking_of, weight_units
-from ....schedule.kernels.convolution import Convolution, Pixels, Turn, Weights
+from ....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
 from .. import ir
 from ..kernel import emit_epilogue
 from .depthwise import emit_depthwise
@@ -55,8 +55,8 @@ class Algorithm:
     finishes: bool = False  # then `emit` takes an epilogue as well
     prepares: Preparation | None = None  # a launch that prepares the weights, if the algorithm reads prepared ones
     packs: Preparation | None = None  # and one that prepares the image, where that has a size
-    turns: Callable[[Convolution], bool] = lambda _: False  # does `emit` take the name of a function that turns?
-    parts: Callable[[Convolution, Any], Sequence[Work]] = lambda _, plan: ()  # of others, whose names it takes too
+    turns: Callable[[Convolution], bool] = lambda _: False  # whether `emit` takes the name of a transpose
+    parts: Callable[[Convolution, Any], Sequence[KernelSpec]] = lambda _, plan: ()  # whose names it takes too
 
 
 ALGORITHMS = (
@@ -148,9 +148,9 @@ def passing_convolution(convolution: Convolution) -> Convolution | None:
     return replace(convolution, passing=True) if passes else None
 
 
-def parts_of_convolution(convolution: Convolution) -> list[Work]:
+def parts_of_convolution(convolution: Convolution) -> list[KernelSpec]:
     algorithm, plan = _chosen(convolution)
-    turn = [Turn(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
+    turn = [Pretranspose(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
     return [*algorithm.parts(convolution, plan), *turn]
 
 
@@ -196,11 +196,11 @@ def range_of_operand(operand: Weights | Pixels) -> int:
     return preparation.units(operand.convolution, plan)
 
 
-def parts_of_operand(operand: Weights | Pixels) -> list[Turn]:
+def parts_of_operand(operand: Weights | Pixels) -> list[Pretranspose]:
     c, (_, plan) = operand.convolution, _preparation(operand)
     if c.stored is not None:
-        return [Turn(dtypes.float32, plan.lanes)]
-    return [Turn(c.dtype, plan.lanes)] if panel_of(c).run else []
+        return [Pretranspose(dtypes.float32, plan.lanes)]
+    return [Pretranspose(c.dtype, plan.lanes)] if panel_of(c).run else []
 
 
 def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts: Sequence[str] = ()) -> ir.Function:

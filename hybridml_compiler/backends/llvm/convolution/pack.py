@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ....schedule.kernels.convolution import Convolution, Turn
+from ....schedule.kernels.convolution import Convolution, Pretranspose
 from .. import ir
 from ..gemm.tile import Vectors, i64, least, repeat
 from ..types import I64, PTR, VOID
@@ -110,7 +110,7 @@ def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, t
         v.store(v.load(v.element(row, at), mask), v.element(target, at))
 
 
-def emit_turn(module: ir.Module, name: str, turn: Turn) -> ir.Function:
+def emit_turn(module: ir.Module, name: str, turn: Pretranspose) -> ir.Function:
     """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: lines made columns.
 
     Element j of line i, at source[i * step + j], goes to target[j * to + i], for i below `lines`, j below `live`, and

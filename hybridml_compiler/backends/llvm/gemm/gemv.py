@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....schedule.kernels.gemm import Product
-from ....schedule.kernels.gemv import SUMS, Dots
+from ....schedule.kernels.gemv import SUMS, Gemv
 from .. import ir
 from ..kernel import KERNEL_TYPE
 from ..types import I1, I32, PTR, VOID
@@ -22,7 +22,7 @@ _TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR])  # a, b, c
 
 
 def emit_dots(
-    module: ir.Module, name: str, product: Product, dots: Dots, epilogue: ir.Function | None = None
+    module: ir.Module, name: str, product: Product, dots: Gemv, epilogue: ir.Function | None = None
 ) -> ir.Function:
     """The function over units; its buffers are A, B and the result, or those of the epilogue."""
     sizes = {dots.rows} | ({dots.rows - 1} if dots.large < dots.tiles else set())
@@ -62,7 +62,7 @@ def emit_dots(
     return function
 
 
-def _emit_tile(module: ir.Module, name: str, product: Product, dots: Dots, rows: int) -> ir.Function:
+def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows: int) -> ir.Function:
     """`void tile(ptr a, ptr b, ptr c)`, over all of k."""
     function = ir.Function(module, _TILE_TYPE, name)
     function.linkage = "internal"

@@ -13,10 +13,10 @@ from ....runtime import jit
 from ....runtime.threads import cores
 from ....schedule import cost
 from ....schedule.fusion.epilogue import matrices_of
-from ....schedule.kernels.convolution import Turn
+from ....schedule.kernels.convolution import Pretranspose
 from ....schedule.kernels.gemm import Product, use_own_product
 from ....schedule.kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, units, with_any_rows
-from ....schedule.kernels.gemv import Dots, dot_units, dots_of
+from ....schedule.kernels.gemv import Gemv, dot_units, dots_of
 from ....schedule.kernels.low_precision import Format, can_pass, format_of, narrow_blocking
 from ....sizes.dims import Size
 from .. import ir
@@ -32,13 +32,13 @@ def format_here(product: Product) -> Format:
     return format_of(product, jit.features() if jit.host().vector_bits == 512 else ())
 
 
-def own_blocking(product: Product) -> Blocking | Dots | None:
+def own_blocking(product: Product) -> Blocking | Gemv | None:
     """The blocking of our own product; None where BLAS computes it."""
     return _own_blocking(product, jit.host())
 
 
 @once
-def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
+def _own_blocking(product: Product, host: jit.Host) -> Blocking | Gemv | None:
     bits = host.vector_bits
     if not host.registers:
         return None
@@ -61,7 +61,7 @@ def _own_blocking(product: Product, host: jit.Host) -> Blocking | Dots | None:
 def range_of_product(product: Product) -> Size:
     """Extent of the range that threads share."""
     blocking = own_blocking(product)
-    if isinstance(blocking, Dots):
+    if isinstance(blocking, Gemv):
         return dot_units(product, blocking)
     return kernel.slabs(product) if blocking is None else units(product, blocking)
 
@@ -98,12 +98,12 @@ def passing_product(product: Product) -> Product | None:
     return replace(product, passing=True) if can_pass(product, format_here(product), blocking) else None
 
 
-def parts_of_product(product: Product) -> list[Turn]:
+def parts_of_product(product: Product) -> list[Pretranspose]:
     """The code that it calls."""
     blocking = own_blocking(product)
     if not isinstance(blocking, Blocking) or not turns(product, blocking):
         return []
-    return [Turn(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
+    return [Pretranspose(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
 
 
 def emit_product(
@@ -122,7 +122,7 @@ def emit_product(
         return emit_blocked_product(module, name, product, blocking, finish, *parts, prologue=prologue)
     if blocking is None:
         return kernel.emit_product(module, name, product, finish)
-    if isinstance(blocking, Dots):
+    if isinstance(blocking, Gemv):
         return emit_dots(module, name, product, blocking, finish)
     if product.stored is not None:
         buffers = 0 if epilogue is None else 2 + len(epilogue.operands)
