@@ -29,7 +29,7 @@ from .context import current_interpreter, grad_is_off
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter
 from .proxies.base import concrete_value
-from .proxies.integer import IntProxy, concrete_int
+from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
 from .source_location import here
 from .tensor import Tensor, aval_of, wrap
@@ -102,7 +102,7 @@ def operands(
     """
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
-        given = [concrete_int(v) for v in given]
+        given = [concrete_value(v) for v in given]
     avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
     if op is _astype and isinstance(given[0], Tensor):
         return [given[0]], [avals[0]]
@@ -119,7 +119,7 @@ def operands(
             real = value._number._tensor
             result.append(real if weak else _astype.fn(real, dtype))
         elif not isinstance(value, Tensor):
-            result.append(interp.constant(constant(concrete_int(value), dtype), weak))
+            result.append(interp.constant(constant(concrete_value(value), dtype), weak))
         else:
             result.append(_astype.fn(value, dtype))
         avals[k] = aval_of(result[k])

@@ -10,23 +10,15 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
-from ..arrays.shaping.manipulation import _tensor
+from ..arrays.contracting.products import conjugate
+from ..arrays.elementwise import _floating as floating
+from ..arrays.shaping.manipulation import _tensor as tensor
 from ..core.tensor import Tensor
-
-
-def tensor(x: Any) -> Tensor:
-    return _tensor(x)
-
-
-def floating(x: Any) -> Tensor:
-    """The tensor, with integers in the default float."""
-    x = _tensor(x)
-    return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.default_float())
 
 
 def matrices(name: str, x: Any) -> Tensor:
     """A tensor of two axes or more."""
-    x = _tensor(x)
+    x = tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"{name}: needs a matrix or a batch of them, got {described(x)}; reshape it")
     return x
@@ -36,12 +28,8 @@ def described(x: Tensor) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-def conj(x: Tensor) -> Tensor:
-    return x.conj() if x.dtype.kind == "c" else x
-
-
 def adjoint(x: Tensor) -> Tensor:
-    return conj(x).mT
+    return conjugate(x).mT
 
 
 def precision(x: Tensor) -> float:
@@ -55,3 +43,6 @@ def one_of(name: str, what: str, value: Any, known: tuple[Any, ...]) -> Any:
     if value not in known:
         raise ArgumentError(f"{name}: {what} is one of {', '.join(map(repr, known))}, got {value!r}")
     return value
+
+
+__all__ = ["adjoint", "described", "floating", "matrices", "one_of", "precision", "tensor"]

@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 from ...core.context import current_interpreter, lift
 from ...core.tensor import Tensor, wrap
 from ..creation import asarray
-from ..shaping.manipulation import stack
+from ..shaping.manipulation import _tensor, stack
 
 _MISSING: Any = object()
 
@@ -136,10 +136,6 @@ def from_zero(index: Tensor, size: int) -> Tensor:
 
 def _stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.shape == shape else OPS["broadcast_to"].fn(x, shape)
-
-
-def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else asarray(x)
 
 
 def _condition(x: Tensor) -> Tensor:

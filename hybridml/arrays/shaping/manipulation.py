@@ -25,9 +25,7 @@ _reshape, _permute, _concat, _broadcast, _slice = (
 
 
 def _tensor(x: Any) -> Tensor:
-    if isinstance(x, Tensor):
-        return x
-    return asarray(x)
+    return x if isinstance(x, Tensor) else asarray(x)
 
 
 def _axis(name: str, axis: int, ndim: int, x: Tensor) -> int:

@@ -18,7 +18,7 @@ from hybridml_compiler.errors import TraceError
 
 from ..interpreter import is_in_force
 from ..tensor import Tensor, leaked
-from .base import NumberProxy
+from .base import NumberProxy, concrete_value
 from .scalar import ScalarProxy
 
 LARGEST = 1 << 31  # of an int that is an input
@@ -81,7 +81,7 @@ class IntProxy(NumberProxy):
         if kind is IntProxy or (kind is int and abs(other) <= _EXACT):
             divisor = self if swapped else other
             if (divisor._value if type(divisor) is IntProxy else divisor) == 0:
-                other = concrete_int(other)
+                other = concrete_value(other)
                 return other / self._concrete() if swapped else self._concrete() / other  # as Python does, or NumPy
             number: Any = other._number if kind is IntProxy else float(other)
             return number / self._number if swapped else self._number / number
@@ -132,8 +132,3 @@ def _operators() -> None:
 
 
 _operators()
-
-
-def concrete_int(value: Any) -> Any:
-    """The int itself, of an IntProxy; anything else as it is."""
-    return value._concrete() if type(value) is IntProxy else value

@@ -20,7 +20,6 @@ from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import concrete_value
-from ...core.proxies.integer import concrete_int
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, wrap
@@ -172,7 +171,7 @@ class CompiledPath(PathEnd):
         given = tracer.later[id(leaf)][1] if type(leaf) is float and id(leaf) in tracer.later else leaf
         leaf = tensor_of(given)
         if not issubclass(type(leaf), Tensor):
-            return Result("value", -1, concrete_int(leaf))
+            return Result("value", -1, concrete_value(leaf))
         t = tracer.lift(leaf) if issubclass(type(leaf), tracer.cls) or id(leaf) in tracer.shadows else leaf
         if not issubclass(type(t), tracer.cls):
             return Result("value", -1, t)  # a tensor from outside that the program only hands on
