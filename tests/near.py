@@ -1,15 +1,9 @@
 """The tests near a change: ``make test-near``.
 
 The change is all that differs from the merge base with main, committed or not. Near it are the tests of its rooms,
-<<<<<<< HEAD
 which are named as the room (`tests/nn/`, `tests/test_fft.py`), the examples in its docstrings, the tests that import a
-changed module, and those of the rooms that do, if these are few. Prints them, and hands them to pytest with the
-arguments that follow.
-=======
-which are named as the room (`tests/nn/`, `tests/test_fft.py`), the tests that import a changed module, and those of the
-rooms that do, if these are few; near a template are the tests of its room. Prints them, and hands them to pytest with
-the arguments that follow.
->>>>>>> mends2
+changed module, and those of the rooms that do, if these are few; near a template are the tests of its room. Prints
+them, and hands them to pytest with the arguments that follow.
 """
 
 from __future__ import annotations

@@ -40,11 +40,7 @@ from ..python_state.side_effects import SideEffects
 from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
-<<<<<<< HEAD
-from .path_tree import Arrays, Path, ValueGuard, build_segment, paths_of, walk
-=======
-from .path_tree import Arrays, Path, ValueBranch, build_segment, outcomes_of, walk
->>>>>>> mends2
+from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .symbolic_shapes import Sized, decisions
 
 _ndarray = np.ndarray

@@ -123,11 +123,7 @@ def walk(root: ValueBranch | PathEnd | None, known: Arrays) -> tuple[Any, list[V
     return at, passed
 
 
-<<<<<<< HEAD
-def paths_of(root: ValueGuard | PathEnd | None) -> Iterable[Any]:
-=======
-def outcomes_of(root: ValueBranch | PathEnd | None) -> Iterable[Any]:
->>>>>>> mends2
+def paths_of(root: ValueBranch | PathEnd | None) -> Iterable[Any]:
     """The compiled paths of a tree."""
     pending = [root]
     while pending:
@@ -138,15 +134,9 @@ def outcomes_of(root: ValueBranch | PathEnd | None) -> Iterable[Any]:
             yield at
 
 
-<<<<<<< HEAD
-def way(root: ValueGuard | PathEnd | None, end: PathEnd) -> list[tuple[ValueGuard, bytes]]:
-    """The value guards on the way to a compiled path, with the values that lead there."""
-    pending: list[tuple[ValueGuard | PathEnd | None, Any]] = [(root, None)]
-=======
-def way(root: ValueBranch | PathEnd | None, outcome: PathEnd) -> list[tuple[ValueBranch, bytes]]:
+def way(root: ValueBranch | PathEnd | None, end: PathEnd) -> list[tuple[ValueBranch, bytes]]:
     """The value branches on the way to a compiled path, with the values that lead there."""
     pending: list[tuple[ValueBranch | PathEnd | None, Any]] = [(root, None)]
->>>>>>> mends2
     while pending:
         at, before = pending.pop()
         if at is end:
@@ -232,11 +222,7 @@ class Path:
 
     def place(self, end: PathEnd) -> Any:
         """Puts the path into the tree; returns the root, a new one if the function has asked other things."""
-<<<<<<< HEAD
-        after: ValueGuard | PathEnd = end
-=======
-        after: ValueBranch | PathEnd = outcome
->>>>>>> mends2
+        after: ValueBranch | PathEnd = end
         for ask, value in reversed(self.asked):
             ask.next[value] = after
             after = ask
