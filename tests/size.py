@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        42200,
+        42300,
         "shapes, errors and examples in docstrings; fn.graph; guards, signatures and interpreters as types",
         "the wrappers per number of axes of nn, the second lists of public names, ten makers of tape nodes",
     ),
@@ -42,7 +42,7 @@ BUDGETS = {
     ),
     "hybridml_compiler": Budget(37700, "its folders together", "20 walks of graphs, name lists of operations"),
     "tests": Budget(
-        40300,
+        40500,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph and interpreters",
         "duplicate random programs; a helper module per pair of test files became tests/support",
     ),
