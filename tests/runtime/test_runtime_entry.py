@@ -24,6 +24,7 @@ from hybridml_compiler.runtime.python_entry.places import (
     DictSize,
     EntryHolds,
     FunctionHolds,
+    KeysHold,
     ListHolds,
 )
 from hybridml_compiler.runtime.python_entry.portable import portable_entry
@@ -237,11 +238,12 @@ def test_guard_on_epochs(build: Build) -> None:
 
 def test_guard_on_places(build: Build) -> None:
     items: list[object] = [object() for _ in range(9)]
-    first, spare, table = items[0], object(), {"a": 1.5}
+    first, spare, table, keyed = items[0], object(), {"a": 1.5}, {"c": 1, (1, 2): 2, 0.5: 3}
     cell = types.CellType(first)
     places = (
         CellHolds(cell, first), ListHolds(items, tuple(items)), DictSize(table, 1),
         EntryHolds(table, "a", table["a"]), EntryHolds(table, "b", ABSENT),
+        KeysHold(keyed, tuple(keyed)), KeysHold({}, ()),
     )  # fmt: skip
     call = build(spec(lambda table: 0, (), (), places=places))
     assert call() is None
@@ -265,6 +267,11 @@ def test_guard_on_places(build: Build) -> None:
     assert changed(lambda: table.__setitem__("a", 2.5), lambda: table.__setitem__("a", value))
     assert changed(lambda: table.__setitem__("b", 2.5), lambda: table.pop("b"))
     assert changed(lambda: table.__setitem__("c", 2.5), lambda: table.pop("c"))
+    assert changed(lambda: keyed.__setitem__("d", 4), keyed.popitem)
+    keys = places[5].keys
+    assert changed(keyed.popitem, lambda: keyed.__setitem__(keys[-1], 3))
+    again = [(key, keyed[key]) for key in keys]
+    assert changed(lambda: keyed.update(c=keyed.pop("c")), lambda: (keyed.clear(), keyed.update(again)))
 
 
 def test_guard_on_functions(build: Build) -> None:

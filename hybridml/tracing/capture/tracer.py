@@ -152,7 +152,7 @@ class Tracer:
         self.later: dict[int, tuple[float, ScalarProxy]] = {}  # floats that are returned, by id: what they are
         self.strict = False  # nothing is to be asked
         self.prints: Callable[[Any, Any], None] | None = None
-        self.environment: dict[str, str | None] = {}  # environment variables that were read
+        self.environment: dict[str, Any] = {}  # environment variables that were read
         self.ask: ReadValue | None = None  # what knows values; None when the function has returned
         self.looked_at: set[ir.Node] = set()  # inputs for whose values the program holds: it has asked for them
         self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero

@@ -24,6 +24,7 @@ from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer
 from . import guards
 from .guard_types import ItemGuard
+from .reads import ABSENT
 
 _OF_A_TRACE = (Traced, Proxy)
 
@@ -92,7 +93,7 @@ def _reads(name: Any) -> Any:
     tracer = current_tracer()
     if tracer is not None and isinstance(name, str) and name[:8] != "HYBRIDML":
         if sys._getframe(1).f_code is _READING:  # `os.environ[name] = value` asks as well
-            tracer.environment[name] = _variables.get(_encode_key(name))
+            tracer.environment[name] = _variables.get(_encode_key(name), ABSENT)
     return _encode_key(name)
 
 

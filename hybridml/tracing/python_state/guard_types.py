@@ -7,7 +7,9 @@ instead of it. Which guards a function needs is found out in guards.py.
 from __future__ import annotations
 
 import gc
+import math
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from functools import lru_cache, partial
 from operator import attrgetter, is_
@@ -17,12 +19,14 @@ import numpy as np
 
 from .classes import class_of, registered
 from .reads import (
+    ABSENT,
     MOST_COMPARED,
     checksum,
     elements,
     entries_of,
     environment,
     form,
+    keys_of,
     level,
     put_bytes,
     put_contents,
@@ -124,6 +128,8 @@ class Guard:
         try:
             now, was = self.now(), self.value
         except GONE:
+            now = ABSENT
+        if now is ABSENT and self.value is not ABSENT:
             return f"{self.label(name_of)} is gone"
         return "" if now is was or _equal(now, was) else self._difference(name_of, was, now)
 
@@ -132,21 +138,23 @@ class Guard:
 
 
 class ItemGuard(Guard):
-    """An entry of a dict or list: a global variable, an attribute of an object or class, an item."""
+    """An entry of a dict or list: a global variable, an attribute of an object or class, an item. That a dict has none
+    is `ABSENT`."""
 
     is_content = is_named = True
 
     def _reader(self) -> tuple[Callable[[Any], Any], Any]:
         owner = self.owner
-        if isinstance(owner, dict):
-            return dict.get.__get__(owner), self.key
-        return (owner.get if type(owner) is types.MappingProxyType else owner.__getitem__), self.key
+        if isinstance(owner, dict | types.MappingProxyType):
+            get = dict.get.__get__(owner) if isinstance(owner, dict) else owner.get
+            return partial(get, self.key), ABSENT
+        return owner.__getitem__, self.key
 
     def _place(self) -> Place | None:
         owner = _behind(self.owner)
         if not isinstance(owner, dict) or type(self.key) is not str:
             return None
-        return _places().EntryHolds(owner, self.key, dict.get(owner, self.key, _places().ABSENT))
+        return _places().EntryHolds(owner, self.key, _places().ABSENT if self.value is ABSENT else self.value)
 
     def label(self, name_of: NameOf) -> str:
         return f"{name_of(self.owner)}[{self.key}]" if type(self.owner) is list else self.name
@@ -169,6 +177,22 @@ class LengthGuard(Guard):
         return f"the size of {name_of(self.owner)}"
 
 
+class KeysGuard(LengthGuard):
+    """The keys of a dict, in their order."""
+
+    def _reader(self) -> tuple[Callable[[Any], Any], Any]:
+        return (tuple if type(self.owner) in (dict, OrderedDict) else keys_of), self.owner  # 90 ns, or 270
+
+    def native(self) -> Place | None:
+        place = _places().KeysHold(self.owner, self.value) if type(self.owner) is dict else None
+        return place if place is not None and place.holds() else None
+
+    def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
+        if len(now) != len(was):
+            return f"{self.label(name_of)} {len(was)} -> {len(now)}"
+        return f"the keys of {name_of(self.owner)} are others, or in another order"
+
+
 class AttributesGuard(LengthGuard):
     """The number of attributes that an object or class has, by its `__dict__`; their names are `key`."""
 
@@ -181,13 +205,11 @@ class AttributesGuard(LengthGuard):
 
 
 class ContentsGuard(Guard):
-    """All items of a container at once: a set, or a long list or dict."""
+    """All items of a container at once, in their order: a set, or a long list or dict."""
 
     is_content = can_put = True
 
     def _reader(self) -> tuple[Callable[[Any], Any], Any]:
-        if isinstance(self.owner, set | frozenset):
-            return frozenset, self.owner
         return (entries_of if isinstance(self.owner, dict) else tuple), self.owner
 
     def put(self, value: Any) -> None:
@@ -197,8 +219,8 @@ class ContentsGuard(Guard):
         return name_of(self.owner)
 
     def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
-        if isinstance(was, frozenset):
-            return super()._difference(name_of, was, now)
+        if isinstance(self.owner, set | frozenset):
+            return super()._difference(name_of, frozenset(was), frozenset(now))
         return f"the items of {self.label(name_of)} are others"
 
 
@@ -399,15 +421,20 @@ def hold(guards: Iterable[Guard]) -> bool:
 def _equal(now: Any, value: Any) -> bool:
     if type(now) is not type(value):
         return False
-    if isinstance(value, complex | np.complexfloating):
-        return repr(now) == repr(value)  # signs of zeros, which say on which side of a cut it is, and nan
-    if isinstance(value, SCALARS):
-        return bool(now == value or (now != now and value != value))
     if type(value) is tuple:
         if len(now) != len(value):
             return False
         return all(map(is_, now, value)) or all(a is b or _equal(a, b) for a, b in zip(now, value, strict=True))
-    return type(value) is frozenset and now == value
+    if isinstance(value, complex | np.complexfloating):
+        return _equal(now.real, value.real) and _equal(now.imag, value.imag)
+    if isinstance(value, float | np.floating):  # signs of zeros say on which side of a cut it is
+        same = now == value or (now != now and value != value)
+        return bool(same and math.copysign(1.0, now) == math.copysign(1.0, value))
+    if isinstance(value, SCALARS):
+        same = now == value or (now != now and value != value)
+        return bool(same and (not isinstance(value, np.generic) or now.dtype == value.dtype))  # the unit of a time
+    # In their order: equal items need not be the same, and code may see which is first.
+    return type(value) is frozenset and _equal(tuple(now), tuple(value))
 
 
 def _places() -> Any:
@@ -445,5 +472,7 @@ def _behind(owner: Any) -> Any:
 def _brief(value: Any) -> str:
     if isinstance(value, type):
         return value.__name__
+    if value is ABSENT:
+        return "nothing"
     shown = repr(value) if isinstance(value, _SHOWN) else f"a {type(value).__name__}"
     return shown if len(shown) <= 40 else shown[:37] + "..."

@@ -48,6 +48,7 @@ from .guard_types import (
     FunctionGuard,
     Guard,
     ItemGuard,
+    KeysGuard,
     LayoutGuard,
     LengthGuard,
     RegistryGuard,
@@ -56,7 +57,7 @@ from .guard_types import (
     hold,
 )
 from .libraries import is_fixed, is_library, is_library_class, is_ours
-from .reads import MOST_COMPARED, contents, is_buffer, size_of
+from .reads import ABSENT, MOST_COMPARED, contents, is_buffer, size_of
 
 _OPAQUE = (np.ufunc, np.dtype, Proxy)
 _MAX_ENTRIES = 20000
@@ -67,6 +68,8 @@ _MOST_CODES = 4096  # code objects of which names are remembered: 1.3 KB each
 _HOOKS = frozenset(("forward", "backward", "update", "state_names"))
 # Code that says one of these can read an attribute of any name.
 _REFLECTION = frozenset(("getattr", "vars", "__dict__", "attrgetter", "__getattribute__"))
+# Code that says one of these can see the order of attributes.
+_LISTING = frozenset(("vars", "__dict__"))
 # Code that says one of these can read a global variable of any name.
 _BY_STRING = _REFLECTION | {"globals", "__globals__", "eval", "exec", "modules", "import_module"}
 # Code that says one of these can read any environment variable.
@@ -98,7 +101,6 @@ class Watch:
         self._attributes_of: dict[int, tuple[Mapping[str, Any], frozenset[str]]] = {}
         self._data_only: set[int] = set()  # ids of spaces of installed packages, whose functions are not looked at
         self._buffers: dict[int, Any] = {}  # arrays and other buffers that were reached, by id
-        self._missing: set[tuple[int, str]] = set()  # global variables that code names and that are not there
         self._items: dict[int, list[Any]] = {}  # what containers held when the trace began, by their id
         self._arrays: list[Guard] = []  # what NumPy arrays held when the trace began
         self._done: set[tuple[int, str]] = set()
@@ -184,12 +186,6 @@ class Watch:
         guards = (*self.guards, *self.moving)
         return {guard.key for guard in guards if isinstance(guard, ItemGuard) and guard.owner is mapping}
 
-    def was_absent(self, mapping: Mapping[str, Any], name: str) -> bool:
-        """Whether a watched global variable or attribute was not there before the trace."""
-        if id(mapping) in self._attributes_of:
-            return name not in self._attributes_of[id(mapping)][1]
-        return (id(mapping), name) in self._missing
-
     def class_of(self, space: Mapping[str, Any]) -> type:
         """The class with these attributes."""
         return next(cls for cls, attributes in self._class_vars.items() if attributes is space)
@@ -222,7 +218,10 @@ class Watch:
             known = len(self.names)
             for spaces in self._spaces:
                 self._attributes(spaces)
-        self.free += [AttributesGuard(d) for d, _ in self._attributes_of.values()]  # last: named ones say more
+        attributes = [d for d, _ in self._attributes_of.values()]
+        self.free += map(AttributesGuard, attributes)  # last: named ones say more
+        if not self.names.isdisjoint(_LISTING):
+            self.free += [KeysGuard(d) for d in attributes if type(d) is dict]
         if not self.names.isdisjoint(_ENVIRONMENT):
             self.free.append(EnvironmentGuard(os.environ, "environ"))
 
@@ -232,7 +231,7 @@ class Watch:
             if kind is str and "{" in value:
                 self.names |= fields(value)
             return
-        if issubclass(kind, _OPAQUE) or id(value) in self._seen or value is os.environ:
+        if issubclass(kind, _OPAQUE) or value is ABSENT or id(value) in self._seen or value is os.environ:
             return
         self._seen.add(id(value))
         self._keep.append(value)
@@ -321,8 +320,8 @@ class Watch:
             except ValueError:  # not assigned yet
                 continue
         for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
-            value = fn.__globals__.get(name, _MISSING)
-            if value is _MISSING or id(value) in PATCHES or (id(fn.__globals__), name) in self._done:
+            value = fn.__globals__.get(name, ABSENT)
+            if value is ABSENT or id(value) in PATCHES or (id(fn.__globals__), name) in self._done:
                 continue
             self._done.add((id(fn.__globals__), name))
             self._add(ItemGuard(fn.__globals__, name, value))
@@ -333,22 +332,19 @@ class Watch:
                 and (id(fn.__globals__), name) not in self._done
             ):
                 self._done.add((id(fn.__globals__), name))
-                self._missing.add((id(fn.__globals__), name))
-                self.free.append(ItemGuard(fn.__globals__, name, None))
+                self.free.append(ItemGuard(fn.__globals__, name, ABSENT))
 
     def _container(self, value: Any, quiet: bool) -> None:
         guards = self.quiet if quiet else self.free
-        if isinstance(value, set | frozenset):
-            if len(value) <= MOST_COMPARED and all(isinstance(item, SCALARS) for item in value):
-                guards.append(ContentsGuard(value))
-            return
         mapping = isinstance(value, dict)
         items = list(value.values() if mapping else value)
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | set | frozenset):
             self._loosen(items)
             self._pending += [(item, quiet) for item in items]
+            if isinstance(value, set) and len(items) <= MOST_COMPARED:
+                guards.append(ContentsGuard(value))
             return
-        guards.append(LengthGuard(value, None, len(items)))
+        guards.append(KeysGuard(value) if mapping else LengthGuard(value, None, len(items)))
         if len(items) <= _MAX_ITEMS:
             for key, item in value.items() if mapping else enumerate(items):
                 if not (quiet and type(key) is Tensor):  # an optimizer fills in the state of a parameter
@@ -459,9 +455,6 @@ def _maybe_missing(code: types.CodeType) -> frozenset[str]:
 def fields(text: str) -> set[str]:
     """The names in the fields of a format string: `v` of "{0.v}"."""
     return {name for field in _FIELD.findall(text) for name in _NAME.findall(field)}
-
-
-_MISSING = object()
 
 
 def _nested(code: types.CodeType) -> list[types.CodeType]:

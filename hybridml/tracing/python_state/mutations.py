@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,20 @@ from ...core import pytree
 from ...core.proxies.base import concrete_value
 from ...core.tensor import Tensor
 from .bytecode import instructions
-from .guard_types import AttributeGuard, ContentsGuard, ElementsGuard, Guard, ItemGuard, LayoutGuard, LengthGuard
+from .guard_types import (
+    AttributeGuard,
+    ContentsGuard,
+    ElementsGuard,
+    Guard,
+    ItemGuard,
+    KeysGuard,
+    LayoutGuard,
+    LengthGuard,
+)
 from .guards import Watch
+from .reads import ABSENT, put_keys
 from .side_effects import SideEffects, Undone
 
-_ABSENT = object()
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _APPENDS = frozenset(("append", "extend"))
 _CHANGES = _APPENDS | {
@@ -110,7 +120,10 @@ def _entries(
         for key in list(owner):
             # Python itself gives a class `__annotations__` and the like
             if key not in known and (isinstance(owner, dict) or key[:2] != "__"):
-                yield _item(watch, owner, key, _ABSENT)
+                yield _item(watch, owner, key, ABSENT)
+    for guard in guards:
+        if isinstance(guard, KeysGuard):
+            yield from _order(watch, owner, guard)
 
 
 def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any], key: Any, was: Any) -> Mutation:
@@ -131,7 +144,7 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
             type.__delattr__(watch.class_of(owner), key)
 
     def take_back() -> None:
-        if was is _ABSENT or watch.was_absent(owner, key):
+        if was is ABSENT:
             drop()
         else:
             put(was)
@@ -139,6 +152,15 @@ def _item(watch: Watch, owner: dict[Any, Any] | types.MappingProxyType[str, Any]
     if key in owner:
         return _slot(watch, str(key), owner[key], put, take_back)
     return Mutation(str(key), _line(watch, str(key)), None, drop, take_back, False)
+
+
+def _order(watch: Watch, owner: Any, guard: KeysGuard) -> Iterator[Mutation]:
+    """Mutation of the order of the keys that a dict still has."""
+    was, now = ([concrete_value(key) for key in keys] for keys in (guard.value, guard.now()))
+    before, after = set(was), set(now)
+    if any(map(is_not, filter(after.__contains__, was), filter(before.__contains__, now))):
+        name, take_back = watch.name_of(owner), partial(put_keys, owner, was)
+        yield Mutation(name, _line(watch, name), None, lambda _: put_keys(owner, now), take_back, False)
 
 
 def _other(watch: Watch, guard: Guard) -> Mutation:

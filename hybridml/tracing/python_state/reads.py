@@ -8,11 +8,14 @@ import types
 import warnings
 import zlib
 from array import array
+from collections import OrderedDict
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+ABSENT = object()  # the value where there is none: None is one
 MOST_COMPARED = 10000  # bytes or items that are compared as they are: a check must take microseconds
 
 
@@ -80,11 +83,24 @@ def environment(environ: os._Environ[str]) -> tuple[Any, ...]:
 
 
 def variable(context: ContextVar[Any]) -> Any:
-    """The value of a context variable; None where it has none."""
+    """The value of a context variable; `ABSENT` where it has none."""
     try:
         return context.get()
     except LookupError:
-        return None
+        return ABSENT
+
+
+def keys_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict in their order, whatever its class makes of them."""
+    kind: type[dict[Any, Any]] = OrderedDict if isinstance(mapping, OrderedDict) else dict  # which has an order apart
+    return tuple(kind.__iter__(mapping))
+
+
+def put_keys(mapping: dict[Any, Any], keys: Iterable[Any]) -> None:
+    """Gives a dict the order of these keys, as far as it has them."""
+    for key in keys:
+        if key in mapping:
+            mapping[key] = mapping.pop(key)
 
 
 def entries_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:

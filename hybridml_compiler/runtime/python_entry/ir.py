@@ -28,6 +28,7 @@ API = (
     "PyTuple_SetItem",
     "PyLong_FromLongLong",
     "PyDict_GetItemWithError",
+    "PyDict_Next",
     "PyErr_Clear",
     "PyErr_Occurred",
 )
@@ -44,6 +45,7 @@ declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyErr_Occurred()
 declare ptr @PyDataMem_SetHandler(ptr)

@@ -18,7 +18,7 @@ from hybridml_compiler.runtime.python_entry.block import PLACE, column, row, wor
 from hybridml_compiler.runtime.python_entry.object_layout import Layout
 
 ABSENT = object()  # the value of a key that a dict does not have
-PLACE_WORD, PLACE_ITEMS, PLACE_ENTRY = 0, 1, 2
+PLACE_WORD, PLACE_ITEMS, PLACE_ENTRY, PLACE_KEYS = 0, 1, 2, 3
 Row = dict[str, int]
 
 
@@ -93,6 +93,26 @@ class DictSize:
 
 
 @dataclass(frozen=True, eq=False)
+class KeysHold:
+    """The keys of a dict, in their order; `owner` is exactly a dict."""
+
+    owner: dict[Any, Any]
+    keys: tuple[object, ...]
+
+    def holds(self) -> bool:
+        same = len(self.owner) == len(self.keys)
+        return same and all(a is b for a, b in zip(self.owner, self.keys, strict=True))
+
+    def rows(self, layout: Layout, words: Callable[[Sequence[int]], int]) -> list[Row]:
+        count, at = len(self.keys), id(self.owner)
+        keys = words([id(key) for key in self.keys])
+        return [
+            {"kind": PLACE_WORD, "owner": at + layout.dict_size, "expected": count},
+            {"kind": PLACE_KEYS, "owner": at, "key": count, "expected": keys},
+        ]
+
+
+@dataclass(frozen=True, eq=False)
 class FunctionHolds:
     """The code of a function, or its default values (None is a null pointer)."""
 
@@ -155,7 +175,7 @@ class FormHolds:
         return [*found, {"kind": PLACE_ITEMS, "owner": at + layout.array_dims, "key": count, "expected": sizes}]
 
 
-Place = CellHolds | ListHolds | EntryHolds | DictSize | FunctionHolds | ClassHolds | OrderHolds | FormHolds
+Place = CellHolds | ListHolds | EntryHolds | DictSize | KeysHold | FunctionHolds | ClassHolds | OrderHolds | FormHolds
 
 
 def places() -> str:
@@ -164,11 +184,13 @@ def places() -> str:
     return f"""
 define internal i1 @places_hold(ptr %block) {{
 entry:
+  %at = alloca i64
+  %its.key = alloca ptr
 {word("n_places")}
 {word("places", "ptr")}
   br label %loop
 loop:
-  %i = phi i64 [0, %entry], [%i.next, %word], [%i.next, %items.all], [%i.next, %found]
+  %i = phi i64 [0, %entry], [%i.next, %word], [%i.next, %items.all], [%i.next, %keys.each], [%i.next, %found]
   %end = icmp eq i64 %i, %n_places
   br i1 %end, label %yes, label %one
 one:
@@ -181,6 +203,7 @@ one:
   switch i64 %kind, label %entry.of [
     i64 {PLACE_WORD}, label %word
     i64 {PLACE_ITEMS}, label %items
+    i64 {PLACE_KEYS}, label %keys
   ]
 word:
   %now = load i64, ptr %owner
@@ -207,6 +230,24 @@ item:
 items.all:
   %items.same = icmp eq i64 %different, 0
   br i1 %items.same, label %loop, label %no
+keys:
+  %keys.want = inttoptr i64 %expected to ptr
+  store i64 0, ptr %at
+  br label %keys.each
+keys.each:
+  %n = phi i64 [0, %keys], [%n.next, %keys.one]
+  %keys.end = icmp eq i64 %n, %key
+  br i1 %keys.end, label %loop, label %keys.one
+keys.one:
+  %there = call i32 @PyDict_Next(ptr %owner, ptr %at, ptr %its.key, ptr null)
+  %key.now = load ptr, ptr %its.key
+  %key.want.p = getelementptr ptr, ptr %keys.want, i64 %n
+  %key.want = load ptr, ptr %key.want.p
+  %key.same = icmp eq ptr %key.now, %key.want
+  %key.there = icmp ne i32 %there, 0
+  %key.holds = and i1 %key.same, %key.there
+  %n.next = add i64 %n, 1
+  br i1 %key.holds, label %keys.each, label %no
 entry.of:
   %name = inttoptr i64 %key to ptr
   %value = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %name)
