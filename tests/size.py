@@ -37,7 +37,7 @@ BUDGETS = {
     "hybridml_compiler/backends": Budget(7300, "convolutions of narrow operands, bounds of every access"),
     "hybridml_compiler/runtime": Budget(
         5400,
-        "guards of native calls, keys of dicts in order, scratch memory, folders by handle, threads that Ctrl-C does not split",
+        "guards of native calls, scratch memory, folders by handle, threads that Ctrl-C does not split, order of keys",
         "the thread pool and the futures of compilations; 20 walks of graphs elsewhere in the compiler",
     ),
     "hybridml_compiler": Budget(37750, "its folders together", "20 walks of graphs, name lists of operations"),
