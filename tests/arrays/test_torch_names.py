@@ -14,7 +14,7 @@ from hybridml import nn
 from hybridml.testing import gradcheck
 from tests.support.closeness import assert_close
 from tests.support.torch_cases import arrays, cotangent, recorded, state
-from tests.support.torch_checks import close_gradient, close_value, inputs_of, largest
+from tests.support.torch_checks import close_gradient, close_to_record, inputs_of, largest
 from tests.support.torch_names import COMPLEX, FUNCTIONS, MODULES, RECORDED
 
 
@@ -37,16 +37,7 @@ def torch_record() -> Any:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
-    values, case, key = torch_record[0], FUNCTIONS[name], f"F {name}"
-    t = inputs_of(name, case.inputs)
-    out = case.run(torch, t)
-    close_value(out, values[f"{key}|out"], name)
-    if out.requires_grad:
-        (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
-    for input_name, tensor in vars(t).items():
-        expected = values.get(f"{key}|grad {input_name}")
-        if expected is not None:
-            close_gradient(tensor, expected, input_name)
+    close_to_record(name, FUNCTIONS[name], torch, torch_record[0])
 
 
 @pytest.mark.parametrize("name", COMPLEX)

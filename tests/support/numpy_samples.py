@@ -30,7 +30,7 @@ T6 = (RNG.standard_normal((6, 6)) + 3 * np.eye(6)).reshape(2, 3, 6)
 U8 = np.array([[3, 255], [128, 7]], np.uint8)
 
 
-POLYNOMIALS: Any = np.polynomial.polynomial  # whose stubs lack polyvalnd
+POLYNOMIAL: Any = np.polynomial.polynomial  # whose stubs lack polyvalnd
 
 
 @dataclass(frozen=True)
@@ -452,9 +452,9 @@ if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
         sample(np.argsort, N, descending=True, stable=True),
         sample(np.sort, Z, axis=0, descending=True),
         sample(np.argsort, U8, axis=None, descending=True, stable=True),
-        sample(POLYNOMIALS.polyvalnd, (V, W, V), X3),
-        sample(POLYNOMIALS.polyvalnd, [V, W], V),
-        sample(POLYNOMIALS.polyvalnd, (V,), A),
+        sample(POLYNOMIAL.polyvalnd, (V, W, V), X3),
+        sample(POLYNOMIAL.polyvalnd, [V, W], V),
+        sample(POLYNOMIAL.polyvalnd, (V,), A),
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import hybridml as hm
 
 from .closeness import assert_close
-from .torch_cases import CONSTANT, arrays
+from .torch_cases import CONSTANT, arrays, cotangent
 
 
 def inputs_of(name: str, inputs: dict[str, Any]) -> Any:
@@ -36,3 +36,17 @@ def close_gradient(tensor: hm.Tensor, expected: np.ndarray, name: str) -> None:
 
 def largest(expected: np.ndarray) -> float:
     return float(np.abs(expected).max(initial=1.0))
+
+
+def close_to_record(name: str, case: Any, library: Any, values: Any) -> None:
+    """Checks the value and the gradients of a function, called under PyTorch's names, against those recorded."""
+    key = f"F {name}"
+    t = inputs_of(name, case.inputs)
+    out = case.run(library, t)
+    close_value(out, values[f"{key}|out"], name)
+    if out.requires_grad:
+        (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
+    for input_name, tensor in vars(t).items():
+        expected = values.get(f"{key}|grad {input_name}")
+        if expected is not None:
+            close_gradient(tensor, expected, input_name)
