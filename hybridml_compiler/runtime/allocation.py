@@ -1,7 +1,8 @@
-"""Memory of large results, on a cache line, for stores past the caches (`backends/llvm/vectors/nontemporal.py`).
+"""Memory of large results: kept when freed, for the next one (`block_cache.py`), and on a cache line, for stores past
+the caches (`backends/llvm/vectors/nontemporal.py`).
 
-NumPy asks the C library, whose large blocks begin 16 bytes after one. A NumPy memory handler (NEP 49) of our own is set
-while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
+NumPy asks the C library, whose large blocks begin 16 bytes after a line. A NumPy memory handler (NEP 49) of our own is
+set while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
 """
 
 from __future__ import annotations
@@ -16,93 +17,71 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridml_compiler.once import once
-from hybridml_compiler.runtime import jit
+from hybridml_compiler.runtime import block_cache, jit
 from hybridml_compiler.runtime.linking import loader
 
-# Results from here on; also where NumPy asks the kernel for huge pages, as is done here.
-LARGE = 4 << 20
-_LINE, _PAGE, _HUGE_PAGES = 64, 4096, 14
-_FRONT = 16  # bytes at least before an array; blocks of the C library begin at a multiple of it
+# Results from here on: making one takes 1 us more than NumPy does.
+LARGE = 256 << 10
+_LINE = 64
+_FRONT = 16  # bytes at least before an array: the size of its block, and the address of that
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
 
-# The four functions of a handler, over those of the C library; the address of its block is in front of an array. The
-# library's own `aligned_alloc` asks for more than it then keeps, so that a freed array is too small for the next one of
-# its size, and every result is new pages ([Note: Runtime]). A block that grows may leave its line: such an array is
-# never stored to past the caches again, since every store looks at its address.
+# The four functions of a handler; the address of its block is in front of an array. (The C library's `aligned_alloc`
+# asks for more than it then keeps, so that a freed array is too small for the next one of its size: [Note: Runtime].)
 _TEXT = f"""
-declare ptr @malloc(i64)
-declare ptr @calloc(i64, i64)
-declare ptr @realloc(ptr, i64)
-declare void @free(ptr)
-declare i32 @madvise(ptr, i64, i32)
-
-define internal ptr @place(ptr %block, i64 %offset) {{
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %out, label %mark
-mark:
-  %array = getelementptr i8, ptr %block, i64 %offset
-  %front = getelementptr i8, ptr %array, i64 -8
-  store ptr %block, ptr %front
-  br label %out
-out:
-  %result = phi ptr [null, %0], [%array, %mark]
-  ret ptr %result
-}}
-
-define internal i64 @line(ptr %block) {{
-  %address = ptrtoint ptr %block to i64
-  %up = add i64 %address, {_FRONT + _LINE - 1}
-  %line = and i64 %up, -{_LINE}
-  %offset = sub i64 %line, %address
-  ret i64 %offset
-}}
-
-define internal ptr @block(ptr %array) {{
-  %front = getelementptr i8, ptr %array, i64 -8
-  %block = load ptr, ptr %front
-  ret ptr %block
-}}
-
+{block_cache.TEXT}
 define ptr @hml_malloc(ptr %context, i64 %size) {{
   %more = add i64 %size, {_FRONT + _LINE}
   %sane = icmp ult i64 %size, {1 << 62}
   br i1 %sane, label %ask, label %out
 ask:
-  %block = call ptr @malloc(i64 %more)
+  %block = call ptr @take(i64 %more)
   %none = icmp eq ptr %block, null
-  br i1 %none, label %out, label %advise
-advise:
+  br i1 %none, label %out, label %mark
+mark:
   %address = ptrtoint ptr %block to i64
-  %up = add i64 %address, {_PAGE - 1}
-  %page = and i64 %up, -{_PAGE}
-  %start = inttoptr i64 %page to ptr
-  %left = sub i64 %size, {_PAGE}
-  %ignored = call i32 @madvise(ptr %start, i64 %left, i32 {_HUGE_PAGES})
-  %offset = call i64 @line(ptr %block)
-  %array = call ptr @place(ptr %block, i64 %offset)
+  %up = add i64 %address, {_FRONT + _LINE - 1}
+  %line = and i64 %up, -{_LINE}
+  %array = inttoptr i64 %line to ptr
+  %front = getelementptr i8, ptr %array, i64 -8
+  store ptr %block, ptr %front
   br label %out
 out:
-  %result = phi ptr [null, %0], [null, %ask], [%array, %advise]
+  %result = phi ptr [null, %0], [null, %ask], [%array, %mark]
   ret ptr %result
 }}
 
 define ptr @hml_calloc(ptr %context, i64 %count, i64 %size) {{
-  %more = add i64 %count, {_FRONT + _LINE}
-  %block = call ptr @calloc(i64 %more, i64 %size)
-  %offset = call i64 @line(ptr %block)
-  %array = call ptr @place(ptr %block, i64 %offset)
+  %bytes = mul i64 %count, %size                   ; of an array that there is: no more than an address
+  %array = call ptr @hml_malloc(ptr %context, i64 %bytes)
+  %none = icmp eq ptr %array, null
+  br i1 %none, label %out, label %fill
+fill:
+  call void @llvm.memset.p0.i64(ptr %array, i8 0, i64 %bytes, i1 false)
+  br label %out
+out:
   ret ptr %array
 }}
 
 define ptr @hml_realloc(ptr %context, ptr %array, i64 %size) {{
-  %block = call ptr @block(ptr %array)
-  %from = ptrtoint ptr %block to i64
-  %to = ptrtoint ptr %array to i64
-  %offset = sub i64 %to, %from
-  %more = add i64 %size, {_FRONT + _LINE}
-  %moved = call ptr @realloc(ptr %block, i64 %more)
-  %new = call ptr @place(ptr %moved, i64 %offset)
+  %new = call ptr @hml_malloc(ptr %context, i64 %size)
+  %none = icmp eq ptr %new, null
+  br i1 %none, label %out, label %copy
+copy:
+  %front = getelementptr i8, ptr %array, i64 -8
+  %block = load ptr, ptr %front
+  %block.at = ptrtoint ptr %block to i64
+  %at = ptrtoint ptr %array to i64
+  %before = sub i64 %at, %block.at
+  %bytes = load i64, ptr %block
+  %had = sub i64 %bytes, %before
+  %shrinks = icmp ult i64 %size, %had
+  %copied = select i1 %shrinks, i64 %size, i64 %had
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %array, i64 %copied, i1 false)
+  call void @give(ptr %block)
+  br label %out
+out:
   ret ptr %new
 }}
 
@@ -110,15 +89,18 @@ define void @hml_free(ptr %context, ptr %array, i64 %size) {{
   %none = icmp eq ptr %array, null
   br i1 %none, label %out, label %give
 give:
-  %block = call ptr @block(ptr %array)
-  call void @free(ptr %block)
+  %front = getelementptr i8, ptr %array, i64 -8
+  %block = load ptr, ptr %front
+  call void @give(ptr %block)
   br label %out
 out:
   ret void
 }}
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free")
-_LIBRARY = ("malloc", "calloc", "realloc", "free", "madvise")
 
 
 class Handling(NamedTuple):
@@ -172,7 +154,7 @@ def handler() -> Handling:
     if sys.platform != "linux":
         return Handling(swap, address, None)
     library = ctypes.CDLL(None)
-    imports = {name: loader.address_of(getattr(library, name)) for name in _LIBRARY}
+    imports = {name: loader.address_of(getattr(library, name)) for name in (*block_cache.LIBRARY, "memset", "memcpy")}
     names = [f"hml_{name}" for name in _FUNCTIONS]
     code = loader.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
     struct = _Handler(b"hybridml", 1, None, *map(code.address, names))

@@ -8,7 +8,6 @@ the dropped gradients are None, as they are eagerly.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from sys import getrefcount
 
@@ -27,25 +26,27 @@ class GradDonation:
     def __init__(self, grads: Sequence[tuple[Input, int]], n_outputs: int) -> None:
         dropped = [(source, k) for source, k in grads if isinstance(leaf := source.leaf, ShadowLeaf) and leaf.dropped]
         self.grads = [(source.real, k) for source, k in dropped]
-        self.words = (ctypes.c_int64 * max(n_outputs, 1))()
+        self.lent = np.empty(max(n_outputs, 1), object)  # output -> the array it may take, and this reference to it
+        self._owners: list[Tensor] = []
 
     def offer(self) -> None:
-        """Donates, before a call, the arrays that only the tensors themselves hold."""
+        """Lends, before a call, the arrays that only the tensors themselves hold."""
+        self._owners.clear()
         for real, k in self.grads:
             grad = real._node.grad
-            lent = grad is not None and getrefcount(grad) == _ALONE
-            self.words[k] = _owner(grad) if lent else 0
+            array = None if grad is None or getrefcount(grad) != _ALONE else _memory(grad)
+            self.lent[k] = array
+            if array is not None:
+                self._owners.append(real)
+
+    def withdraw(self) -> None:
+        """Takes the arrays back after a call that has not begun."""
+        self.lent[:] = None
 
     def lose(self) -> None:
-        """Drops the donated arrays after a call that failed half way."""
-        for real, k in self.grads:
-            if self.words[k]:
-                real._node.grad = None
-
-    def first(self) -> dict[int, np.ndarray]:
-        """Maps outputs to the arrays of the present `.grad`, which a native entry has not seen yet."""
-        found = {k: real._node.grad for real, k in self.grads}
-        return {k: array for k, g in found.items() if g is not None and (array := _memory(g)) is not None}
+        """Drops the lent arrays after a call that failed half way."""
+        for real in self._owners:
+            real._node.grad = None
 
 
 def _memory(grad: Tensor) -> np.ndarray | None:
@@ -54,8 +55,3 @@ def _memory(grad: Tensor) -> np.ndarray | None:
     if array.base is None:
         return array
     return array.base if type(array.base) is np.ndarray and getrefcount(array) == _ALONE else None
-
-
-def _owner(grad: Tensor) -> int:
-    array = _memory(grad)
-    return 0 if array is None else id(array)

@@ -39,6 +39,7 @@ from .program import Interpreted, compile_graph
 from .random_draws import Draw
 
 MISS = object()  # a guard did not hold
+_WORTH_LENDING = 64 << 10  # bytes of a gradient; each one that is offered takes 0.3 us
 _RELEASE_GIL_BYTES = 100_000  # a step that moves more takes tens of microseconds: let other threads run
 TIMED_CALLS = 16  # through every guard; later calls go straight to the native entry
 
@@ -165,7 +166,11 @@ class NativeCall:
             out = self._draw(at, args)
         else:
             out = at.native(*args, *[known[n] for n in at.extra]) if at.extra else at.native(*args)
-        return out if out is MISS or at.finish is None else at.finish(out, args)
+        if out is MISS:
+            if at.donation is not None:
+                at.donation.withdraw()
+            return MISS
+        return out if at.finish is None else at.finish(out, args)
 
     def call_alone(self, *args: Any, **names: Any) -> Any:
         """`call`, one at a time: MISS while another thread is in it."""
@@ -268,14 +273,12 @@ class NativeCall:
         return Step(ask, native, ask.segment.gives, extra, None)
 
     def _end(self, path: CompiledPath) -> End | None:
-        from hybridml_compiler.runtime.python_entry.entry import RING_MIN
-
         executable = path.program.executable
         captured = [i for i in path.inputs if i.kind != "argument"]
         if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(path):
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
-        large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= RING_MIN}
+        large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= _WORTH_LENDING}
         donation = GradDonation([(source, large[k]) for source, k in path.grads if k in large], len(place))
         states = {id(draw.state): wrap(np.zeros(2, np.uint64)) for draw in path.draws}
         native = self._native(executable, path.program.reads, captured, donation, states)
@@ -312,8 +315,7 @@ class NativeCall:
                     *(() if self.entry.silent else ((stance_var, None),)),
                 ),
                 places=self.places,
-                lent=donation.words,
-                used=donation.first(),
+                lent=donation.lent,
                 release_gil=getattr(executable.stats, "nbytes", 0) > _RELEASE_GIL_BYTES,
                 keep=(executable,),
             )

@@ -39,7 +39,7 @@ CONTEXT = ("variable", "expected")
 ARG = ("kind", "expected", "nd", "dims", "target")  # target: the word of the pointer table, or of the float's cell
 PLACE = ("kind", "owner", "key", "expected")  # see `entry_places`
 CAPTURED = ("tensor", "array")
-OUTPUT = ("descr", "nd", "dims", "target", "current", "ring_size", "ring", "next", "lent", "handler")
+OUTPUT = ("descr", "nd", "dims", "target", "current", "lent", "handler")
 DEFAULT = ("offset", "value")
 TENSOR, CONSTANT, FLOAT = 0, 1, 2
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,10 +23,6 @@ from hybridml_compiler.runtime.python_entry.block import CONSTANT, FLOAT, HEADER
 from hybridml_compiler.runtime.python_entry.portable import portable_entry
 from hybridml_compiler.runtime.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
 from hybridml_compiler.weak import WeakMembers
-
-# Outputs in this range are used again: the page faults of a fresh array take longer than filling it.
-RING_MIN, RING_MAX = 64 << 10, 256 << 20
-RING_SIZE = 2  # `y = f(x)` in a loop still holds the last y when the next is made
 
 
 def build_entry(spec: EntrySpec) -> Callable[..., object]:
@@ -46,25 +41,12 @@ def build_entry(spec: EntrySpec) -> Callable[..., object]:
     return _native_entry(spec, slots, measured)
 
 
-_release = loader.python_api(None, "Py_DecRef", ctypes.c_void_p)
-
-
 class Block(ctypes.Structure):
     """The header that the native function reads; owns everything that its words point to."""
 
     _fields_ = [(name, ctypes.c_int64) for name in HEADER]
     __hash__ = object.__hash__  # which structures lack; they are compared by identity all the same
     owners: tuple[object, ...] = ()
-
-
-def _references(count: int) -> np.ndarray[Any, Any]:
-    """References that native code keeps, none yet: the array gives them up when it goes, without a line of Python (a
-    Ctrl-C that comes in a `__del__` is lost)."""
-    found = np.empty(count, object)
-    ctypes.memset(found.ctypes.data, 0, found.nbytes)
-    for _ in range(count):
-        _release(id(None))  # which `numpy.empty` had put there
-    return found
 
 
 blocks: WeakMembers[Block] = WeakMembers()  # of all entries
@@ -117,12 +99,6 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         + [0] * len(spec.outputs)
         + ([spec.arena.address] if spec.arena else [])
     )
-    kept = [RING_MIN <= _bytes(output) <= RING_MAX for output in spec.outputs]
-    rings = _references(max(1, RING_SIZE * len(kept)))
-    for k, array in spec.used.items():
-        if kept[k]:
-            rings[RING_SIZE * k] = array
-    nothing_lent = tables.words([0])
 
     def array_columns(given: ArraySpec) -> dict[str, int]:
         return {"nd": len(given.shape), "dims": tables.words(given.shape)}
@@ -145,9 +121,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
         {
             "descr": tables.object(np.dtype(output.dtype)),
             "target": pointers + WORD * (first_output + i),
-            "ring_size": RING_SIZE if kept[i] else 0,
-            "ring": int(rings.ctypes.data) + WORD * RING_SIZE * i,
-            "lent": nothing_lent if spec.lent is None else ctypes.addressof(spec.lent) + WORD * i,
+            "lent": 0 if spec.lent is None else int(spec.lent.ctypes.data) + WORD * i,
             "handler": allocation.handler().capsule if _bytes(output) >= allocation.LARGE else 0,
             **array_columns(output),
         }
@@ -199,7 +173,7 @@ def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_la
     }
     for name, value in header.items():
         setattr(block, name, value)
-    block.owners = (tables.owners, rings, spec.arena, spec.lent, spec.places, spec.keep, _code())
+    block.owners = (tables.owners, spec.arena, spec.lent, spec.places, spec.keep, _code())
     blocks.add(block)
     return _builtin(block)
 

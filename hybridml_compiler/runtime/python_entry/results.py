@@ -7,7 +7,7 @@ from hybridml_compiler.runtime.python_entry.object_layout import ALIGNED, C_CONT
 
 
 def results(layout: Layout) -> str:
-    """Output arrays are fresh, or, large ones, used again when nobody but the entry's ring holds them any more."""
+    """Output arrays are fresh, or such as the caller lends."""
     reusable = C_CONTIGUOUS | ALIGNED | WRITEABLE | OWNS_DATA
     return f"""
 ; Of memory that NumPy gets from the output's handler, where it has one.
@@ -42,77 +42,41 @@ error:
   ret ptr null
 }}
 
-; A new reference to an array for this output, or null with an exception set. An array is used again only if the ring's
-; reference is the last one (a view holds its base, a buffer its exporter), or one of two and the array is lent; if no
-; weak reference knows it; and if nobody changed its shape, type or flags in place.
+; A new reference to an array for this output, or null with an exception set. An array that is lent is taken if the
+; reference of the loan, which ends here, is one of two (a view holds its base, a buffer its exporter), if no weak
+; reference knows it, and if nobody changed its shape, type or flags in place.
 define internal ptr @output(ptr %block, ptr %row) {{
 entry:
-{column("size", "%row", OUTPUT, "ring_size")}
-  %plain = icmp eq i64 %size, 0
-  br i1 %plain, label %unkept, label %search
-unkept:
-  %new = call ptr @fresh(ptr %block, ptr %row)
-  ret ptr %new
-search:
+{column("lent.word", "%row", OUTPUT, "lent", "ptr")}
+  %never = icmp eq ptr %lent.word, null
+  br i1 %never, label %make, label %ask
+ask:
+  %lent = load ptr, ptr %lent.word
+  store ptr null, ptr %lent.word
+  %none = icmp eq ptr %lent, null
+  br i1 %none, label %make, label %count
+count:
 {word("array_type", "ptr")}
-{column("ring", "%row", OUTPUT, "ring", "ptr")}
 {column("descr", "%row", OUTPUT, "descr", "ptr")}
 {column("nd", "%row", OUTPUT, "nd")}
 {column("dims", "%row", OUTPUT, "dims", "ptr")}
-{column("lent.word", "%row", OUTPUT, "lent", "ptr")}
-  %lent = load ptr, ptr %lent.word
-  br label %loop
-loop:
-  %i = phi i64 [0, %search], [%i.next, %next]
-  %end = icmp eq i64 %i, %size
-  br i1 %end, label %replace, label %look
-look:
-  %place = getelementptr ptr, ptr %ring, i64 %i
-  %array = load ptr, ptr %place
-  %vacant = icmp eq ptr %array, null
-  br i1 %vacant, label %fill, label %count
-count:
-{field("references", "%array", layout.refcount, "i32")}
-{field("weak", "%array", layout.array_weakrefs)}
-  %given = icmp eq ptr %array, %lent
-  %most = select i1 %given, i32 2, i32 1
-  %one = icmp ule i32 %references, %most
+  %fits = call i1 @fits(ptr %lent, ptr %array_type, ptr %descr, i64 %nd, ptr %dims, i32 {reusable})
+  br i1 %fits, label %held, label %refuse
+held:
+{field("references", "%lent", layout.refcount, "i32")}
+{field("weak", "%lent", layout.array_weakrefs)}
+  %two = icmp ule i32 %references, 2
   %unknown = icmp eq ptr %weak, null
-  %free = and i1 %one, %unknown
-  br i1 %free, label %shape, label %next
-shape:
-  %fits = call i1 @fits(ptr %array, ptr %array_type, ptr %descr, i64 %nd, ptr %dims, i32 {reusable})
-  br i1 %fits, label %reuse, label %next
-next:
-  %i.next = add i64 %i, 1
-  br label %loop
-reuse:
-  call void @Py_IncRef(ptr %array)
-  ret ptr %array
-replace:
-{column("turn", "%row", OUTPUT, "next")}
-  %turn.next = add i64 %turn, 1
-  %wrapped = icmp uge i64 %turn.next, %size
-  %turn.new = select i1 %wrapped, i64 0, i64 %turn.next
-  store i64 %turn.new, ptr %turn.p
-  %victim.p = getelementptr ptr, ptr %ring, i64 %turn
-  br label %fill
-fill:
-  %into = phi ptr [%place, %look], [%victim.p, %replace]
-  %kept = call ptr @fresh(ptr %block, ptr %row)
-  %failed = icmp eq ptr %kept, null
-  br i1 %failed, label %out, label %keep
-keep:
-  %old = load ptr, ptr %into
-  call void @Py_IncRef(ptr %kept)
-  store ptr %kept, ptr %into
-  %had = icmp ne ptr %old, null
-  br i1 %had, label %drop, label %out
-drop:
-  call void @Py_DecRef(ptr %old)
-  br label %out
-out:
-  ret ptr %kept
+  %free = and i1 %two, %unknown
+  br i1 %free, label %take, label %refuse
+take:
+  ret ptr %lent
+refuse:
+  call void @Py_DecRef(ptr %lent)
+  br label %make
+make:
+  %new = call ptr @fresh(ptr %block, ptr %row)
+  ret ptr %new
 }}
 
 ; Outputs 0 .. n-1 into their rows and the pointer table; the number that succeeded.

@@ -71,9 +71,8 @@ class EntrySpec:
     contexts: tuple[tuple[ContextVar[Any], object], ...] = ()  # (variable, the object it must hold unless unset)
     places: Sequence[Place] = ()
     arena: Arena | None = None
-    # An output may take over an array that one reference besides the entry's own holds: the one whose id is word k.
-    lent: ctypes.Array[ctypes.c_int64] | None = None
-    used: Mapping[int, np.ndarray[Any, Any]] = field(default_factory=dict)  # output -> an array that it may use again
+    # Output k takes over the array that is item k, if one reference besides this one holds it; the item is gone after.
+    lent: np.ndarray[Any, Any] | None = None
     release_gil: bool = False  # takes time: for steps of 50 us and more
     keep: tuple[object, ...] = ()  # owners of the step's code and of the objects that it points to
 
