@@ -22,17 +22,17 @@ from hybridml_compiler.runtime.linking import loader
 
 # Results from here on: making one takes 1 us more than NumPy does.
 LARGE = 256 << 10
-_LINE = 64
-_FRONT = 16  # bytes at least before an array: the size of its block, and the address of that
+# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: a load from
+# one of them would often wait for a store to ours before it, whose address differs by whole pages (5 % of `x * x`).
+_FRONT = 2048
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
 
-# The four functions of a handler; the address of its block is in front of an array. (The C library's `aligned_alloc`
-# asks for more than it then keeps, so that a freed array is too small for the next one of its size: [Note: Runtime].)
+# The four functions of a handler.
 _TEXT = f"""
 {block_cache.TEXT}
 define ptr @hml_malloc(ptr %context, i64 %size) {{
-  %more = add i64 %size, {_FRONT + _LINE}
+  %more = add i64 %size, {_FRONT}
   %sane = icmp ult i64 %size, {1 << 62}
   br i1 %sane, label %ask, label %out
 ask:
@@ -40,12 +40,7 @@ ask:
   %none = icmp eq ptr %block, null
   br i1 %none, label %out, label %mark
 mark:
-  %address = ptrtoint ptr %block to i64
-  %up = add i64 %address, {_FRONT + _LINE - 1}
-  %line = and i64 %up, -{_LINE}
-  %array = inttoptr i64 %line to ptr
-  %front = getelementptr i8, ptr %array, i64 -8
-  store ptr %block, ptr %front
+  %array = getelementptr i8, ptr %block, i64 {_FRONT}
   br label %out
 out:
   %result = phi ptr [null, %0], [null, %ask], [%array, %mark]
@@ -69,13 +64,9 @@ define ptr @hml_realloc(ptr %context, ptr %array, i64 %size) {{
   %none = icmp eq ptr %new, null
   br i1 %none, label %out, label %copy
 copy:
-  %front = getelementptr i8, ptr %array, i64 -8
-  %block = load ptr, ptr %front
-  %block.at = ptrtoint ptr %block to i64
-  %at = ptrtoint ptr %array to i64
-  %before = sub i64 %at, %block.at
+  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
   %bytes = load i64, ptr %block
-  %had = sub i64 %bytes, %before
+  %had = sub i64 %bytes, {_FRONT}
   %shrinks = icmp ult i64 %size, %had
   %copied = select i1 %shrinks, i64 %size, i64 %had
   call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %array, i64 %copied, i1 false)
@@ -89,8 +80,7 @@ define void @hml_free(ptr %context, ptr %array, i64 %size) {{
   %none = icmp eq ptr %array, null
   br i1 %none, label %out, label %give
 give:
-  %front = getelementptr i8, ptr %array, i64 -8
-  %block = load ptr, ptr %front
+  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
   call void @give(ptr %block)
   br label %out
 out:
