@@ -22,8 +22,8 @@ from hybridml_compiler.runtime.linking import loader
 
 # Results from here on: making one takes 1 us more than NumPy does.
 LARGE = 256 << 10
-# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: a load from
-# one of them would often wait for a store to ours before it, whose address differs by whole pages (5 % of `x * x`).
+# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: 64 here,
+# and a load from one of them often waits for the store to ours before it, as their addresses differ by whole pages.
 _FRONT = 2048
 SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
 _NAME = b"mem_handler"  # of its capsule
