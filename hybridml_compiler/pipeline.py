@@ -37,14 +37,14 @@ from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
-    from .backends.llvm.modules import Module, PlanModules
     from .loops.ir import Expr, KernelSpec
-    from .runtime.executable import Executable
-    from .runtime.linking.loader import Library
-    from .runtime.program_cache import StoredProgram
-    from .runtime.spans import Recorder
     from .schedule.kernels.library import Call, Prepared, Target
     from .schedule.launch import Launch, Plan
+    from .targets.cpu.executable import Executable
+    from .targets.cpu.llvm.modules import Module, PlanModules
+    from .targets.cpu.runtime.linking.loader import Library
+    from .targets.cpu.runtime.program_cache import StoredProgram
+    from .targets.cpu.runtime.spans import Recorder
 
 
 @dataclass
@@ -86,8 +86,8 @@ def compile(
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
-    from .runtime.executable import Executable
-    from .runtime.program_cache import STEP
+    from .targets.cpu.executable import Executable
+    from .targets.cpu.runtime.program_cache import STEP
 
     if any(node.aval.symbolic for node in graph.inputs):
         return _compile_symbolic(graph, dict(donate or {}), name or graph.name, guards or Guards())
@@ -121,9 +121,9 @@ def compile(
 def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
     """`compile` for sizes that come with the call. A stage's decision by a size is a guard of the executable (see
     sizes/dims.py); sizes that break it are compiled for themselves."""
-    from .runtime.executable import Executable, Shapes
-    from .runtime.linking import loader
-    from .runtime.program_cache import STEP, imports
+    from .targets.cpu.executable import Executable, Shapes
+    from .targets.cpu.runtime.linking import loader
+    from .targets.cpu.runtime.program_cache import STEP, imports
 
     stats = Stats()
     stages = Stages(graph, donate, name, stats)
@@ -234,13 +234,13 @@ class Stages:
 
     @lazy
     def specs(self) -> PlanModules:
-        from .backends.llvm.modules import PlanModules
+        from .targets.cpu.llvm.modules import PlanModules
 
         return PlanModules()
 
     @lazy
     def modules(self) -> list[Module]:
-        from .backends.llvm.modules import modules_of
+        from .targets.cpu.llvm.modules import modules_of
 
         plan = self.plan
         with self.stats.stage("source"):
@@ -273,11 +273,11 @@ class Stages:
 
     def timed(self) -> tuple[Library, Recorder]:
         """The same program with a step that reads the clock round every launch, and where it writes that to."""
-        from .backends.llvm.modules import modules_of
-        from .runtime import jit
-        from .runtime.linking import loader
-        from .runtime.program_cache import STEP, imports
-        from .runtime.spans import Recorder
+        from .targets.cpu.llvm.modules import modules_of
+        from .targets.cpu.runtime import jit
+        from .targets.cpu.runtime.linking import loader
+        from .targets.cpu.runtime.program_cache import STEP, imports
+        from .targets.cpu.runtime.spans import Recorder
 
         recorder = Recorder()
         with collecting(None), structural():
@@ -288,8 +288,8 @@ class Stages:
 
     def objects(self) -> list[bytes]:
         """Object code of the modules."""
-        from .backends.llvm.registry import callee_of
-        from .runtime import allocation, jit, threads
+        from .targets.cpu.llvm.registry import callee_of
+        from .targets.cpu.runtime import allocation, jit, threads
 
         with jit.Compilation() as compilation:
             pool = [threads.source]
@@ -310,9 +310,9 @@ class Stages:
 
     def make(self, key: str) -> tuple[StoredProgram, Library]:
         """The program, kept under the key, and its code."""
-        from .runtime.linking import loader
-        from .runtime.program_cache import STEP, StoredProgram, imports
         from .schedule.text import describe_launch
+        from .targets.cpu.runtime.linking import loader
+        from .targets.cpu.runtime.program_cache import STEP, StoredProgram, imports
 
         stats, objects = self.stats, self.objects()
         plan, facts = self.plan, self.facts
@@ -331,8 +331,9 @@ class Stages:
 def _key(graph: Graph, donate: Mapping[int, int]) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
-    from .runtime import cache, jit, threads
+    from .runtime import cache
     from .runtime.fingerprint import fingerprint
+    from .targets.cpu.runtime import jit, threads
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
     parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), code)
@@ -342,7 +343,7 @@ def _key(graph: Graph, donate: Mapping[int, int]) -> str:
 def _find(key: str) -> tuple[StoredProgram, Library] | None:
     """The program kept under the key, loaded; None where there is none, or it needs symbols that this process does not
     have."""
-    from .runtime import program_cache
+    from .targets.cpu.runtime import program_cache
 
     try:
         program = program_cache.find(key)
@@ -384,12 +385,17 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
 
 def host() -> Target:
     """Abilities of this machine's CPU."""
-    from .backends.llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
-    from .backends.llvm.registry import kind_of
-    from .runtime import blas, jit, threads
     from .schedule.kernels.gemm import Product
     from .schedule.kernels.library import LIBRARY, Target
+    from .targets.cpu.llvm.convolution.kernel import (
+        has_convolution,
+        passing_convolution,
+        prepared_operands,
+        reads_pairs,
+    )
+    from .targets.cpu.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
+    from .targets.cpu.llvm.registry import kind_of
+    from .targets.cpu.runtime import blas, jit, threads
 
     bits = jit.host().vector_bits
 

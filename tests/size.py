@@ -32,17 +32,16 @@ BUDGETS = {
     "hybridml_compiler/ops": Budget(7850, "special functions, linear algebra, Fourier transforms, sorts"),
     "hybridml_compiler/graph": Budget(1450, "checks: errors that are owed whether or not a result is read"),
     "hybridml_compiler/passes": Budget(2450, "control flow and rolled loops"),
-    "hybridml_compiler/schedule": Budget(5750, "convolutions of narrow operands, minimum cuts, fusion of batches"),
+    "hybridml_compiler/schedule": Budget(4600, "convolutions of narrow operands, minimum cuts, fusion of batches"),
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
-    "hybridml_compiler/backends": Budget(7300, "convolutions of narrow operands, bounds of every access"),
-    "hybridml_compiler/runtime": Budget(
-        5550,
-        "guards of native calls, scratch memory, folders by handle, threads that Ctrl-C does not split, order of keys, "
-        "the memory of large arrays used again",
-        "the thread pool and the futures of compilations; 20 walks of graphs elsewhere in the compiler; results that "
-        "each native entry kept",
+    "hybridml_compiler/targets": Budget(
+        13450,
+        "convolutions of narrow operands, bounds of every access; guards of native calls, scratch memory, order of "
+        "keys, the memory of large arrays used again",
+        "the thread pool and the futures of compilations; results that each native entry kept",
     ),
-    "hybridml_compiler": Budget(37900, "its folders together", "20 walks of graphs, name lists of operations"),
+    "hybridml_compiler/runtime": Budget(850, "folders by handle, threads that Ctrl-C does not split"),
+    "hybridml_compiler": Budget(37950, "its folders together", "20 walks of graphs, name lists of operations"),
     "tests": Budget(
         40500,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph and interpreters",

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding
-from hybridml_compiler.eager.policy import OPERATION as LARGE
 from hybridml_compiler.errors import HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 

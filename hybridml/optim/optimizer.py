@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.eager.policy import UPDATE
+from hybridml_compiler.compile_policy import UPDATE
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp

@@ -22,10 +22,10 @@ from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
 from hybridml_compiler.graph.flops import flops
 from hybridml_compiler.locks import lock
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime.executable import Executable
-from hybridml_compiler.runtime.program_cache import STEP
-from hybridml_compiler.runtime.python_entry import entry
-from hybridml_compiler.runtime.spans import Span, clock
+from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.python_entry import entry
+from hybridml_compiler.targets.cpu.runtime.program_cache import STEP
+from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
 
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter

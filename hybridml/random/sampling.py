@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.policy import COMPOSITE as LARGE
+from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.eager.policy import COMPOSITE as LARGE
-from hybridml_compiler.eager.policy import MOST, PAIRS, STEPS
+from hybridml_compiler.compile_policy import COMPOSITE as LARGE
+from hybridml_compiler.compile_policy import MOST, PAIRS, STEPS
 from hybridml_compiler.ops.table import OPS
 
 from ..core.context import current_interpreter
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def program_of(fn: Callable[P, R], dynamic: bool = False) -> Callable[P, R]:
-    """A composite as compiled calls, one program per signature (see eager/policy.py); made when it is first called."""
+    """A composite as compiled calls, one program per signature (see compile_policy.py), made at the first call."""
     traced: list[TracedFunction] = []
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.modules import modules_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
@@ -19,6 +18,7 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Target
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from hybridml_compiler.targets.cpu.llvm.modules import modules_of
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import GRAPHS, array, gelu_chain, graph, op

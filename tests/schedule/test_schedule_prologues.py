@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.gemm.product import _own_blocking
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
@@ -20,6 +19,7 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from hybridml_compiler.targets.cpu.llvm.gemm.product import _own_blocking
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hybridml_compiler.runtime.host import VECTORS, Host, vectors_of
+from hybridml_compiler.targets.cpu.runtime.host import VECTORS, Host, vectors_of
 
 NEON = vectors_of("aarch64", ["neon"])
 AARCH64 = Host("generic", "+neon,+fp-armv8", NEON.bits, NEON.registers, "aarch64-unknown-linux-gnu", "")

@@ -84,7 +84,7 @@ class NativeCall:
     """An entry that is called with its tensors and floats as plain arguments."""
 
     def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
-        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, Constant, FloatCell
+        from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
         self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
@@ -291,8 +291,8 @@ class NativeCall:
         donation: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
-        from hybridml_compiler.runtime.python_entry.entry import build_entry
-        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, EntrySpec
+        from hybridml_compiler.targets.cpu.python_entry.entry import build_entry
+        from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, EntrySpec
 
         donation = GradDonation([], len(executable.fresh)) if donation is None else donation
         return build_entry(
@@ -340,7 +340,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
 
 def _failed(donation: GradDonation, status: int, *_: Any) -> object:
     """Cleans up after a call that failed half way."""
-    from hybridml_compiler.runtime.status import reraise
+    from hybridml_compiler.targets.cpu.runtime.status import reraise
 
     donation.lose()
     reraise(status)
