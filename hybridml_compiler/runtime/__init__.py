@@ -1,1 +1,1 @@
-"""Shared by all targets: the cache on disk, fingerprints of the compiler, calls of Python, work that Ctrl-C cannot split."""
+"""Shared by all targets: cache on disk, fingerprints of our code, calls of Python, work that Ctrl-C cannot split."""

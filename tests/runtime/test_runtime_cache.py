@@ -20,7 +20,8 @@ from hybridml_compiler.runtime.cache import ObjectCache
 
 PROGRAM = """
 import sys, warnings
-from hybridml_compiler.runtime import cache, jit
+from hybridml_compiler.runtime import cache
+from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

@@ -17,19 +17,22 @@ from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.graph.text import parse_graph
 from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.ir import KernelSpec
-from hybridml_compiler.pipeline import host
 from hybridml_compiler.schedule.fusion.batch_fusion import BatchFusion
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion
 from hybridml_compiler.schedule.host_call import HostCall
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
+from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Copy, Plan
 from hybridml_compiler.schedule.plan import make_plan
+from hybridml_compiler.targets.cpu.capabilities import capabilities
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
-    target = replace(host(), has_library=lambda call: blas and isinstance(call, Product), takes_epilogue=lambda _: True)
-    target = replace(target, cores=2)
+    def has_library(call: Call) -> bool:
+        return blas and isinstance(call, Product)
+
+    target = replace(capabilities(), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
     return make_plan(graph, donate or {}, target)
 
 

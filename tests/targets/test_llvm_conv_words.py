@@ -18,6 +18,7 @@ from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Pixels, Weights
 from hybridml_compiler.schedule.plan import Plan, make_plan
+from hybridml_compiler.targets.cpu import capabilities
 from hybridml_compiler.targets.cpu.kernels.low_precision import BYTES, PAIRS, SHORTS
 from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.targets.cpu.runtime import jit, threads
@@ -67,7 +68,7 @@ def program(kinds: tuple[str, str], name: str) -> tuple[Graph, list[np.ndarray]]
 
 
 def planned(graph: Graph) -> Plan:
-    return make_plan(run_passes(graph)[0], {}, pipeline.host())
+    return make_plan(run_passes(graph)[0], {}, capabilities.capabilities())
 
 
 def computed(graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
@@ -181,7 +182,7 @@ def test_code_for_other_machines_has_no_instructions_of_this_one(name: str, monk
     monkeypatch.setattr(jit, "host", lambda: hosts.AARCH64)
     graph, _ = program(("int8", "int8"), name)
     emit: Callable[[], str]
-    for emit in [module.emit for module in pipeline.Stages(graph, {}, name, pipeline.Stats()).modules]:
+    for emit in [module.emit for module in hosts.modules_of(graph)]:
         assert "x86" not in emit()
 
 

@@ -107,7 +107,7 @@ def assembly(name: str, machine: Any) -> list[str]:
     """Of every module of the program."""
     graph, _ = program(name)
     made = []
-    for module in pipeline.Stages(graph, {}, name, pipeline.Stats()).modules:
+    for module in hosts.modules_of(graph):
         parsed = llvm.parse_assembly(module.emit(), llvm.create_context())
         parsed.triple, parsed.data_layout = machine.triple, str(machine.target_data)
         parsed.verify()

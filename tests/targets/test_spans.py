@@ -13,7 +13,7 @@ import hybridml  # noqa: F401  (gives the rows their functions)
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.pipeline import compile
-from hybridml_compiler.targets.cpu.runtime.program_cache import STEP
+from hybridml_compiler.targets.cpu.program import STEP
 from hybridml_compiler.targets.cpu.runtime.spans import CAPACITY, COUNT, Recorder, clock
 
 pytestmark = pytest.mark.skipif(clock() is None, reason="a system without clock_gettime")
@@ -29,7 +29,7 @@ def graph(size: int) -> ir.Graph:
 @pytest.fixture
 def program():  # type: ignore[no-untyped-def]
     executable = compile(graph(512))
-    library, recorder = executable.stages.timed()
+    library, recorder = executable.stages.code.timed(executable.stages.plan)
     yield executable, library.address(STEP), recorder
     del library  # its code lives as long as it does
 

@@ -14,8 +14,8 @@ from hybridml_compiler import pipeline
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant, graph_of
 from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.targets.cpu.program import StoredProgram
 from hybridml_compiler.targets.cpu.runtime.linking import image
-from hybridml_compiler.targets.cpu.runtime.program_cache import StoredProgram
 
 WHOLE = image.SUPPORTED  # elsewhere LLVM links, and only kernels are kept
 
@@ -91,9 +91,7 @@ def test_what_cannot_be_loaded_is_made_again(monkeypatch: pytest.MonkeyPatch) ->
     program, arrays = graph()
     expected = interpret(program, arrays)
     pipeline.compile(program)
-    monkeypatch.setattr(
-        "hybridml_compiler.targets.cpu.runtime.program_cache.find", lambda key: StoredProgram.unpack(b"nonsense" * 5)
-    )
+    monkeypatch.setattr("hybridml_compiler.targets.cpu.program.find", lambda key: StoredProgram.unpack(b"nonsense" * 5))
     again = pipeline.compile(program)
     assert "codegen" in again.stats.milliseconds
     assert again(arrays)[0].tobytes() == expected[0].tobytes()

@@ -5,80 +5,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ...aval import Aval
 from ...errors import CompileError
 from ...locks import lock
-from ...sizes.dims import LEAST, Size, is_dim
-from ...sizes.guards import Guard
-from ...sizes.values import check_of, function_of, number_of
+from ...sizes.dims import Size
+from ..shapes import Shapes
 from .python_entry import spec as entry_spec
 from .python_entry.spec import Arena
 from .runtime import allocation
 from .runtime.status import reraise
-
-
-class Stages(Protocol):
-    """The stages by which an executable was made; worked out when somebody looks."""
-
-    @property
-    def ir(self) -> str: ...
-    @property
-    def llvm(self) -> str: ...
-    @property
-    def launches(self) -> Sequence[Any]: ...
-
-
-class Shapes:
-    """Shapes of the arrays of a call: the values of the symbols, and all sizes that follow from those."""
-
-    def __init__(
-        self,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        arena_bytes: Size,
-        guards: Sequence[Guard],
-        exact: Callable[[Mapping[str, int]], Executable],
-        most: int = 64,
-    ) -> None:
-        """`exact` compiles for given sizes; so many of these programs are kept."""
-        where: dict[str, tuple[int, int]] = {}
-        for k, aval in enumerate(inputs):
-            for axis, size in enumerate(aval.shape):
-                name = str(size)
-                if is_dim(size) and name.isidentifier():
-                    where.setdefault(name, (k, axis))
-        self.names = sorted(where, key=number_of)
-        self.table = max(map(number_of, self.names), default=-1) + 1
-        self.where = [where[name] for name in self.names]
-        self.guards = guards
-        self.hold = check_of(self.names, [*guards, *(f"{name} >= {LEAST}" for name in self.names)])
-        self.inputs = function_of(self.names, [aval.shape for aval in inputs])
-        self.sizes = function_of(self.names, [*(aval.shape for aval in outputs), arena_bytes])
-        self._exact, self._most = exact, most
-        self._programs: dict[tuple[int, ...], Executable] = {}
-
-    def values(self, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
-        return tuple([arrays[k].shape[axis] for k, axis in self.where])
-
-    def table_of(self, values: tuple[int, ...]) -> np.ndarray:
-        """The values as compiled code reads them."""
-        table = np.zeros(self.table, np.int64)
-        for name, value in zip(self.names, values, strict=True):
-            table[number_of(name)] = value
-        return table
-
-    def exact(self, values: tuple[int, ...]) -> Executable:
-        """The program for these sizes alone."""
-        found = self._programs.get(values)
-        if found is None:
-            if len(self._programs) >= self._most:
-                self._programs.pop(next(iter(self._programs)))
-            found = self._programs[values] = self._exact(dict(zip(self.names, values, strict=True)))
-        return found
 
 
 @dataclass(eq=False)
@@ -98,7 +37,7 @@ class Executable:
     arena_bytes: Size
     explain_failure: Callable[[Sequence[np.ndarray]], Exception]  # the error that these inputs raise
     stats: Any
-    stages: Stages
+    stages: Any  # by which it was made; worked out when somebody looks
     keep: tuple[object, ...]  # owners of the code
     shapes: Shapes | None = None  # how its symbols get values; None where it has none
 
@@ -109,17 +48,18 @@ class Executable:
     @property
     def ir(self) -> str:
         """Text of the graph that was compiled, after the passes."""
-        return self.stages.ir
+        return str(self.stages.ir)
 
     @property
     def llvm(self) -> str:
         """LLVM IR of every kernel and of the step that launches them."""
-        return self.stages.llvm
+        return str(self.stages.llvm)
 
     @property
     def launches(self) -> Sequence[Any]:
         """The launches of one call, in order."""
-        return self.stages.launches
+        launches: Sequence[Any] = self.stages.launches
+        return launches
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if self.shapes is not None:
@@ -139,7 +79,8 @@ class Executable:
         """A call of a program with symbols; sizes that its guards do not take run a program of their own."""
         values = shapes.values(arrays)
         if not shapes.hold(*values):
-            return shapes.exact(values)(arrays)
+            found: list[np.ndarray] = shapes.exact(values)(arrays)
+            return found
         *of_results, arena_bytes = shapes.sizes(*values)
         results = [np.empty(n, aval.dtype) for n, aval in zip(of_results, self.outputs, strict=True)]
         self._check(arrays, shapes.inputs(*values))

@@ -16,8 +16,8 @@ from ....loops.ir import KernelSpec
 from ....runtime.fingerprint import fingerprint
 from ....schedule.launch import Copy, Plan
 from ....sizes.guards import collecting
+from ..program import STEP
 from ..runtime.jit import OPT, Source
-from ..runtime.program_cache import STEP
 from . import ir
 from .callee import Callee
 from .checked import CheckedBuilder

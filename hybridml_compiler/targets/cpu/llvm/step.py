@@ -16,7 +16,7 @@ from ....loops.ir import Kernel
 from ....schedule.host_call import HostCall
 from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from ....sizes.dims import Size, is_dim, is_symbolic, same
-from ..runtime.program_cache import STEP, constant_symbol
+from ..program import STEP, constant_symbol
 from ..runtime.scratch import READY
 from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS
 from . import ir

@@ -1,6 +1,6 @@
 """A compiled program on disk: all that an executable needs beside its graph, under a key of that graph.
 
-    key of the graph --find--> Stored --load--> Library
+    key of the graph --find--> StoredProgram --load--> Library
 
 With it a process that compiles a graph which any process has compiled before skips every stage of the compiler, and
 does not even import LLVM ([Note: Compile time]).
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hybridml_compiler.runtime import cache, host_callback
+from hybridml_compiler.sizes.dims import Size
 from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
@@ -30,7 +31,7 @@ class StoredProgram:
     image: Image | None  # None where only LLVM can link: such a program is not kept
     constants: Sequence[np.ndarray]
     fresh: Sequence[int]
-    arena_bytes: int
+    arena_bytes: Size
     facts: Mapping[str, int]
 
     def pack(self) -> bytes:
@@ -63,6 +64,26 @@ class StoredProgram:
         """The code, ready to run. CompileError if it imports symbols that this process does not have."""
         assert self.image is not None
         return loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program and its code, ready to run."""
+
+    stored: StoredProgram
+    library: loader.Library
+
+    @property
+    def facts(self) -> Mapping[str, int]:
+        return self.stored.facts
+
+    @property
+    def fresh(self) -> Sequence[int]:
+        return self.stored.fresh
+
+    @property
+    def arena_bytes(self) -> Size:
+        return self.stored.arena_bytes
 
 
 def find(name: str) -> StoredProgram | None:
