@@ -50,6 +50,7 @@ from .core.context import (
     switches,
 )
 from .core.dispatch import constant
+from .core.interpreter import at_home, interpreter_stack
 from .core.shared import accumulating
 from .core.source_location import here
 from .core.tensor import Tensor, like, method
@@ -108,6 +109,9 @@ def backward(
     >>> x.grad.tolist()
     [6.0]
     """
+    if type(self).home is not None and interpreter_stack() is None:
+        at_home((self,), lambda: backward(self, gradient, retain_graph, create_graph))
+        return
     t = lift(self)
     retain = create_graph if retain_graph is None else retain_graph
     found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
@@ -188,10 +192,14 @@ def pulled(
     since: int = 0,
 ) -> tuple[Tensor | None, ...]:
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
-    seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
-    nodes = [lift(t)._node for t in ins]
-    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
-    return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
+
+    def pull() -> tuple[Tensor | None, ...]:
+        seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
+        nodes = [lift(t)._node for t in ins]
+        found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
+        return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
+
+    return at_home(outs, pull)
 
 
 # -- Tensor attributes

@@ -29,6 +29,7 @@ from .autodiff.references import VARIABLE
 from .autodiff.tape import is_node, make_node
 from .context import grad_is_off, lift
 from .eager import active_interpreter
+from .interpreter import at_home
 from .source_location import write_stamp
 from .tensor import Tensor, like
 
@@ -102,7 +103,7 @@ def layout(t: Tensor) -> np.ndarray:
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
-    return active_interpreter().layout(t)
+    return active_interpreter(t).layout(t)
 
 
 def stamp(*tensors: Tensor) -> None:
@@ -180,7 +181,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         raise _read_only(name)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
-        _rewrite(x, value, name, recorded)
+        at_home((x,), lambda: _rewrite(x, value, name, recorded))
     if eager:
         np.copyto(x._array, value._array)
     stamp(x)
@@ -223,7 +224,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        active_interpreter().write(t, value)
+        active_interpreter(t).write(t, value)
     if recorded:
         t._node = value._node
 

@@ -19,7 +19,7 @@ from .context import FLOAT_FLAGS, nans_var
 from .interpreter import Interpreter, Reading, interpreter_stack
 from .tensor import Tensor, adopt, array_of, aval_of, leaked, wrap
 
-_CONVERSIONS: dict[Reading, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "nonzero": bool}
+CONVERSIONS: dict[Reading, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "nonzero": bool}
 _ndarray = np.ndarray
 
 
@@ -58,7 +58,7 @@ class Eager:
         array = array_of(t)
         if how in ("array", "text"):
             return array
-        return _CONVERSIONS.get(how, lambda value: value)(array.item())
+        return CONVERSIONS.get(how, lambda value: value)(array.item())
 
     def write(self, t: Tensor, value: Tensor) -> None:
         np.copyto(array_of(t), array_of(value))
@@ -77,10 +77,19 @@ class Eager:
 EAGER: Interpreter[Tensor] = Eager()
 
 
-def active_interpreter() -> Interpreter[Tensor]:
-    """The interpreter that applies operations here: the one on top of the stack, or the one that computes."""
+def active_interpreter(*values: Any) -> Interpreter[Tensor]:
+    """The interpreter that applies operations to these values: the one on top of the stack, that of the device which
+    has one of them, or the one that computes here.
+    """
     level = interpreter_stack()
-    return EAGER if level is None else level.interpreter
+    if level is not None:
+        return level.interpreter
+    for value in values:
+        home = getattr(type(value), "home", None)
+        if home is not None:
+            found: Interpreter[Tensor] = home
+            return found
+    return EAGER
 
 
 def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:

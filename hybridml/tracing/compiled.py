@@ -18,6 +18,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.context import current_interpreter
 from ..core.dispatch import narrow_products
+from ..core.interpreter import at_home
 from ..core.tensor import Tensor
 from ..core.tracebacks import shorten
 
@@ -58,8 +59,11 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
         for a in args:
-            if type(a) is Tensor and a._array.size * work >= LARGE:
-                break
+            if type(a) is Tensor:
+                if a._array.size * work >= LARGE:
+                    break
+            elif getattr(type(a), "home", None) is not None:
+                return at_home((a,), lambda: fn(*args, **kwargs))
         else:
             try:
                 return fn(*args, **kwargs)

@@ -1,0 +1,130 @@
+"""The reference device, whose memory NumPy cannot reach: every path through the front end that takes no device."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml_compiler.errors import ArgumentError, DeviceError
+from hybridml_compiler.ops.computed import Refused
+from hybridml_compiler.ops.op import Op, Sample
+from hybridml_compiler.ops.table import OPS
+from tests.support.cases import case
+from tests.support.closeness import assert_close
+
+DEVICE = "reference"
+
+
+def results(op: Op, sample: Sample, device: str) -> list[np.ndarray]:
+    """The results of a row on a device, then the gradients of its inputs, as arrays of the host."""
+    given = sample.args[0] if op.variadic else sample.args
+    inputs = [hm.tensor(np.asarray(a)).to(device) for a in given]
+    rules = op.vjp * len(inputs) if op.variadic else op.vjp
+    for t, rule in zip(inputs, rules, strict=True):
+        if t.dtype.kind in "fVc" and rule is not None and not isinstance(rule, Refused):
+            t.requires_grad_()
+    found = op.fn(inputs, **sample.params) if op.variadic else op.fn(*inputs, **sample.params)
+    outs = list(found) if op.results else [found]
+    assert {t.device.type for t in outs} == {device if inputs else "cpu"}
+    wanted = [t for t in outs if t.requires_grad]
+    if wanted:
+        ones = [hm.ones(t.shape, t.dtype).to(device) for t in wanted]
+        leaves = [t for t in inputs if t.requires_grad]
+        outs += [g for g in hm.autograd.grad(wanted, leaves, ones, allow_unused=True) if g is not None]
+        assert {t.device.type for t in outs} == {device}
+    return [t.detach().cpu().numpy() for t in outs]
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+def test_a_row_and_its_gradients(op: Op) -> None:
+    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+        with case(f"sample {k}"):
+            here, there = results(op, sample, "cpu"), results(op, sample, DEVICE)
+            for a, b in zip(here, there, strict=True):
+                assert a.shape == b.shape and a.dtype == b.dtype
+                assert_close(b, a)
+
+
+def x() -> hm.Tensor:
+    return hm.asarray(np.arange(6, dtype="f4").reshape(2, 3)).to(DEVICE)
+
+
+def test_tensors_come_and_go() -> None:
+    t = x()
+    assert t.device == DEVICE == str(t.device) and t.device == hm.device(DEVICE) and t.device != "cpu"
+    assert isinstance(t, hm.Tensor) and t.shape == (2, 3) and t.dtype is hm.float32
+    assert t.to(DEVICE) is t and t.cpu().device == "cpu" and t.cpu().cpu().tolist() == t.tolist()
+    assert t.to(hm.int32).device == DEVICE and t.to("cpu", hm.int32).dtype is hm.int32
+    assert t[1, 2].item() == 5 and float(t.sum()) == 15 and bool((t >= 0).all()) and 5.0 in t
+    assert repr(t[0]) == "Tensor([0., 1., 2.], device='reference')" and "reference" in t._repr_html_()
+
+
+@pytest.mark.parametrize("call", [np.asarray, hm.Tensor.numpy, lambda t: np.exp(t.numpy()), lambda t: t.__dlpack__()])
+def test_numpy_cannot_reach_it(call: Callable[[hm.Tensor], Any]) -> None:
+    with pytest.raises(DeviceError, match=r"'reference'.*\.cpu\(\)"):
+        call(x())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t, other: t + other,
+        lambda t, other: other + t,
+        lambda t, other: hm.concat([t, other]),
+        lambda t, other: hm.where(other > 0, t, 0.0),
+        lambda t, other: t.__setitem__(0, other[0]),
+        lambda t, other: t.__iadd__(other),
+        lambda t, other: t + other.numpy(),
+    ],
+)
+def test_devices_do_not_mix(call: Callable[[hm.Tensor, hm.Tensor], Any]) -> None:
+    with pytest.raises(DeviceError, match=r"(?s)'reference'.*'cpu'.*\.to\('reference'\).*test_devices\.py"):
+        call(x(), hm.ones((2, 3)))
+
+
+def test_numbers_of_the_cpu_may_meet_it() -> None:
+    assert (x() + hm.tensor(1.0)).tolist() == (hm.tensor(1.0) + x()).tolist() == (x() + np.float32(1)).tolist()
+    assert (2 - x() * 3.0).device == DEVICE
+
+
+def test_there_is_no_other() -> None:
+    with pytest.raises(ArgumentError, match=r"'cuda:0' is not available: choose one of cpu, reference"):
+        hm.ones(3).to("cuda:0")
+
+
+def test_updates_in_place_are_seen_by_views() -> None:
+    t = x()
+    row, turned = t[0], t.T
+    row += 1
+    assert t.tolist() == [[1, 2, 3], [3, 4, 5]] and turned[:, 0].tolist() == [1, 2, 3]
+    t[1] = 0
+    t[:, 1] = [7, 8]
+    t *= 2
+    assert row.tolist() == [2, 14, 6] and turned.tolist() == [[2, 0], [14, 16], [6, 0]]
+    t[t > 10] = -1
+    assert t.tolist() == [[2, -1, 6], [0, -1, 0]]
+
+
+def test_history_crosses_devices() -> None:
+    w = hm.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (w.to(DEVICE) * x()).sum().cpu().backward()
+    assert w.grad is not None and w.grad.device == "cpu" and w.grad.tolist() == [3, 5, 7]
+    v = x()[0].requires_grad_()
+    (v**3).sum().backward(create_graph=True)
+    assert v.grad is not None and v.grad.device == DEVICE and v.grad.tolist() == [0, 3, 12]
+    v.grad.sum().backward()
+    assert v.grad.tolist() == [0, 9, 24]
+
+
+def test_copies_and_pickles() -> None:
+    t = x()
+    for same in (copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t)), t.clone()):
+        same += 1
+        assert same.device == DEVICE and t.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert same.tolist() == [[1, 2, 3], [4, 5, 6]]
