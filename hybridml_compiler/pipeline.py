@@ -81,14 +81,15 @@ def compile(
     guards: Guards | None = None,
     target: Target | None = None,
 ) -> Executable:
-    """An executable for the graph on a target: this machine's CPU unless one is given.
+    """An executable for the graph on a target: that of the device that its values are on unless one is given.
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
+    from .graph.devices import device_of
     from .targets.base import find_target
 
-    target = target or find_target()
+    target = target or find_target(device_of(graph))
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
         return _compile_symbolic(stages, guards or Guards())
@@ -165,6 +166,7 @@ class Stages:
 
     @lazy
     def graph(self) -> Graph:
+        from .graph.devices import without_devices
         from .passes import run_passes
         from .schedule.checks import settled
 
@@ -177,7 +179,7 @@ class Stages:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"):
-            return settled(run_passes(self.captured, verify=self.verify, watch=watch)[0])
+            return settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
 
     @lazy
     def plan(self) -> Plan:

@@ -38,8 +38,8 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
     >>> t.tolist()
     [1.0, 0.0, 0.0]
     """
-    if device is not None and Device(device).type != "cpu":
-        return transfer(asarray(obj, dtype, copy=copy), Device(device).type)
+    if device is not None:
+        return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
     obj = tensor_of(obj)

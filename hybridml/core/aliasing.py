@@ -27,9 +27,8 @@ from hybridml_compiler.sizes.values import at_hand
 from .autodiff.pullbacks import pull_of
 from .autodiff.references import VARIABLE
 from .autodiff.tape import is_node, make_node
-from .context import grad_is_off, lift
+from .context import beside, grad_is_off, lift
 from .eager import active_interpreter
-from .interpreter import at_home
 from .source_location import write_stamp
 from .tensor import Tensor, like
 
@@ -181,7 +180,7 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         raise _read_only(name)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
-        at_home((x,), lambda: _rewrite(x, value, name, recorded))
+        beside((x,), lambda: _rewrite(x, value, name, recorded))
     if eager:
         np.copyto(x._array, value._array)
     stamp(x)

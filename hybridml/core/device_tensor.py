@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hybridml_compiler.aval import Aval
+from hybridml_compiler.aval import Aval, mixed
 from hybridml_compiler.errors import DeviceError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.targets import device as devices
 
 from .autodiff.tape import kept_by, make_node, parents_of
-from .context import grad_is_off
+from .context import at_place, grad_is_off
 from .eager import CONVERSIONS
-from .interpreter import Reading, interpret, interpreter_stack
-from .tensor import Device, Tensor, adopt, array_of, leaked
+from .interpreter import Reading, interpreter_stack
+from .tensor import Device, Tensor, adopt, array_of, aval_of, leaked, wrap
 
 R = TypeVar("R")
 _MOST_PROGRAMS = 4096  # operations of a device, with their shapes; a program that makes more starts over
@@ -41,10 +41,6 @@ class DeviceTensor(Tensor):
     @__class__.setter
     def __class__(self, cls: type) -> None:
         raise TypeError("the class of a tensor cannot be assigned")
-
-    @property
-    def device(self) -> Device:
-        return Device(self._array.device.name)
 
 
 class OnDevice:
@@ -75,10 +71,7 @@ class OnDevice:
             return transfer(given, self.device.name)
         if not isinstance(given._array, np.ndarray | devices.DeviceArray):
             raise leaked(given)
-        raise DeviceError(
-            f"tensors of one operation are on {self.device.name!r} and on {given.device.type!r} (shape {given.shape}); "
-            f"move one of them, for example with .to({self.device.name!r})"
-        )
+        raise mixed(self.device.name, aval_of(given))
 
     def constant(self, t: Tensor, weak: bool = False) -> Tensor:
         if type(t) is self.cls:
@@ -98,7 +91,7 @@ class OnDevice:
         if op.results:
             nodes = [ir.apply(op, inputs, {**params, "result": k}) for k in range(len(op.results))]
         else:
-            nodes = [ir.apply(op, inputs, params)]
+            nodes = [ir.apply(op, inputs, params, device=self.device.name)]
         return tuple([self.wrap(array) for array in self._program(op.name, inputs, nodes)(arrays)])
 
     def _input(self, k: int, aval: Aval) -> ir.Node:
@@ -161,8 +154,7 @@ def names_device(value: Any) -> bool:
 
 def on_device(device: Any, make: Callable[[], R]) -> R:
     """What `make()` creates, on a device; in a trace it is where the program is. ArgumentError for an unknown one."""
-    name = Device(device).type
-    return make() if name == "cpu" or interpreter_stack() is not None else interpret(home_of(name), make)
+    return at_place(Device(device).type, make)
 
 
 _CLASS: Any = vars(object)["__class__"]
@@ -173,6 +165,11 @@ def move(t: Tensor, device: str) -> None:
     moved = transfer(t.detach(), device)
     _CLASS.__set__(t, type(moved))
     t._array = moved._array
+
+
+def wrapped(array: Any) -> Tensor:
+    """A tensor over an array of NumPy's or of a device."""
+    return wrap(array) if type(array) is np.ndarray else home_of(array.device.name).wrap(array)
 
 
 def transfer(t: Tensor, device: str) -> Tensor:

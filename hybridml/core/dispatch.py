@@ -25,7 +25,8 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 from . import aliasing
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .autodiff.tape import make_node, part
-from .context import current_interpreter, grad_is_off
+from .context import current_interpreter, grad_is_off, place_var
+from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
 from .interpreter import Interpreter, interpreter_stack
 from .proxies.base import concrete_value
@@ -141,7 +142,8 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
         if fast is not None:
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
-    interp = active_interpreter(*values)
+    place = None if values or interpreter_stack() is not None else place_var.get()
+    interp = active_interpreter(*values) if place is None else home_of(place)
     eager = interp is EAGER
     tensors, avals = operands(op, values, interp, arithmetic)
     plain_params(op, params)

@@ -78,17 +78,16 @@ EAGER: Interpreter[Tensor] = Eager()
 
 
 def active_interpreter(*values: Any) -> Interpreter[Tensor]:
-    """The interpreter that applies operations to these values: the one on top of the stack, that of the device which
+    """The interpreter that applies an operation to these values: the one on top of the stack, that of the device which
     has one of them, or the one that computes here.
     """
     level = interpreter_stack()
     if level is not None:
         return level.interpreter
     for value in values:
-        home = getattr(type(value), "home", None)
+        home: Interpreter[Tensor] | None = getattr(type(value), "home", None)
         if home is not None:
-            found: Interpreter[Tensor] = home
-            return found
+            return home
     return EAGER
 
 

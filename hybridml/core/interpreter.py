@@ -104,18 +104,6 @@ def below(interpreter: Interpreter[Any], fn: Callable[[], R]) -> R:
     return _with_stack(level.beneath, fn)
 
 
-def at_home(values: Iterable[Any], fn: Callable[[], R]) -> R:
-    """Runs `fn()`; where no interpreter is in force and one of the values is a tensor of a device, with that of the
-    device. So what `fn` creates is there as well.
-    """
-    if interpreter_stack() is None:
-        for value in values:
-            home = getattr(type(value), "home", None)
-            if home is not None:
-                return interpret(home, fn)
-    return fn()
-
-
 def is_in_force(interpreter: object) -> bool:
     """Whether an interpreter is on the stack."""
     level = interpreter_stack()

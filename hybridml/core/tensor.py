@@ -124,7 +124,9 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> Device:
-        return CPU
+        """The device of the tensor's data."""
+        place = place_of(self)
+        return CPU if place is None else Device(place)
 
     def numel(self) -> int:
         """Number of the tensor's elements."""
@@ -300,6 +302,15 @@ def aval_of(t: Tensor) -> Aval:
     if type(array) is _ndarray:
         return Aval(array.shape, array.dtype)
     return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
+
+
+def place_of(t: Tensor) -> str | None:
+    """The name of the device that has a tensor's data, or will have that of a traced one; None for the CPU."""
+    array = t._array
+    if type(array) is _ndarray or array.aval.device == CPU.type:
+        return None
+    name: str = array.aval.device
+    return name
 
 
 def like(t: Tensor, array: Any, node: Any = None, version: Any = 0) -> Tensor:

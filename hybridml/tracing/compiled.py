@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.compile_policy import MOST, PAIRS, STEPS
 from hybridml_compiler.ops.table import OPS
 
-from ..core.context import current_interpreter
+from ..core.context import beside, current_interpreter, place_var
 from ..core.dispatch import narrow_products
-from ..core.interpreter import at_home
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, place_of
 from ..core.tracebacks import shorten
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
             if type(a) is Tensor:
                 if a._array.size * work >= LARGE:
                     break
-            elif getattr(type(a), "home", None) is not None:
-                return at_home((a,), lambda: fn(*args, **kwargs))
+            elif issubclass(type(a), Tensor) and place_of(cast(Tensor, a)) != place_var.get():
+                return beside((a,), lambda: fn(*args, **kwargs))
         else:
             try:
                 return fn(*args, **kwargs)

@@ -71,7 +71,7 @@ class DeviceArray:
 
     @property
     def aval(self) -> Aval:
-        return Aval(self.shape, self.dtype)
+        return Aval(self.shape, self.dtype, device=self.device.name)
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError(f"the array is in the memory of {self.device.name!r}: download it first")

@@ -16,9 +16,9 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
-from ...core.context import grad_is_off, lift
-from ...core.interpreter import at_home, interpreter_stack
-from ...core.tensor import Tensor, method, wrap
+from ...core.context import beside, grad_is_off, lift, place_var
+from ...core.interpreter import interpreter_stack
+from ...core.tensor import Tensor, method, place_of, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
 
@@ -131,10 +131,10 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place; the value broadcasts to the selected part and keeps x's dtype. Where an index array
     names an element twice the last value stays.
     """
-    if type(self).home is not None and interpreter_stack() is None:
-        at_home((self,), lambda: self.__setitem__(key, value))
-        return
     x = lift(self)
+    if type(x._array) is not _ndarray and place_var.get() is None and place_of(x) is not None:
+        beside((x,), lambda: x.__setitem__(key, value))
+        return
     value = as_value(value, x.dtype)
     if is_basic(key):
         part = x[key]
