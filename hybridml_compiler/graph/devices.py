@@ -9,8 +9,8 @@ from .ir import Graph, Node, apply, constant, input_node
 
 
 def device_of(graph: Graph) -> str:
-    """The device of all values but numbers. DeviceError where there are several: a program is for one."""
-    devices = {node.aval.device for node in graph.nodes() if node.aval.shape or node.aval.device != CPU}
+    """The device that computes a graph: the CPU, unless it has values of another one; of several, DeviceError."""
+    devices = {node.aval.device for node in graph.nodes()} - {CPU}
     if len(devices) > 1:
         raise DeviceError(f"{graph.name} has values on several devices ({', '.join(sorted(devices))})")
     return devices.pop() if devices else CPU

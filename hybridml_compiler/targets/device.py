@@ -98,6 +98,11 @@ def download(array: DeviceArray) -> np.ndarray:
     return np.frombuffer(data, np.uint8).view(array.dtype).reshape(array.shape)
 
 
+def on_host(array: Any) -> np.ndarray:
+    """An array of NumPy's as it is, one of a device as a copy."""
+    return download(array) if isinstance(array, DeviceArray) else array
+
+
 _DEVICES: dict[str, Callable[[], Device]] = {
     "reference": lambda: import_module(f"{__package__}.reference.device").DEVICE,
 }

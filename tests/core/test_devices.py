@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml import nn
 from hybridml_compiler.errors import ArgumentError, DeviceError
 from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.op import Op, Sample
@@ -49,6 +51,108 @@ def test_a_row_and_its_gradients(op: Op) -> None:
             for a, b in zip(here, there, strict=True):
                 assert a.shape == b.shape and a.dtype == b.dtype
                 assert_close(b, a)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+def test_a_traced_row(op: Op) -> None:
+    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+        with case(f"sample {k}"):
+            inputs = [hm.tensor(np.asarray(a)).to(DEVICE) for a in (sample.args[0] if op.variadic else sample.args)]
+            call = functools.partial(op.fn, **sample.params)
+            eager = call(inputs) if op.variadic else call(*inputs)
+            traced = hm.trace(call)(inputs) if op.variadic else hm.trace(call)(*inputs)
+            pairs = zip(eager, traced, strict=True) if op.results else [(eager, traced)]
+            for a, b in pairs:
+                assert a.device == b.device == DEVICE and a.dtype is b.dtype
+                assert_close(b.cpu().numpy(), a.cpu().numpy())
+
+
+def trained(device: str, style: Callable[..., Any]) -> tuple[list[float], list[np.ndarray]]:
+    """Losses of four steps, and the parameters after them."""
+    hm.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(device)
+    optimizer = hm.optim.AdamW(model.parameters(), lr=0.1)
+    draw = np.random.default_rng(0)
+    images = hm.asarray(draw.standard_normal((5, 4)).astype("f4"), device=device)
+    labels = hm.asarray(draw.integers(0, 3, 5), device=device)
+
+    def step(images: hm.Tensor, labels: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = hm.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = style(step)
+    losses = [run(images, labels).item() for _ in range(4)]
+    assert {t.device.type for t in (*model.parameters(), *(p.grad for p in model.parameters()))} == {device}
+    if style is hm.trace:
+        assert run.cache_info().compiles == 1
+    return losses, [p.detach().cpu().numpy() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("style", [lambda step: step, hm.trace], ids=["eager", "traced"])
+def test_a_model_learns(style: Callable[..., Any]) -> None:
+    here, there = trained("cpu", style), trained(DEVICE, style)
+    np.testing.assert_allclose(there[0], here[0], rtol=1e-5)
+    for a, b in zip(here[1], there[1], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_a_traced_function_has_a_program_per_device() -> None:
+    f = hm.trace(lambda t: t * 2 + 1)
+    assert f(x()).device == f(x()).device == DEVICE and f(x().cpu()).device == "cpu"
+    assert f.cache_info().compiles == 2 and "on reference" in str(f.retraces)
+
+
+def test_traced_programs_do_not_mix_devices_either() -> None:
+    def product(t: hm.Tensor, other: hm.Tensor) -> hm.Tensor:
+        return t @ other
+
+    with pytest.raises(DeviceError) as eager:
+        product(x(), hm.ones((3, 2)))
+    with pytest.raises(DeviceError) as traced:
+        hm.trace(product)(x(), hm.ones((3, 2)))
+    assert str(eager.value) == str(traced.value)
+    with pytest.raises(DeviceError):
+        hm.trace(lambda t: t + hm.ones(3))(x())
+
+
+def test_traced_updates_in_place() -> None:
+    def program(t: hm.Tensor, count: hm.Tensor) -> hm.Tensor:
+        t += 1
+        t[0] = 7
+        count += 1  # on the CPU
+        return t * count.sum()
+
+    eager, traced = (x(), hm.zeros(1)), (x(), hm.zeros(1))
+    run = hm.trace(program)
+    for _ in range(3):
+        assert run(*traced).tolist() == program(*eager).tolist()
+        assert traced[0].tolist() == eager[0].tolist() and traced[1].tolist() == eager[1].tolist()
+    assert run.cache_info().compiles == 1
+    row, other = traced[0][1], eager[0][1]  # from here on somebody looks at it
+    assert run(*traced).tolist() == program(*eager).tolist()
+    assert traced[0].tolist() == eager[0].tolist() and row.tolist() == other.tolist()
+
+
+def test_values_of_a_device_steer_a_traced_function() -> None:
+    f = hm.trace(lambda t: t * 2 if t.sum() > 3 else -t)
+    assert f(x()).tolist() == (x() * 2).tolist() and f(-x()).tolist() == x().tolist()
+    assert f(x()).device == DEVICE
+
+
+def test_what_is_created_on_it() -> None:
+    made = [
+        hm.zeros((2,), device=DEVICE), hm.ones(2, device=DEVICE), hm.full((2,), 3.0, device=DEVICE),
+        hm.arange(2, device=DEVICE), hm.linspace(0, 1, 2, device=DEVICE), hm.eye(2, device=DEVICE),
+        hm.asarray([1, 2], device=DEVICE), hm.tensor([1.0], device=DEVICE, requires_grad=True),
+        hm.zeros_like(x()), hm.ones_like(x()), hm.full_like(x(), 2), hm.empty_like(x()),
+        hm.fft.fftfreq(3, device=DEVICE),
+    ]  # fmt: skip
+    assert {t.device.type for t in made} == {DEVICE}
+    assert made[7].requires_grad and made[2].tolist() == [3, 3] and hm.zeros_like(x(), device="cpu").device == "cpu"
+    assert hm.zeros(2).device == hm.asarray(x().cpu(), device="cpu").device == "cpu"
 
 
 def x() -> hm.Tensor:

@@ -184,8 +184,7 @@ class Tracer:
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program."""
-        device = place_var.get() if t.shape else None
-        return self.wrap(ir.constant(t._array, weak=weak, device=device or CPU), weak)
+        return self.wrap(ir.constant(t._array, weak=weak, device=place_var.get() or CPU), weak)
 
     def size(self, size: Any) -> Traced:
         """A size that comes with the call, as a Python float."""

@@ -234,9 +234,9 @@ class CompiledPath(PathEnd):
         for k, _ in self.writes:
             i = self.program.donate[k]
             if type(given[i]) is not _ndarray:
-                reals[i]._array = outputs[k]
-            elif given[i] is not arrays[i]:
-                np.copyto(given[i], arrays[i])
+                aliasing.exchange(reals[i], wrapped(outputs[k]))
+            elif outputs[k] is not given[i]:
+                np.copyto(given[i], outputs[k])
         aliasing.stamp(*(r for k, _ in self.writes if isinstance(r := reals[self.program.donate[k]], Tensor)))
         for result in self.results:
             if result.kind == "output" and result.index not in fresh:
@@ -379,10 +379,23 @@ def array_of(real: Any) -> np.ndarray:
     return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
 
 
+def in_host_memory(real: Any) -> bool:
+    """Whether the memory of an input is NumPy's, which others may share."""
+    return not isinstance(real, Tensor) or type(real).home is None
+
+
+def has_kin(written: Sequence[Tensor], inputs: Sequence[Any]) -> bool:
+    """Whether a tensor of a device is written to, and another input is a view of it, or of what it views."""
+    cells = {id(t._version) for t in written if type(t._version) is list}
+    return len({id(i) for i in inputs if isinstance(i, Tensor) and id(i._version) in cells}) > len(cells)
+
+
 def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
     """Raises an error where an update in place cannot reach its memory, or another input would show it half done."""
-    inputs = [i for i in inputs if not isinstance(i.real, Tensor) or type(i.real).home is None]
-    written = [i for i in written if i in inputs]  # a device's values are exchanged, and shared by nobody
+    placed = [i.real for i in written if not in_host_memory(i.real)]
+    if has_kin(placed, [i.real for i in inputs]):
+        raise Untraceable("in-place update of a tensor that is passed together with a view of it; clone() one of them")
+    inputs, written = ([i for i in group if in_host_memory(i.real)] for group in (inputs, written))
     for source in written:
         if not array_of(source.real).flags.writeable:
             raise Untraceable(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")

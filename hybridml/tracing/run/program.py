@@ -29,6 +29,7 @@ from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
+from hybridml_compiler.targets.device import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
 from ...core.context import beside, grad_is_off, nans_var
@@ -39,6 +40,7 @@ from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.subgraph import cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
+from .placed import PlacedExecutable
 
 _ndarray = np.ndarray
 
@@ -83,11 +85,13 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
                 f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of "
                 "it as what its function returns"
             )
-    if device_of(graph) != CPU:
-        donate = {}  # a device's values never change: what is updated gets the new one
-    elif backend == "interpret":
-        return Interpreted(graph, donate)
     from hybridml_compiler.pipeline import compile
+
+    device = device_of(graph)
+    if device != CPU:  # values of a device never change: what is updated gets the new one
+        return PlacedExecutable(compile(graph, {}, graph.name, guards), find_device(device), graph)
+    if backend == "interpret":
+        return Interpreted(graph, donate)
 
     try:
         return compile(graph, dict(donate), graph.name, guards)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...aval import Aval
+from ...aval import CPU, Aval
 from ...errors import CompileError
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
@@ -82,7 +82,8 @@ class Executable:
 
     def __call__(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
         name, inputs = self.interface.name, self.interface.inputs
-        if [array.aval for array in arrays] != list(inputs) or any(array.device is not DEVICE for array in arrays):
+        fits = [array.aval.on(CPU) for array in arrays] == [aval.on(CPU) for aval in inputs]
+        if not fits or any(array.device is not DEVICE for array in arrays):
             raise CompileError(f"{name}: takes {[*map(str, inputs)]} on {DEVICE.name}, got {list(arrays)}")
         results = [empty(DEVICE, aval.shape, aval.dtype) for aval in self.plan.outputs]
         memory = [[array.memory.opened() for array in group] for group in (arrays, results)]
