@@ -144,12 +144,14 @@ def home_of(name: str) -> OnDevice:
     return found
 
 
-_NAMES = (*devices.DEVICE_NAMES, "cuda", "mps")  # also those that users of PyTorch write, for a clear error
+_OTHERS = ("cuda", "mps")  # which users of PyTorch write, for a clear error
 
 
 def names_device(value: Any) -> bool:
     """Whether an argument of `to` says where, and not which dtype."""
-    return isinstance(value, Device) or (isinstance(value, str) and value.partition(":")[0] in _NAMES)
+    return isinstance(value, Device) or (
+        isinstance(value, str) and value.partition(":")[0] in (*_OTHERS, *devices.device_names())
+    )
 
 
 def on_device(device: Any, make: Callable[[], R]) -> R:

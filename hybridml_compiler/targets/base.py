@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..aval import Aval
-from ..errors import ArgumentError
+from ..aval import CPU, Aval
 from ..sizes.dims import Size
+from .device import find_device
 
 if TYPE_CHECKING:  # a program that is found on disk needs no schedule
     from ..loops.ir import KernelSpec
@@ -119,16 +119,13 @@ class Target(Protocol):
         """The program as a callable; `shapes` where its graph has symbols for sizes."""
 
 
-_TARGETS = ("cpu", "reference")
-
-
-def find_target(name: str = "cpu") -> Target:
-    """A target by its name, loaded when it is first asked for. ArgumentError for one that there is not.
+def find_target(device: str = CPU) -> Target:
+    """The target that has a device's memory, loaded when it is first asked for. ArgumentError for an unknown device.
 
     >>> find_target("cpu").name
     'cpu'
     """
-    if name not in _TARGETS:
-        raise ArgumentError(f"there is no target {name!r}: choose one of {', '.join(_TARGETS)}")
-    found: Target = import_module(f"{__package__}.{name}.target").TARGET
+    if device != CPU:
+        return find_device(device).target
+    found: Target = import_module(f"{__package__}.cpu.target").TARGET
     return found

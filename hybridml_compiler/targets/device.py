@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..aval import Aval
+from ..aval import CPU, Aval
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -108,11 +108,20 @@ _DEVICES: dict[str, Callable[[], Device]] = {
 }
 
 
-DEVICE_NAMES = ("cpu", *_DEVICES)
+def register(name: str, load: Callable[[], Device]) -> None:
+    """Adds a device, which `load()` gives when somebody first asks for it. ArgumentError for a name that is taken."""
+    if name in device_names():
+        raise ArgumentError(f"there is a device {name!r} already: choose another name")
+    _DEVICES[name] = load
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of all devices."""
+    return CPU, *_DEVICES
 
 
 def find_device(name: str) -> Device:
     """A device by its name, loaded when it is first asked for. ArgumentError for one that there is not."""
     if name not in _DEVICES:
-        raise ArgumentError(f"device {name!r} is not available: choose one of {', '.join(DEVICE_NAMES)}")
+        raise ArgumentError(f"device {name!r} is not available: choose one of {', '.join(device_names())}")
     return _DEVICES[name]()

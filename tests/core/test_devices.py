@@ -14,33 +14,13 @@ import pytest
 import hybridml as hm
 from hybridml import nn
 from hybridml_compiler.errors import ArgumentError, DeviceError
-from hybridml_compiler.ops.computed import Refused
-from hybridml_compiler.ops.op import Op, Sample
+from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 from tests.support.cases import case
 from tests.support.closeness import assert_close
+from tests.support.on_devices import results
 
 DEVICE = "reference"
-
-
-def results(op: Op, sample: Sample, device: str) -> list[np.ndarray]:
-    """The results of a row on a device, then the gradients of its inputs, as arrays of the host."""
-    given = sample.args[0] if op.variadic else sample.args
-    inputs = [hm.tensor(np.asarray(a)).to(device) for a in given]
-    rules = op.vjp * len(inputs) if op.variadic else op.vjp
-    for t, rule in zip(inputs, rules, strict=True):
-        if t.dtype.kind in "fVc" and rule is not None and not isinstance(rule, Refused):
-            t.requires_grad_()
-    found = op.fn(inputs, **sample.params) if op.variadic else op.fn(*inputs, **sample.params)
-    outs = list(found) if op.results else [found]
-    assert {t.device.type for t in outs} == {device if inputs else "cpu"}
-    wanted = [t for t in outs if t.requires_grad]
-    if wanted:
-        ones = [hm.ones(t.shape, t.dtype).to(device) for t in wanted]
-        leaves = [t for t in inputs if t.requires_grad]
-        outs += [g for g in hm.autograd.grad(wanted, leaves, ones, allow_unused=True) if g is not None]
-        assert {t.device.type for t in outs} == {device}
-    return [t.detach().cpu().numpy() for t in outs]
 
 
 @pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
