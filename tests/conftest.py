@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def in_memory(free: int) -> str | None:
-    """A folder of a file system in memory with so many bytes free, or None: a write to a disk takes 30 times as long."""
+    """A folder in memory with so many bytes free, or None: a write to a disk takes 30 times as long."""
     folder = "/dev/shm"
     usable = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
     return folder if usable and shutil.disk_usage(folder).free >= free else None
