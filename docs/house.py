@@ -45,8 +45,13 @@ def imported(path: Path, package: list[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             yield from (".".join([*above, *filter(None, [node.module]), alias.name]) for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and _name(node.func).endswith("import_module"):
             yield from (str(name.value) for name in node.args[:1] if isinstance(name, ast.Constant))
+
+
+def _name(function: ast.expr) -> str:
+    """The last name of what is called: `import_module` for `importlib.import_module`."""
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def modules(root: Path, *packages: str) -> nx.DiGraph:

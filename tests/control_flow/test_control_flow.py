@@ -49,13 +49,13 @@ def same(expected: Any, found: Any, tolerance: float = 1e-9) -> None:
 
 def check(fn: Callable[..., Any], *args: hm.Tensor, backends: tuple[str, ...] = BACKENDS) -> None:
     """Values and derivatives: of the traced function, and taken inside of one."""
+    eager, derivatives = tensors(fn(*args)), [(derivative, derivative(fn, *args)) for derivative in (first, second)]
     for backend in backends:
         traced = hm.trace(fn, backend=backend)
-        expected, found = tensors(fn(*args)), tensors(traced(*args))
-        assert [t.dtype for t in expected] == [t.dtype for t in found]
-        same(expected, found)
-        for derivative in (first, second):
-            expected = derivative(fn, *args)
+        found = tensors(traced(*args))
+        assert [t.dtype for t in eager] == [t.dtype for t in found]
+        same(eager, found)
+        for derivative, expected in derivatives:
             same(expected, derivative(traced, *args), 1e-8)
             inside = hm.trace(lambda *xs, d=derivative: d(fn, *xs), backend=backend)
             same(expected, inside(*args), 1e-8)

@@ -16,6 +16,7 @@ regions of their own, after them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -101,13 +102,17 @@ class _Regions:
                 self.needs[home[other]].add(home[task])
         self.touches: list[list[Node]] = [[] for _ in steps]  # the nodes in the arena that each step reads or writes
         self.last: dict[Node, int] = {}  # step that does so
+        self.ending: list[list[Node]] = [[] for _ in steps]  # the nodes of which each step is the last
         for node, users in touched.items():
             numbers = {home[task] for task in users}
             if node not in kept and not any(node in steps[number].scratch for number in numbers):
                 self.last[node] = max(numbers)
+                self.ending[self.last[node]].append(node)
                 for number in numbers:
                     self.touches[number].append(node)
         self.waiting: dict[int, int] = {}  # step -> how many regions before its own
+        self.waited = Counter[Node]()  # how many steps that wait touch each node
+        self.now = self.held = 0  # the step at hand; bytes that none from it on needs, but steps that wait
 
     def form(self) -> list[Step]:
         """The steps with regions formed. Done twice, so that only kernels wait which then find others."""
@@ -118,20 +123,19 @@ class _Regions:
     def _walk(self, waits: set[int]) -> list[Step]:
         result: list[Step] = []
         for number, step in enumerate(self.steps):
-            if self._held(number) > cost.REGION_BYTES:
+            self.now = number
+            if number:
+                self.held += sum(node.aval.nbytes for node in self.ending[number - 1] if self.waited[node])
+            if self.held > cost.REGION_BYTES:
                 result += self._released(number)
             before = max((self.waiting.get(n, -1) for n in self.needs[number]), default=-1)
             if number in waits or (before >= 0 and number in self.able):
                 self.waiting[number] = before + 1
+                self.waited.update(self.touches[number])
             else:
                 result += self._released(before)
                 result.append(step)
         return [*result, *self._released(len(self.steps))]
-
-    def _held(self, number: int) -> int:
-        """Bytes that no step from this one on needs, but steps that wait."""
-        nodes = {node for waiting in self.waiting for node in self.touches[waiting] if self.last[node] < number}
-        return sum(node.aval.nbytes for node in nodes)
 
     def _may_wait(self, step: Step) -> bool:
         spec = self.tasks[step.tasks[0]].spec
@@ -142,12 +146,20 @@ class _Regions:
         for place in sorted({k for k in self.waiting.values() if k <= last}):
             numbers = [n for n, k in self.waiting.items() if k == place]
             for number in numbers:
-                del self.waiting[number]
+                self._let_go(number)
             members = [task for number in numbers for task in self.steps[number].tasks]
             if self._is_worth(members):
                 yield Step(members)
             else:
                 yield from (self.steps[number] for number in numbers)
+
+    def _let_go(self, number: int) -> None:
+        """Takes a step out of those that wait; what it alone held is free."""
+        del self.waiting[number]
+        for node in self.touches[number]:
+            self.waited[node] -= 1
+            if not self.waited[node] and self.last[node] < self.now:
+                self.held -= node.aval.nbytes
 
     def _is_worth(self, members: Sequence[int]) -> bool:
         """Whether forks are saved, or work is shared that is too little to be shared alone."""

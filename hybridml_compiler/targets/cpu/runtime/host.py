@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hybridml_compiler.once import once
+from hybridml_compiler.once import lazy, once
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.fingerprint import fingerprint
 from hybridml_compiler.runtime.uninterrupted import uninterrupted
@@ -56,7 +56,7 @@ class Host:
     triple: str
     llvm: str  # version of llvmlite and of its LLVM
 
-    @property
+    @lazy
     def key(self) -> str:
         """Text of all fields, for keys of the cache."""
         return "\n".join(map(str, asdict(self).values()))
