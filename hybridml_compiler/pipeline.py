@@ -87,7 +87,7 @@ def compile(
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
     from .graph.devices import device_of
-    from .targets.base import find_target
+    from .targets.registry import find_target
 
     target = target or find_target(device_of(graph))
     stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)

@@ -16,6 +16,7 @@ from hybridml_compiler.errors import DeviceError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.targets import device as devices
+from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
 from .context import at_place, grad_is_off
@@ -140,7 +141,7 @@ def home_of(name: str) -> OnDevice:
     """The interpreter of a device. ArgumentError for one that there is not."""
     found = _homes.get(name)
     if found is None:
-        found = _homes[name] = OnDevice(devices.find_device(name))
+        found = _homes[name] = OnDevice(registry.find_device(name))
     return found
 
 
@@ -149,13 +150,13 @@ _OTHERS = ("cuda", "mps")  # which users of PyTorch write, for a clear error
 
 def names_device(value: Any) -> bool:
     """Whether an argument of `to` says where, and not which dtype."""
-    return isinstance(value, Device) or (
-        isinstance(value, str) and value.partition(":")[0] in (*_OTHERS, *devices.device_names())
-    )
+    if not isinstance(value, str):
+        return isinstance(value, Device)
+    return value.partition(":")[0] in (*_OTHERS, *registry.device_names())
 
 
 def on_device(device: Any, make: Callable[[], R]) -> R:
-    """What `make()` creates, on a device; in a trace it is where the program is. ArgumentError for an unknown one."""
+    """The result of `make()`, which creates on this device. ArgumentError for one that there is not."""
     return at_place(Device(device).type, make)
 
 

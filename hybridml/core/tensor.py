@@ -17,7 +17,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
-from hybridml_compiler.targets.device import find_device
+from hybridml_compiler.targets.registry import find_device
 
 from .interpreter import Interpreter, Reading, interpreter_stack
 

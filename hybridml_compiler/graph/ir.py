@@ -127,6 +127,8 @@ def apply(
     found = _INTERNED.get(key)
     if found is None:
         found = _INTERNED.add(key, _new(op, nodes, canonical, text, out if nodes else out.on(device), where))
+    elif where and not found.where:  # it was made by no line of a user
+        found.where = where
     return found
 
 

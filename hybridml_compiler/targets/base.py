@@ -2,7 +2,7 @@
 
     graph --passes, schedule (which asks for `capabilities`)--> plan --Code--> Program --executable--> Executable
 
-A target is a folder beside this file. The pipeline names none: it is given one, or takes the host's (`default`).
+A target is a folder beside this file. The pipeline names none: it asks for that of a device (registry.py).
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..aval import CPU, Aval
+from ..aval import Aval
 from ..sizes.dims import Size
-from .device import find_device
 
 if TYPE_CHECKING:  # a program that is found on disk needs no schedule
     from ..loops.ir import KernelSpec
@@ -105,7 +103,7 @@ class Target(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the schedule asks."""
+        """Answers to what the schedule asks."""
 
     def find(self, key: str) -> Program | None:
         """The program that was kept under the key by any process; None where there is none that runs here."""
@@ -117,15 +115,3 @@ class Target(Protocol):
         self, program: Any, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
     ) -> Executable:
         """The program as a callable; `shapes` where its graph has symbols for sizes."""
-
-
-def find_target(device: str = CPU) -> Target:
-    """The target that has a device's memory, loaded when it is first asked for. ArgumentError for an unknown device.
-
-    >>> find_target("cpu").name
-    'cpu'
-    """
-    if device != CPU:
-        return find_device(device).target
-    found: Target = import_module(f"{__package__}.cpu.target").TARGET
-    return found

@@ -6,15 +6,12 @@ ones. Values come and go by `upload` and `download` alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..aval import CPU, Aval
-from ..errors import ArgumentError
+from ..aval import Aval
 
 if TYPE_CHECKING:
     from .base import Target
@@ -101,27 +98,3 @@ def download(array: DeviceArray) -> np.ndarray:
 def on_host(array: Any) -> np.ndarray:
     """An array of NumPy's as it is, one of a device as a copy."""
     return download(array) if isinstance(array, DeviceArray) else array
-
-
-_DEVICES: dict[str, Callable[[], Device]] = {
-    "reference": lambda: import_module(f"{__package__}.reference.device").DEVICE,
-}
-
-
-def register(name: str, load: Callable[[], Device]) -> None:
-    """Adds a device, which `load()` gives when somebody first asks for it. ArgumentError for a name that is taken."""
-    if name in device_names():
-        raise ArgumentError(f"there is a device {name!r} already: choose another name")
-    _DEVICES[name] = load
-
-
-def device_names() -> tuple[str, ...]:
-    """The names of all devices."""
-    return CPU, *_DEVICES
-
-
-def find_device(name: str) -> Device:
-    """A device by its name, loaded when it is first asked for. ArgumentError for one that there is not."""
-    if name not in _DEVICES:
-        raise ArgumentError(f"device {name!r} is not available: choose one of {', '.join(device_names())}")
-    return _DEVICES[name]()

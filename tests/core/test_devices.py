@@ -35,16 +35,14 @@ def test_a_row_and_its_gradients(op: Op) -> None:
 
 @pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
 def test_a_traced_row(op: Op) -> None:
-    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
-        with case(f"sample {k}"):
-            inputs = [hm.tensor(np.asarray(a)).to(DEVICE) for a in (sample.args[0] if op.variadic else sample.args)]
-            call = functools.partial(op.fn, **sample.params)
-            eager = call(inputs) if op.variadic else call(*inputs)
-            traced = hm.trace(call)(inputs) if op.variadic else hm.trace(call)(*inputs)
-            pairs = zip(eager, traced, strict=True) if op.results else [(eager, traced)]
-            for a, b in pairs:
-                assert a.device == b.device == DEVICE and a.dtype is b.dtype
-                assert_close(b.cpu().numpy(), a.cpu().numpy())
+    sample = next(iter(op.samples(np.random.default_rng(0))))
+    inputs = [hm.tensor(np.asarray(a)).to(DEVICE) for a in (sample.args[0] if op.variadic else sample.args)]
+    call = functools.partial(op.fn, **sample.params)
+    eager = call(inputs) if op.variadic else call(*inputs)
+    traced = hm.trace(call)(inputs) if op.variadic else hm.trace(call)(*inputs)
+    for a, b in zip(eager, traced, strict=True) if op.results else [(eager, traced)]:
+        assert a.device == b.device == DEVICE and a.dtype is b.dtype
+        assert_close(b.cpu().numpy(), a.cpu().numpy())
 
 
 def trained(device: str, style: Callable[..., Any]) -> tuple[list[float], list[np.ndarray]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from hybridml_compiler import pipeline
 from hybridml_compiler.graph.ir import Graph
-from hybridml_compiler.targets.base import find_target
 from hybridml_compiler.targets.cpu.llvm.modules import Module
 from hybridml_compiler.targets.cpu.runtime.host import VECTORS, Host, vectors_of
+from hybridml_compiler.targets.registry import find_target
 
 NEON = vectors_of("aarch64", ["neon"])
 AARCH64 = Host("generic", "+neon,+fp-armv8", NEON.bits, NEON.registers, "aarch64-unknown-linux-gnu", "")

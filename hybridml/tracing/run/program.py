@@ -29,7 +29,7 @@ from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
-from hybridml_compiler.targets.device import find_device
+from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
 from ...core.context import beside, grad_is_off, nans_var

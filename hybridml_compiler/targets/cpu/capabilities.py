@@ -1,4 +1,4 @@
-"""What the schedule asks of this machine's CPU: the calls that it has kernels for, its vectors and its cores."""
+"""Capabilities of this machine's CPU: the calls that it has kernels for, its vectors and its cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .runtime import blas, jit, threads
 
 
 def capabilities() -> Capabilities:
-    """Those of the host."""
+    """Capabilities of the host."""
     bits = jit.host().vector_bits
 
     def has_library(call: Call) -> bool:

@@ -4,5 +4,5 @@ It says what a plan means. Whatever gives other results, a target or a path thro
 
 target.py  the target: its abilities, programs and executables
 plan.py    a plan's launches, run one after the other
-device.py  its memory
+memory.py  its memory
 """

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...aval import CPU, Aval
 from ...errors import CompileError
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import Call, Capabilities
 from ...schedule.launch import Copy, Plan
 from ...schedule.text import describe_plan
-from ..base import Interface, Stage
-from ..device import DeviceArray, download, empty
-from .device import DEVICE
+from ..base import Interface, Stage, Target
+from ..device import Device, DeviceArray, download, empty
+from .memory import Block
 from .plan import run_plan
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Code:
         yield
 
     def begin(self, spec: KernelSpec) -> None:
-        """Does nothing."""
+        """Does nothing: a plan is all that its interpreter needs."""
 
     def text(self, plan: Plan) -> str:
         return describe_plan(plan)
@@ -114,4 +116,27 @@ class Reference:
         return Executable(program.plan, interface, stats, stages)
 
 
-TARGET = Reference()
+class ReferenceDevice:
+    """Nothing here runs beside the caller: what it is asked for is done when the call returns."""
+
+    name = "reference"
+
+    @property
+    def target(self) -> Target:
+        return TARGET
+
+    def allocate(self, nbytes: int) -> Block:
+        return Block(nbytes)
+
+    def write(self, memory: Block, data: np.ndarray) -> None:
+        memory.opened()[: data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
+
+    def read(self, memory: Block, nbytes: int) -> bytes:
+        return memory.opened()[:nbytes].tobytes()
+
+    def synchronize(self) -> None:
+        """Returns at once: nothing is left to do."""
+
+
+TARGET: Target = Reference()
+DEVICE: Device = ReferenceDevice()
