@@ -36,8 +36,8 @@ BUDGETS = {
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
         14500,
-        "convolutions of narrow operands, bounds of every access; a protocol, a reference target and devices; guards of native calls, scratch memory, order of "
-        "keys, the memory of large arrays used again",
+        "convolutions of narrow operands, bounds of every access; a protocol, a reference target and devices; guards of "
+        "native calls, scratch memory, order of keys, the memory of large arrays used again",
         "the thread pool and the futures of compilations; results that each native entry kept",
     ),
     "hybridml_compiler/runtime": Budget(850, "folders by handle, threads that Ctrl-C does not split"),

@@ -53,7 +53,7 @@ class Code:
         yield
 
     def begin(self, spec: KernelSpec) -> None:
-        """Does nothing: a plan is all that its interpreter needs."""
+        """Ignores the spec: a plan is all that its interpreter needs."""
 
     def text(self, plan: Plan) -> str:
         return describe_plan(plan)
