@@ -23,11 +23,11 @@ from typing import Any
 
 import hybridml as hm
 from hybridml.profiler.kernels import kernel_name, node_flops, operations
-from hybridml_compiler.backends.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.loops.transcendental import TABLE as POLYNOMIALS
-from hybridml_compiler.runtime.spans import CAPACITY
 from hybridml_compiler.schedule.cost import RANGES_A_THREAD
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Pixels, Weights
+from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
+from hybridml_compiler.targets.cpu.runtime.spans import CAPACITY
 
 from . import ours
 from .compare import circumstances

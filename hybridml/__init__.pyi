@@ -328,8 +328,8 @@ from hybridml_compiler.errors import HybridmlError as HybridmlError
 from hybridml_compiler.errors import OutOfBoundsError as OutOfBoundsError
 from hybridml_compiler.errors import ShapeError as ShapeError
 from hybridml_compiler.errors import TraceError as TraceError
-from hybridml_compiler.runtime.threads import get_num_threads as get_num_threads
-from hybridml_compiler.runtime.threads import set_num_threads as set_num_threads
+from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads as get_num_threads
+from hybridml_compiler.targets.cpu.runtime.threads import set_num_threads as set_num_threads
 
 _Operand: TypeAlias = Tensor | np.ndarray | np.generic | builtins.complex  # complex stands for float, int and bool too
 _Axis: TypeAlias = builtins.int | Sequence[builtins.int] | None

@@ -40,6 +40,7 @@ from .core.autodiff.tape import (  # fmt: skip
 )
 from .core.context import (
     _no_grad,
+    beside,
     clock,
     current_interpreter,
     enable_grad,
@@ -47,12 +48,13 @@ from .core.context import (
     is_grad_enabled,
     lift,
     no_grad,
+    place_var,
     switches,
 )
 from .core.dispatch import constant
 from .core.shared import accumulating
 from .core.source_location import here
-from .core.tensor import Tensor, like, method
+from .core.tensor import Tensor, like, method, place_of
 
 __all__ = ["Function", "enable_grad", "grad", "is_grad_enabled", "no_grad"]
 
@@ -109,6 +111,9 @@ def backward(
     [6.0]
     """
     t = lift(self)
+    if type(t._array) is not ndarray and place_var.get() != place_of(t):
+        beside((t,), lambda: backward(t, gradient, retain_graph, create_graph))
+        return
     retain = create_graph if retain_graph is None else retain_graph
     found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph)
     outer = grad_is_off()
@@ -188,10 +193,14 @@ def pulled(
     since: int = 0,
 ) -> tuple[Tensor | None, ...]:
     """The gradient with respect to each of `ins`, None where nothing leads there; see `tape.run` for the options."""
-    seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
-    nodes = [lift(t)._node for t in ins]
-    found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
-    return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
+
+    def pull() -> tuple[Tensor | None, ...]:
+        seeds = [_seed(lift(t), c, what) for t, c in zip(outs, cotangents, strict=True)]
+        nodes = [lift(t)._node for t in ins]
+        found = run(seeds, retain=retain, create=create, wanted={id(n): k for k, n in enumerate(nodes)}, since=since)
+        return tuple(conjugated(found[id(n)][1]) if id(n) in found else None for n in nodes)
+
+    return beside(map(lift, outs), pull)
 
 
 # -- Tensor attributes

@@ -21,7 +21,7 @@ from hybridml_compiler.ops.shapes import axis_index, integer
 from .arrays.creation import arange, asarray
 from .arrays.shaping.manipulation import roll
 from .core import ops
-from .core.tensor import Device, Tensor
+from .core.tensor import Tensor
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
@@ -248,7 +248,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 def _scaled(name: str, k: Tensor, n: int, d: float, dtype: Any, device: Any) -> Tensor:
     """Frequencies computed in float64, and rounded once."""
     if device is not None:
-        Device(device)
+        k = k.to(device=device)
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_float(wanted):
         raise DTypeError(f"{name}: frequencies are floats, got dtype {wanted.name}")

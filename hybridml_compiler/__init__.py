@@ -10,9 +10,7 @@
       |
     loops/      kernel -> loop nest over scalar expressions: text, verifier, interpreter, transcendental polynomials
       |
-    backends/   loop nest -> LLVM IR
-      |
-    runtime/    LLVM IR -> running code: JIT, object cache, thread pool, native entry
+    targets/    kernels and memory plan -> running code, a folder per target
 
 `pipeline.py` is the only file that orders these stages.
 """
@@ -21,15 +19,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .eager import products
 from .hooks import hooks
 from .ops import random
+from .targets.cpu.eager import products
 
 
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     """Eager transcendentals: rows know no loops, so the two meet here. The compiler is loaded at the first use."""
     try:
-        from .eager.elementary import elementary, transcendental
+        from .targets.cpu.eager.elementary import elementary, transcendental
 
         elementary("exp", "f", 1)
     except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
@@ -41,7 +39,7 @@ def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
 def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Eager random bits, the same way."""
     try:
-        from .eager.elementary import bits
+        from .targets.cpu.eager.elementary import bits
 
         found = bits(state, shape)
     except ImportError:

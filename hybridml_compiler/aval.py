@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from . import dtypes
+from .errors import DeviceError
 from .sizes.dims import Size, hints, is_symbolic
 from .sizes.values import evaluate
 from .sizes.values import parse as parse_size
+
+CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
 class Aval:
     """Type of a value. `weak` marks a lifted Python scalar: it has a kind but follows the dtype of its other operands.
 
-    A size may be a `Dim` (see sizes/dims.py), which is used as an int.
+    A size may be a `Dim` (see sizes/dims.py), which is used as an int. Shape rules take no notice of the device:
+    `together` says where the results of operands are.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     weak: bool = False
+    device: str = CPU
 
     @property
     def ndim(self) -> int:
@@ -45,15 +50,47 @@ class Aval:
     @property
     def hinted(self) -> Aval:
         """The type at the sizes at hand: for costs."""
-        return Aval(hints(self.shape), self.dtype) if self.symbolic else self
+        return Aval(hints(self.shape), self.dtype, device=self.device) if self.symbolic else self
 
     def at(self, sizes: Mapping[str, int]) -> Aval:
         """The type for these values of the symbols."""
-        return Aval(tuple([evaluate(n, sizes) for n in self.shape]), self.dtype, self.weak)
+        return replace(self, shape=tuple([evaluate(n, sizes) for n in self.shape]))
 
     def __str__(self) -> str:
         dims = ",".join(map(str, self.shape))
-        return f"{dtypes.short(self.dtype)}[{dims}]" + ("~" if self.weak else "")
+        where = "" if self.device == CPU else f"@{self.device}"
+        return f"{dtypes.short(self.dtype)}[{dims}]{'~' if self.weak else ''}{where}"
+
+    def on(self, device: str) -> Aval:
+        """The type on another device."""
+        return self if device == self.device else replace(self, device=device)
+
+
+def together(avals: Iterable[Aval]) -> str:
+    """The device of an operation on values of these types. Numbers of the CPU, of no axis, may meet any other's.
+
+    Raises DeviceError for values of several devices.
+    """
+    found = CPU
+    here: Aval | None = None
+    for aval in avals:
+        if aval.device == CPU:
+            here = aval if aval.shape else here
+        elif found not in (CPU, aval.device):
+            raise mixed(found, aval)
+        else:
+            found = aval.device
+    if found != CPU and here is not None:
+        raise mixed(found, here)
+    return found
+
+
+def mixed(device: str, other: Aval) -> DeviceError:
+    """The error of an operation on values of a device and of another one."""
+    return DeviceError(
+        f"tensors of one operation are on {device!r} and on {other.device!r} (shape {other.shape}); "
+        f"move one of them, for example with .to({device!r})"
+    )
 
 
 def of(array: np.ndarray) -> Aval:
@@ -61,9 +98,10 @@ def of(array: np.ndarray) -> Aval:
 
 
 def parse(text: str, symbols: Mapping[str, Size] | None = None) -> Aval:
-    """Inverse of `str(aval)`: `f32[4,8]`, `i64[]`, `f32[]~`, and with symbols `f32[n,2*n+1]`."""
+    """Inverse of `str(aval)`: `f32[4,8]`, `i64[]`, `f32[]~`, `f32[3]@cuda`, and with symbols `f32[n,2*n+1]`."""
+    text, _, device = text.partition("@")
     weak = text.endswith("~")
     name, _, rest = text.removesuffix("~").partition("[")
     dims = rest.rstrip("]")
     shape: Any = tuple(int(d) if d.isdigit() else parse_size(d, symbols or {}) for d in dims.split(",")) if dims else ()
-    return Aval(shape, dtypes.from_short(name), weak)
+    return Aval(shape, dtypes.from_short(name), weak, device or CPU)

@@ -94,6 +94,10 @@ class GradientError(HybridmlError, RuntimeError):
     """A gradient that does not exist: no history, freed history, a value overwritten after it was saved."""
 
 
+class DeviceError(HybridmlError, RuntimeError, TypeError):
+    """Tensors of one operation on different devices, or one that NumPy cannot reach."""
+
+
 class TraceError(HybridmlError, RuntimeError):
     """Something in a traced function that a graph cannot hold."""
 

@@ -20,7 +20,7 @@ class Hooks:
     transcendental: Callable[..., np.ndarray]
     # (state, shape) -> uint32 words. __init__.py, the same way.
     random_bits: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
-    # __init__.py: eager/products.py.
+    # __init__.py: targets/cpu/eager/products.py.
     matmul: Callable[[np.ndarray, np.ndarray], np.ndarray]
     # Text of a graph -> shapes and dtypes of its inputs and outputs, and the function that computes it. pipeline.py,
     # for runtime/host_callback.py.

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import config, dtypes
+from . import config
 from .errors import CompileError
 from .graph.interpret import interpret
-from .graph.ir import Graph, Node
+from .graph.ir import Graph
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
 from .graph.verify import verify
@@ -37,14 +37,10 @@ from .sizes.dims import hint, structural
 from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
-    from .backends.llvm.modules import Module, PlanModules
-    from .loops.ir import Expr, KernelSpec
-    from .runtime.executable import Executable
-    from .runtime.linking.loader import Library
-    from .runtime.program_cache import StoredProgram
-    from .runtime.spans import Recorder
-    from .schedule.kernels.library import Call, Prepared, Target
+    from .loops.ir import KernelSpec
     from .schedule.launch import Launch, Plan
+    from .targets.base import Code, Executable, Program, Target
+    from .targets.shapes import Shapes
 
 
 @dataclass
@@ -79,72 +75,50 @@ class Stats:
 
 
 def compile(
-    graph: Graph, donate: Mapping[int, int] | None = None, name: str = "", guards: Guards | None = None
+    graph: Graph,
+    donate: Mapping[int, int] | None = None,
+    name: str = "",
+    guards: Guards | None = None,
+    target: Target | None = None,
 ) -> Executable:
-    """An executable for the graph on this machine's CPU.
+    """An executable for the graph on a target: that of the device that its values are on unless one is given.
 
     `donate` maps an output position to the input position whose memory that output is written to. Of a graph with
     symbolic sizes, `guards` are the conditions that its capture relied on.
     """
-    from .runtime.executable import Executable
-    from .runtime.program_cache import STEP
+    from .graph.devices import device_of
+    from .targets.registry import find_target
 
+    target = target or find_target(device_of(graph))
+    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target)
     if any(node.aval.symbolic for node in graph.inputs):
-        return _compile_symbolic(graph, dict(donate or {}), name or graph.name, guards or Guards())
-    stats = Stats()
-    stages = Stages(graph, dict(donate or {}), name or graph.name, stats)
+        return _compile_symbolic(stages, guards or Guards())
+    stats = stages.stats
     with stats.stage("find"):
-        key = _key(graph, stages.donate)
-        found = _find(key) if stages.say.level < 2 else None
-    if found is None:
-        program, library = stages.make(key)
+        key = _key(graph, stages.donate, target)
+        program = target.find(key) if stages.say.level < 2 else None
+    if program is None:
+        program = stages.make(key)
     else:
-        program, library = found
         stages.stats = Stats()  # whoever looks at the stages later does not change the cost of this call
-    stats.update(program.facts)
-    stages.say(1, lambda: _summary(stats))
-    return Executable(
-        stages.name,
-        library.address(STEP),
-        [node.aval for node in graph.inputs],
-        [graph.outputs[k].aval for k in program.fresh],
-        program.fresh,
-        stages.donate,
-        program.arena_bytes,
-        lambda arrays: failure(graph, arrays),
-        stats,
-        stages,
-        (library,),
-    )
+    return stages.executable(program, stats)
 
 
-def _compile_symbolic(graph: Graph, donate: dict[int, int], name: str, captured: Guards) -> Executable:
+def _compile_symbolic(stages: Stages, captured: Guards) -> Executable:
     """`compile` for sizes that come with the call. A stage's decision by a size is a guard of the executable (see
     sizes/dims.py); sizes that break it are compiled for themselves."""
-    from .runtime.executable import Executable, Shapes
-    from .runtime.linking import loader
-    from .runtime.program_cache import STEP, imports
+    from .targets.shapes import Shapes
 
-    stats = Stats()
-    stages = Stages(graph, donate, name, stats)
-    guards = captured.copy()
+    guards, graph = captured.copy(), stages.captured
     with collecting(guards), structural():
-        objects = stages.objects()
-        plan = stages.plan
-    with stats.stage("link"):
-        library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
-    stats.update(stages.facts)
-    stages.say(1, lambda: _summary(stats))
-    inputs, outputs = [node.aval for node in graph.inputs], [graph.outputs[k].aval for k in plan.fresh]
+        program = stages.make(None)
 
     def exact(sizes: Mapping[str, int]) -> Executable:
-        return compile(at_sizes(graph, sizes), donate, name)
+        return compile(at_sizes(graph, sizes), stages.donate, stages.name, target=stages.target)
 
-    shapes = Shapes(inputs, outputs, plan.arena_bytes, guards.since(captured), exact)
-    return Executable(
-        name, library.address(STEP), inputs, outputs, plan.fresh, donate, plan.arena_bytes,
-        lambda arrays: failure(graph, arrays), stats, stages, (library,), shapes,
-    )  # fmt: skip
+    inputs, outputs = [node.aval for node in graph.inputs], [graph.outputs[k].aval for k in program.fresh]
+    shapes = Shapes(inputs, outputs, program.arena_bytes, guards.since(captured), exact)
+    return stages.executable(program, stages.stats, shapes)
 
 
 def _read(text: str) -> Any:
@@ -185,14 +159,14 @@ class Stages:
     """The stages from a graph to code. Each is done when it is first asked for: an executable that was found on disk
     needs none of them, until somebody wants to see its IR or its launches."""
 
-    def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats) -> None:
+    def __init__(self, graph: Graph, donate: Mapping[int, int], name: str, stats: Stats, target: Target) -> None:
         settings = config.read()
-        self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
+        self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
         self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
-        self.compile: Callable[[KernelSpec, list[Module]], object] = lambda spec, modules: None  # as they are known
 
     @lazy
     def graph(self) -> Graph:
+        from .graph.devices import without_devices
         from .passes import run_passes
         from .schedule.checks import settled
 
@@ -205,7 +179,7 @@ class Stages:
             self.say(5, lambda: f"{made}\n{print_graph(after)}")
 
         with self.stats.stage("passes"):
-            return settled(run_passes(self.captured, verify=self.verify, watch=watch)[0])
+            return settled(run_passes(without_devices(self.captured), verify=self.verify, watch=watch)[0])
 
     @lazy
     def plan(self) -> Plan:
@@ -214,7 +188,7 @@ class Stages:
 
         graph = self.graph
         with self.stats.stage("plan"):
-            plan = make_plan(graph, self.donate, host(), self._begin)
+            plan = make_plan(graph, self.donate, self.target.capabilities, self._begin)
         self.say(3, lambda: describe_plan(plan))
         return plan
 
@@ -222,29 +196,22 @@ class Stages:
         """Begins with a spec that is known, while others are still being planned."""
         from .loops.verify import verify_kernel
 
-        if spec in self.specs:
+        if id(spec) in self._begun:
             return
+        self._begun[id(spec)] = spec
         with self.stats.stage("check"):
             for kernel in spec.nests if self.verify else ():
                 verify_kernel(kernel, "the plan")
-        with self.stats.stage("source"):
-            modules = self.specs.modules(spec)
-        with self.stats.stage("codegen"):
-            self.compile(spec, modules)
+        self.code.begin(spec)
 
     @lazy
-    def specs(self) -> PlanModules:
-        from .backends.llvm.modules import PlanModules
-
-        return PlanModules()
+    def _begun(self) -> dict[int, KernelSpec]:
+        """Specs by identity: launches of equal groups have one."""
+        return {}
 
     @lazy
-    def modules(self) -> list[Module]:
-        from .backends.llvm.modules import modules_of
-
-        plan = self.plan
-        with self.stats.stage("source"):
-            return modules_of(plan, self.specs)
+    def code(self) -> Code:
+        return self.target.code([node.aval for node in self.captured.outputs], self.stats.stage)
 
     @property
     def launches(self) -> Sequence[Launch]:
@@ -257,8 +224,8 @@ class Stages:
 
     @property
     def llvm(self) -> str:
-        """LLVM IR of every kernel and of the step that launches them."""
-        return "\n".join(f"; ---- {module.symbol}\n{module.emit()}" for module in self.modules)
+        """The target's code of every kernel and of the step that launches them."""
+        return self.code.text(self.plan)
 
     @property
     def facts(self) -> dict[str, int]:
@@ -266,89 +233,44 @@ class Stages:
         return {
             "nodes": len(self.graph.nodes()),
             "kernels": len(self.plan.launches),
-            "distinct_kernels": len(self.modules) - 1,
+            "distinct_kernels": self.code.kernels(self.plan),
             "nbytes": sum(launch.nbytes for launch in self.plan.launches),
             "arena_bytes": hint(self.plan.arena_bytes),
         }
 
-    def timed(self) -> tuple[Library, Recorder]:
-        """The same program with a step that reads the clock round every launch, and where it writes that to."""
-        from .backends.llvm.modules import modules_of
-        from .runtime import jit
-        from .runtime.linking import loader
-        from .runtime.program_cache import STEP, imports
-        from .runtime.spans import Recorder
-
-        recorder = Recorder()
-        with collecting(None), structural():
-            codes = [module.code for module in modules_of(self.plan, self.specs, timed=True)]
-            objects = jit.compile_sources(codes)
-        symbols = imports(self.plan.constants) | recorder.imports
-        return loader.load(objects, symbols, [STEP], keep=(*self.plan.constants, recorder)), recorder
-
-    def objects(self) -> list[bytes]:
-        """Object code of the modules."""
-        from .backends.llvm.registry import callee_of
-        from .runtime import allocation, jit, threads
-
-        with jit.Compilation() as compilation:
-            pool = [threads.source]
-            memory = allocation.source([hint(node.aval.nbytes) for node in self.captured.outputs])
-            if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
-                compilation.add(memory)
-
-            def compile(spec: KernelSpec, modules: Sequence[Module]) -> None:
-                if pool and callee_of(spec).parallel:  # linking wants the pool, and finds its code in the cache
-                    compilation.add(pool.pop()())
-                for module in modules:
-                    compilation.add(module.code)
-
-            self.compile = compile
-            modules = self.modules
-            with self.stats.stage("codegen"):
-                return compilation.objects([module.code for module in modules])
-
-    def make(self, key: str) -> tuple[StoredProgram, Library]:
-        """The program, kept under the key, and its code."""
-        from .runtime.linking import loader
-        from .runtime.program_cache import STEP, StoredProgram, imports
+    def make(self, key: str | None) -> Program:
+        """The program; kept under the key, if there is one."""
         from .schedule.text import describe_launch
 
-        stats, objects = self.stats, self.objects()
-        plan, facts = self.plan, self.facts
-        with stats.stage("link"):
-            program = StoredProgram(loader.link(objects, [STEP]), plan.constants, plan.fresh, plan.arena_bytes, facts)
-            if program.image is None:
-                library = loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants)
-            else:
-                library = program.load()
-                program.save(key)
+        with self.code.compiling():
+            plan = self.plan
+            program = self.code.finish(plan, self.facts, key)
+        stats = self.stats
         self.say(4, lambda: "LLVM IR\n" + self.llvm)
         self.say(2, lambda: "\n".join([_times(stats), *(describe_launch(k, x) for k, x in enumerate(plan.launches))]))
-        return program, library
+        return program
+
+    def executable(self, program: Program, stats: Stats, shapes: Shapes | None = None) -> Executable:
+        """The program as a callable, which cost this much."""
+        from .targets.base import Interface
+
+        graph = self.captured
+        stats.update(program.facts)
+        self.say(1, lambda: _summary(stats))
+        inputs, outputs = ([node.aval for node in nodes] for nodes in (graph.inputs, graph.outputs))
+        interface = Interface(self.name, inputs, outputs, self.donate, lambda arrays: failure(graph, arrays))
+        return self.target.executable(program, interface, stats, self, shapes)
 
 
-def _key(graph: Graph, donate: Mapping[int, int]) -> str:
+def _key(graph: Graph, donate: Mapping[int, int], target: Target) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
-    from .runtime import cache, jit, threads
+    from .runtime import cache
     from .runtime.fingerprint import fingerprint
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
-    parts = (digest(graph), repr(sorted(donate.items())), jit.host().key, str(threads.cores()), code)
+    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code)
     return cache.key("program", *parts, *["checked"] * config.read().sanitize)
-
-
-def _find(key: str) -> tuple[StoredProgram, Library] | None:
-    """The program kept under the key, loaded; None where there is none, or it needs symbols that this process does not
-    have."""
-    from .runtime import program_cache
-
-    try:
-        program = program_cache.find(key)
-        return None if program is None else (program, program.load())
-    except (CompileError, TypeError, ValueError):
-        return None
 
 
 class _Reporter:
@@ -380,50 +302,3 @@ def failure(graph: Graph, arrays: Sequence[np.ndarray]) -> Exception:
     except Exception as error:
         return error
     return CompileError(f"{graph.name}: an index check failed that the interpreter passes\n{print_graph(graph)}")
-
-
-def host() -> Target:
-    """Abilities of this machine's CPU."""
-    from .backends.llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
-    from .backends.llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
-    from .backends.llvm.registry import kind_of
-    from .runtime import blas, jit, threads
-    from .schedule.kernels.gemm import Product
-    from .schedule.kernels.library import LIBRARY, Target
-
-    bits = jit.host().vector_bits
-
-    def has_library(call: Call) -> bool:
-        if isinstance(call, Product):
-            return own_blocking(call) is not None or (call.dtype.kind == "f" and blas.gemm_symbols() is not None)
-        return has_convolution(call)
-
-    def takes_epilogue(call: Call) -> bool:
-        return kind_of(call).takes_epilogue(call)
-
-    def lanes(expressions: Sequence[Expr]) -> int:
-        """One hardware vector of the widest element."""
-        widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
-        return max(bits // (8 * max(widest, 4)), 2)
-
-    def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
-        return (None, None) if isinstance(call, Product) else prepared_operands(call)
-
-    def reads_narrow(node: Node) -> bool:
-        assert node.op is not None
-        if not jit.host().registers or not LIBRARY[node.op.kind].reads_narrow(node):
-            return False
-        return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
-
-    def passing(call: Call) -> Call | None:
-        return passing_product(call) if isinstance(call, Product) else passing_convolution(call)
-
-    cores = threads.cores()
-    return Target(lanes, has_library, takes_epilogue, cores, prepared, reads_narrow, computes_left, passing, same_sums)
-
-
-def _counts(expr: Expr) -> bool:
-    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
-    if expr.op == "load":
-        return bool(expr.attr.size > 1)
-    return expr.dtype is dtypes.float64 and bool(expr.depends)

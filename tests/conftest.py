@@ -55,7 +55,7 @@ def in_memory(free: int) -> str | None:
 
 def hold_to(bits: int) -> None:
     """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
-    from hybridml_compiler.runtime import host
+    from hybridml_compiler.targets.cpu.runtime import host
     from tests.support.hosts import narrowed
 
     held = narrowed(host.host(), bits)

@@ -18,7 +18,10 @@ ROOT = Path(__file__).parent.parent
 FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
-BASE = ("locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "dtypes", "sizes", "aval")
+BASE = (
+    "locks", "in_force", "once", "walk", "weak", "errors", "hooks", "config", "compile_policy", "dtypes", "sizes",
+    "aval",
+)  # fmt: skip
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
     "in_force": ("locks",),
@@ -28,6 +31,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "hooks": (),
     "config": ("errors",),
+    "compile_policy": ("config",),
     "dtypes": ("errors", "config"),
     "sizes": ("errors", "hooks"),
     "aval": ("errors", "config", "dtypes", "sizes"),
@@ -37,7 +41,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "loops": BASE,  # a loop nest can be built, printed and run without any op or graph
     "schedule": (*BASE, "ops", "graph", "loops"),
     "runtime": BASE,
-    "backends": (*BASE, "loops", "schedule", "runtime"),  # a plan becomes code that calls the runtime's symbols
+    "targets": (*BASE, "ops", "graph", "loops", "schedule", "runtime"),  # a plan becomes code
 }
 ARROWS["hoist"] = (*BASE, "ops", "graph", "schedule")  # asked by capture: what a loop computes before its first step
 ARROWS["pipeline"] = tuple(ARROWS)
@@ -191,8 +195,8 @@ def test_every_door_is_used_and_deferred() -> None:
         ("errors.py", "import hybridml", True),
         ("pipeline.py", "def f():\n    from hybridml.tensor import Tensor", True),
         ("ops/table.py", "from .op import Op\nfrom ..aval import Aval\nimport numpy", False),
-        ("pipeline.py", "from .backends.llvm import emit", False),
-        ("backends/llvm/emit.py", "from ...loops.ir import Loop\nfrom ..numba_kernels import sort", False),
+        ("pipeline.py", "from .targets.cpu.llvm import emit", False),
+        ("targets/cpu/llvm/emit.py", "from ...loops.ir import Loop\nfrom ..numba_kernels import sort", False),
     ],
 )
 def test_the_reader_sees_each_form_of_import(tmp_path: Path, path: str, line: str, wrong: bool) -> None:
@@ -226,25 +230,31 @@ def test_the_front_end_has_an_order_too(tmp_path: Path, path: str, line: str, wr
 
 def test_cached_kernels_go_out_of_date_with_all_that_emits_them() -> None:
     """An emitter that imports a module whose edit is not seen would be handed what the module's former self made."""
-    from hybridml_compiler.backends.llvm.modules import EMITTERS
+    from hybridml_compiler.targets.cpu.llvm.modules import EMITTERS
 
     files = {name.removesuffix(".__init__"): path for name, path in modules(ROOT, COMPILER)}
     seen = {path for name, path in files.items() if any(fnmatchcase(name, f"{COMPILER}.{at}") for at in EMITTERS)}
     used = {
         files.get(target) or files[target.rpartition(".")[0]]
         for source, target, _ in arrows(ROOT, COMPILER)
-        if room(source) == "backends" and room(target) in ("loops", "schedule", "dtypes") and "." in target
+        if room(source) == "targets" and room(target) in ("loops", "schedule", "dtypes") and "." in target
     }
     assert not used - seen, f"add to EMITTERS: {sorted(str(path) for path in used - seen)}"
 
 
 def test_llvmlite_is_for_the_runtime() -> None:
-    """Code is emitted as text (backends/llvm/ir.py): what is compiled in another process needs no LLVM in this one."""
+    """Code is emitted as text (llvm/ir.py): what is compiled in another process needs no LLVM in this one."""
     allowed = {
-        f"{COMPILER}.{name}" for name in ("runtime.host", "runtime.jit", "runtime.linking.loader", "eager.large")
+        f"{COMPILER}.{name}"
+        for name in (
+            "targets.cpu.runtime.host",
+            "targets.cpu.runtime.jit",
+            "targets.cpu.runtime.linking.loader",
+            "eager.large",
+        )
     }
     found = {a.source for p in (FRONT, COMPILER) for a in arrows(ROOT, p) if a.target.split(".")[0] == "llvmlite"}
-    assert found <= allowed, f"{sorted(found - allowed)}: use hybridml_compiler.backends.llvm.ir"
+    assert found <= allowed, f"{sorted(found - allowed)}: use hybridml_compiler.targets.cpu.llvm.ir"
 
 
 def test_import_loads_numpy_alone() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hybridml_compiler import config, pipeline
 from hybridml_compiler.graph.ir import Graph, graph_of
 from hybridml_compiler.graph.rewrite import make
+from hybridml_compiler.targets.cpu.target import Cpu
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [p for folder in ("hybridml", "hybridml_compiler") for p in sorted((ROOT / folder).rglob("*.py"))]
@@ -84,7 +85,7 @@ def test_verification_can_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("called")
 
     monkeypatch.setattr("hybridml_compiler.loops.verify.verify_kernel", refuse)
-    monkeypatch.setattr(pipeline, "_find", lambda key: None)  # what is found on disk has been checked before
+    monkeypatch.setattr(Cpu, "find", lambda self, key: None)  # what is found on disk has been checked before
     monkeypatch.setenv("HYBRIDML_VERIFY", "0")
     (x,) = graph_of([np.zeros(8, "f4")])
     graph = Graph((x,), (make("exp", x),))

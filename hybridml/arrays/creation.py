@@ -13,6 +13,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
 from ..core.context import current_interpreter, lift, literal
+from ..core.device_tensor import on_device, transfer
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
 from ..core.tensor import Device, Tensor, adopt
@@ -38,7 +39,7 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
     [1.0, 0.0, 0.0]
     """
     if device is not None:
-        Device(device)
+        return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
     obj = tensor_of(obj)
@@ -172,7 +173,7 @@ def full(
     [7, 7]
     """
     if device is not None:
-        Device(device)
+        return on_device(device, lambda: full(shape, fill_value, dtype, requires_grad=requires_grad))
     fill_value = tensor_of(fill_value)
     if isinstance(fill_value, Tensor):
         t = OPS["broadcast_to"].fn(fill_value if dtype is None else _astype.fn(fill_value, dtype), shape).clone()
@@ -217,6 +218,11 @@ def empty(
     return zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+def _as(x: Tensor, device: Any) -> Any:
+    """The device of what is made like a tensor; None for the CPU."""
+    return x.device if device is None and type(x).home is not None else device
+
+
 def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """`full` with the shape and dtype of x.
 
@@ -224,7 +230,7 @@ def full_like(x: Tensor, /, fill_value: Any, dtype: DTypeLike | None = None, *, 
     >>> hm.full_like(hm.ones((2,), dtype=hm.int8), 7).dtype.name
     'int8'
     """
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
 
 
 def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
@@ -234,7 +240,7 @@ def zeros_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = No
     >>> hm.zeros_like(hm.ones((2,))).tolist()
     [0.0, 0.0]
     """
-    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
 
 
 def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
@@ -244,7 +250,7 @@ def ones_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = Non
     >>> hm.ones_like(hm.zeros((2,))).tolist()
     [1.0, 1.0]
     """
-    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+    return ones(x.shape, dtype=x.dtype if dtype is None else dtype, device=_as(x, device))
 
 
 def empty_like(x: Tensor, /, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
@@ -269,7 +275,7 @@ def arange(
     [1, 3, 5]
     """
     if device is not None:
-        Device(device)
+        return on_device(device, lambda: arange(start, stop, step, dtype))
     return _arange.fn(start=_number(start), stop=_number(stop), step=_number(step), dtype=dtype)
 
 
@@ -290,7 +296,7 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     if device is not None:
-        Device(device)
+        return on_device(device, lambda: linspace(start, stop, num, endpoint, dtype=dtype))
     start, stop = _number(start), _number(stop)
     if isinstance(start, complex) or isinstance(stop, complex):
         wanted = dtypes.canonical(dtypes.of_scalar(1j) if dtype is None else dtype)
@@ -319,7 +325,9 @@ def logspace(
     >>> hm.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    powers = linspace(start, stop, num, dtype=dtypes.float64, device=device, endpoint=endpoint)
+    if device is not None:
+        return on_device(device, lambda: logspace(start, stop, num, endpoint, base, dtype=dtype))
+    powers = linspace(start, stop, num, dtype=dtypes.float64, endpoint=endpoint)
     found = OPS["pow"].fn(full((), float(_number(base)), dtype=dtypes.float64), powers)
     return _astype.fn(found, _float(dtype))
 
@@ -336,7 +344,7 @@ def eye(
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     if device is not None:
-        Device(device)
+        return on_device(device, lambda: eye(n_rows, n_cols, k, dtype))
     return _eye.fn(n=n_rows, m=n_cols, k=k, dtype=dtype)
 
 

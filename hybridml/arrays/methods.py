@@ -14,6 +14,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core import aliasing, ops
 from ..core.context import FLOAT_FLAGS, grad_is_off, lift
+from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
@@ -35,7 +36,7 @@ def _sizes(name: str, args: tuple[Any, ...], keyword: Any) -> Any:
     return args[0] if len(args) == 1 and not isinstance(args[0], int | np.integer) else args
 
 
-# -- dtype
+# -- dtype and device
 
 
 @method
@@ -52,15 +53,14 @@ def to(self: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bo
     for a in args:
         if isinstance(a, Tensor):
             dtype = a.dtype
-        elif isinstance(a, Device) or (isinstance(a, str) and a.split(":")[0] in ("cpu", "cuda", "mps")):
+        elif names_device(a):
             device = a
         else:
             dtype = a
-    if device is not None:
-        Device(device)
-    if dtype is None or self.dtype is dtypes.canonical(dtype):
-        return self.clone() if copy else self
-    return _astype.fn(self, dtype)
+    moved = self if device is None else transfer(self, Device(device).type)
+    if dtype is None or moved.dtype is dtypes.canonical(dtype):
+        return moved.clone() if copy and moved is self else moved
+    return _astype.fn(moved, dtype)
 
 
 def _cast(name: str, dtype: np.dtype) -> Callable[[Tensor], Tensor]:
@@ -81,7 +81,8 @@ for _name, _dtype in _CASTS.items():
 
 @method
 def cpu(self: Tensor) -> Tensor:
-    return self
+    """The tensor in the memory of the CPU: a copy of one that is elsewhere, with its history."""
+    return transfer(self, "cpu")
 
 
 @method

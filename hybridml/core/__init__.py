@@ -5,6 +5,7 @@ ops.py              the rows of the operation table as public functions and Tens
 codegen.py          the Python text of the function of a row: the hot path
 dispatch.py         the general path of an operation: promotion, NumPy arrays, tracing, errors
 eager.py            the interpreter at the bottom: NumPy, and kernels compiled for large arrays
+device_tensor.py    tensors of a device that is not the CPU, and the interpreter that computes with them
 precision.py        composites on float16 and bfloat16 that compute in float32
 interpreter.py      what dispatch asks of an interpreter, and the stack of those in force
 context.py          the interpreter and the grad mode that hold here

@@ -27,7 +27,7 @@ from hybridml_compiler.sizes.values import at_hand
 from .autodiff.pullbacks import pull_of
 from .autodiff.references import VARIABLE
 from .autodiff.tape import is_node, make_node
-from .context import grad_is_off, lift
+from .context import beside, grad_is_off, lift
 from .eager import active_interpreter
 from .source_location import write_stamp
 from .tensor import Tensor, like
@@ -102,7 +102,7 @@ def layout(t: Tensor) -> np.ndarray:
     if view is not None:
         parent, op, params = view
         return op.eager(layout(parent), **{name: at_hand(value) for name, value in params.items()})
-    return active_interpreter().layout(t)
+    return active_interpreter(t).layout(t)
 
 
 def stamp(*tensors: Tensor) -> None:
@@ -180,10 +180,18 @@ def write(x: Tensor, value: Tensor, name: str) -> None:
         raise _read_only(name)
     recorded = not grad_is_off() and (value._node is not None or x._node is not None)
     if recorded or not eager:
-        _rewrite(x, value, name, recorded)
+        beside((x,), lambda: _rewrite(x, value, name, recorded))
     if eager:
         np.copyto(x._array, value._array)
     stamp(x)
+
+
+def exchange(x: Tensor, value: Tensor) -> None:
+    """Gives a tensor of a device another value, unrecorded; views follow. Stamps are the caller's."""
+    if type(x._version) is list:
+        beside((x,), lambda: _rewrite(x, value, "update", False))
+    else:
+        x._array = value._array
 
 
 def _read_only(name: str) -> ShapeError:
@@ -223,7 +231,7 @@ def _rewrite(x: Tensor, value: Tensor, name: str, recorded: bool) -> None:
 
 def _take(t: Tensor, value: Tensor, recorded: bool) -> None:
     if type(t._array) is not _ndarray:
-        active_interpreter().write(t, value)
+        active_interpreter(t).write(t, value)
     if recorded:
         t._node = value._node
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding
-from hybridml_compiler.eager.policy import OPERATION as LARGE
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.op import REQUIRED, Op
 from hybridml_compiler.ops.promotion import input_dtypes

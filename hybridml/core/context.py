@@ -8,17 +8,19 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 from hybridml_compiler.errors import ArgumentError
 
 from .interpreter import Interpreter, interpreter_stack
-from .tensor import Tensor
+from .tensor import CPU, Tensor, place_of
+
+R = TypeVar("R")
 
 # 1/0 is inf and 0/0 is nan, as in compiled code, and nothing to warn about. NumPy ascribes a warning to the module that
 # called it, so a filter for our modules leaves the user's own NumPy code alone, where `np.seterr` would silence it too.
@@ -37,6 +39,9 @@ grad_is_off = _no_grad.get
 # How calls of traced functions are done (see stances.py), and what results are looked for (nans.py); None: as usual.
 stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
 nans_var: ContextVar[Any] = ContextVar("hybridml_nans", default=None)
+
+# The device where operations without operands make their results; None: the CPU.
+place_var: ContextVar[str | None] = ContextVar("hybridml_place", default=None)
 
 # One clock for tape nodes and in-place writes: newest first is a topological order, and a kept value is stale when its
 # last write is younger than the node that kept it.
@@ -66,7 +71,31 @@ def lift(t: Tensor) -> Tensor:
 def literal(t: Tensor, weak: bool = False) -> Tensor:
     """A literal of the program; `weak` if a Python number."""
     level = interpreter_stack()
-    return t if level is None else level.interpreter.constant(t, weak)
+    if level is not None:
+        return level.interpreter.constant(t, weak)
+    return t if place_var.get() is None else t.to(device=place_var.get())
+
+
+def at_place(place: str | None, fn: Callable[[], R]) -> R:
+    """Runs `fn()`; operations without operands make their results on this device. None: where they do outside."""
+    outer = place_var.get()
+    if place is None or place == (outer or CPU.type):
+        return fn()
+    try:
+        place_var.set(None if place == CPU.type else place)
+        return fn()
+    finally:
+        place_var.set(outer)
+
+
+def beside(values: Iterable[Any], fn: Callable[[], R]) -> R:
+    """`at_place`, with the device of the first of the values that is a tensor on one which is not the CPU."""
+    for value in values:
+        if issubclass(type(value), Tensor):
+            place = place_of(value)
+            if place is not None:
+                return at_place(place, fn)
+    return fn()
 
 
 def trusted(found: Tensor) -> Tensor:

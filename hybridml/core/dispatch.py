@@ -25,9 +25,10 @@ from hybridml_compiler.sizes.dims import Dim, hint, is_dim
 from . import aliasing
 from .autodiff.pullbacks import kept_names, may_be_stale, pull_of, pull_results, pull_variadic
 from .autodiff.tape import make_node, part
-from .context import current_interpreter, grad_is_off
+from .context import current_interpreter, grad_is_off, place_var
+from .device_tensor import home_of
 from .eager import EAGER, active_interpreter
-from .interpreter import Interpreter
+from .interpreter import Interpreter, interpreter_stack
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -136,13 +137,14 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
     """
     if op.kind not in _STORAGE and op is not _astype and has_narrow(op, args):
         return through_float32(op, args, params, functools.partial(slow, arithmetic=arithmetic))
-    interp = active_interpreter()
-    eager = interp is EAGER
-    if eager and len(args) == 2:
+    if interpreter_stack() is None and len(args) == 2:
         fast = _with_scalar(op, *args)
         if fast is not None:
             return op.fn(*fast)
     values = _sequence(op, args[0]) if op.variadic else args
+    place = None if values or interpreter_stack() is not None else place_var.get()
+    interp = active_interpreter(*values) if place is None else home_of(place)
+    eager = interp is EAGER
     tensors, avals = operands(op, values, interp, arithmetic)
     plain_params(op, params)
     if eager:

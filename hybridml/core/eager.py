@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute, deciding
-from hybridml_compiler.eager.policy import OPERATION as LARGE
 from hybridml_compiler.errors import HybridmlError, OutOfBoundsError
 from hybridml_compiler.ops.op import Op
 
@@ -19,7 +19,7 @@ from .context import FLOAT_FLAGS, nans_var
 from .interpreter import Interpreter, Reading, interpreter_stack
 from .tensor import Tensor, adopt, array_of, aval_of, leaked, wrap
 
-_CONVERSIONS: dict[Reading, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "nonzero": bool}
+CONVERSIONS: dict[Reading, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "nonzero": bool}
 _ndarray = np.ndarray
 
 
@@ -58,7 +58,7 @@ class Eager:
         array = array_of(t)
         if how in ("array", "text"):
             return array
-        return _CONVERSIONS.get(how, lambda value: value)(array.item())
+        return CONVERSIONS.get(how, lambda value: value)(array.item())
 
     def write(self, t: Tensor, value: Tensor) -> None:
         np.copyto(array_of(t), array_of(value))
@@ -77,10 +77,18 @@ class Eager:
 EAGER: Interpreter[Tensor] = Eager()
 
 
-def active_interpreter() -> Interpreter[Tensor]:
-    """The interpreter that applies operations here: the one on top of the stack, or the one that computes."""
+def active_interpreter(*values: Any) -> Interpreter[Tensor]:
+    """The interpreter that applies an operation to these values: the one on top of the stack, that of the device which
+    has one of them, or the one that computes here.
+    """
     level = interpreter_stack()
-    return EAGER if level is None else level.interpreter
+    if level is not None:
+        return level.interpreter
+    for value in values:
+        home: Interpreter[Tensor] | None = getattr(type(value), "home", None)
+        if home is not None:
+            return home
+    return EAGER
 
 
 def recover(op: Op, error: Exception, tensors: Sequence[Tensor], params: Mapping[str, Any]) -> Any:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from hybridml_compiler.targets.registry import find_device
 
-from .interpreter import Reading, interpreter_stack
+from .interpreter import Interpreter, Reading, interpreter_stack
 
 if TYPE_CHECKING:  # what the rows of the operation table and other modules install
     from .tensor_methods import TensorMethods
@@ -30,14 +31,14 @@ _ndarray = np.ndarray
 
 
 class Device:
-    """The device of a tensor's data. This version has one, the CPU."""
+    """The device of a tensor's data, by its name: "cpu", or one that a target has the memory of."""
 
     __slots__ = ("type",)
 
-    def __init__(self, type: str = "cpu") -> None:
-        if str(type) != "cpu":
-            raise ArgumentError(f"device {type!r} is not available; this version runs on 'cpu'")
-        self.type = "cpu"
+    def __init__(self, type: Any = "cpu") -> None:
+        self.type = str(type)
+        if self.type != "cpu":
+            find_device(self.type)
 
     def __eq__(self, other: object) -> bool:
         return (other.type if isinstance(other, Device) else other) == self.type
@@ -78,6 +79,7 @@ class Tensor(TensorMethods):
     _view: Any  # (parent, op, params) of a view; unset on every other tensor (see aliasing.py)
 
     __hash__ = object.__hash__
+    home: ClassVar[Interpreter[Any] | None] = None  # the interpreter of a device that is not the CPU
     is_number = False  # true of what stands for a Python number inside a trace
     is_double = False  # true of those that are NumPy's float64, of which `asarray` makes a float64
 
@@ -122,7 +124,9 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> Device:
-        return CPU
+        """The device of the tensor's data."""
+        place = place_of(self)
+        return CPU if place is None else Device(place)
 
     def numel(self) -> int:
         """Number of the tensor's elements."""
@@ -153,12 +157,13 @@ class Tensor(TensorMethods):
             return (self.reshape(-1)[place[0]] if len(place) == 1 else self[place]).item()
         if self.size != 1:
             raise ShapeError(f"item(): needs exactly one element, got shape {self.shape}; use .tolist() or an index")
-        level = interpreter_stack()
-        return array_of(self).item() if level is None else level.interpreter.read(self, "item", "item()")
+        interpreter = _reader(self)
+        return array_of(self).item() if interpreter is None else interpreter.read(self, "item", "item()")
 
     def tolist(self) -> Any:
         """The values as (nested) Python lists of scalars."""
-        return values(self, "tolist()").tolist()
+        home = type(self).home
+        return (values(self, "tolist()") if home is None else home.read(self, "text", "tolist()")).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = values(self, "conversion to a NumPy array")
@@ -217,13 +222,14 @@ class Tensor(TensorMethods):
         return sys.modules["hybridml"]
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        Device(device)
-        return self
+        return self.to(device=device)
 
     # -- copies and pickles
 
     def __reduce__(self) -> Any:
-        return _unpickle, (values(self, "pickle"), self._node is not None)
+        home = type(self).home
+        array = values(self, "pickle") if home is None else home.read(self, "text", "pickle")
+        return _unpickle, (array, self._node is not None, self.device.type)
 
     def __copy__(self) -> Tensor:
         return self.clone()
@@ -231,7 +237,10 @@ class Tensor(TensorMethods):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if type(self._node) is list:
             raise GradientError("deepcopy: only tensors without history can be deep-copied; use .detach() or .clone()")
-        copy = wrap(values(self, "deepcopy").copy(order="K"))
+        if type(self).home is None:
+            copy = wrap(values(self, "deepcopy").copy(order="K"))
+        else:
+            copy = like(self, self._array)  # which never changes
         copy.requires_grad_(self._node is not None)
         memo[id(self)] = copy
         return copy
@@ -261,11 +270,17 @@ def adopt(array: np.ndarray) -> Tensor:
     return wrap(array)
 
 
+def _reader(t: Tensor) -> Interpreter[Any] | None:
+    """The interpreter that reads a tensor's values; None where they are NumPy's."""
+    level = interpreter_stack()
+    return type(t).home if level is None else level.interpreter
+
+
 def values(t: Tensor, what: str) -> np.ndarray:
     """The NumPy array behind a tensor; `TraceError` where there is none: inside a trace, or leaked from one."""
-    level = interpreter_stack()
-    if level is not None:
-        found: np.ndarray = level.interpreter.read(t, "array", what)
+    interpreter = _reader(t)
+    if interpreter is not None:
+        found: np.ndarray = interpreter.read(t, "array", what)
         return found
     array = t._array
     if type(array) is not _ndarray:
@@ -287,6 +302,15 @@ def aval_of(t: Tensor) -> Aval:
     if type(array) is _ndarray:
         return Aval(array.shape, array.dtype)
     return Aval((), array.dtype, weak=True) if type(t).is_number else array.aval
+
+
+def place_of(t: Tensor) -> str | None:
+    """The name of the device that has a tensor's data, or will have that of a traced one; None for the CPU."""
+    array = t._array
+    if type(array) is _ndarray or array.aval.device == CPU.type:
+        return None
+    name: str = array.aval.device
+    return name
 
 
 def like(t: Tensor, array: Any, node: Any = None, version: Any = 0) -> Tensor:
@@ -314,8 +338,8 @@ def _single(t: Tensor, how: Reading, what: str) -> Any:
             f"{what}: the truth value or number of a tensor with shape {t.shape} is ambiguous; "
             "reduce it first (any, all, sum)"
         )
-    level = interpreter_stack()
-    return array_of(t).item() if level is None else level.interpreter.read(t, how, what)
+    interpreter = _reader(t)
+    return array_of(t).item() if interpreter is None else interpreter.read(t, how, what)
 
 
 def _real(t: Tensor, how: Reading, what: str) -> Any:
@@ -324,8 +348,8 @@ def _real(t: Tensor, how: Reading, what: str) -> Any:
     return _single(t, how, what)
 
 
-def _unpickle(array: np.ndarray, requires_grad: bool) -> Tensor:
-    t = adopt(array)
+def _unpickle(array: np.ndarray, requires_grad: bool, device: str = "cpu") -> Tensor:
+    t = adopt(array).to(device=device)
     return t.requires_grad_() if requires_grad else t
 
 

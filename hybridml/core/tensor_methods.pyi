@@ -216,7 +216,8 @@ class TensorMethods:
     def cov(self, y: Tensor | None = None, /, rowvar: builtins.bool = True, *, correction: builtins.float = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
         """Covariance matrix of variables in the rows of x and y (columns if not `rowvar`), one observation per
         column."""
-    def cpu(self) -> Tensor: ...
+    def cpu(self) -> Tensor:
+        """The tensor in the memory of the CPU: a copy of one that is elsewhere, with its history."""
     def cross(self, y: Tensor, /, *, axis: builtins.int = -1) -> Tensor:
         """Cross product of vectors of 3 elements along an axis (ShapeError for other sizes); the other axes
         broadcast."""

@@ -33,7 +33,7 @@ def _name(node: Node) -> str:
 
 def text(t: Tensor) -> str:
     """`Tensor([1., 2.], requires_grad=True)`; the dtype is left out where a literal would have it."""
-    array, interp = t._array, current_interpreter()
+    array, interp = t._array, current_interpreter() or type(t).home
     if interp is not None:
         known = interp.read(t, "text", "repr()")
         array = array if known is None else known
@@ -45,15 +45,16 @@ def text(t: Tensor) -> str:
     shown = (dtypes.default_float(), dtypes.int64, dtypes.bool_)
     dtype = "" if t.dtype in shown and t.size else f", dtype={t.dtype.name}"
     shape = f", shape={t.shape}" if array.size > 200 or not array.size else ""
+    device = f", device={t.device.type!r}" if type(t).home is not None else ""
     leaf = ", requires_grad=True" if t._node is not None and not is_node(t._node) else ""
-    return f"Tensor({body}{shape}{dtype}{_history(t)}{leaf})"
+    return f"Tensor({body}{shape}{dtype}{device}{_history(t)}{leaf})"
 
 
 def html(t: Tensor) -> str:
     """Shape, dtype, device, a few statistics, a histogram and the values, for notebooks."""
     from .reports import render  # imported with the first page
 
-    array = t._array
+    array = t._array if type(t).home is None else t.cpu()._array
     rows = [("shape", " × ".join(map(str, t.shape)) or "scalar"), ("dtype", t.dtype.name), ("device", str(t.device))]
     if t._node is not None:
         rows.append(("requires grad", "yes"))

@@ -76,7 +76,7 @@ def _versions() -> Iterable[Finding]:
 
 def _llvm() -> Iterable[Finding]:
     try:
-        from hybridml_compiler.runtime.jit import host
+        from hybridml_compiler.targets.cpu.runtime.jit import host
 
         machine = host()
     except ImportError as error:
@@ -89,14 +89,14 @@ def _llvm() -> Iterable[Finding]:
 
 
 def _threads() -> Iterable[Finding]:
-    from hybridml_compiler.runtime import threads
+    from hybridml_compiler.targets.cpu.runtime import threads
 
     count, cores = threads.get_num_threads(), os.cpu_count()
     yield "threads", True, f"{count} of {cores} CPUs (HYBRIDML_NUM_THREADS, hm.set_num_threads)"
 
 
 def _blas() -> Iterable[Finding]:
-    from hybridml_compiler.runtime import blas
+    from hybridml_compiler.targets.cpu.runtime import blas
 
     found = blas.find()
     if found is None:
@@ -121,7 +121,7 @@ def _cache() -> Iterable[Finding]:
 
 
 def _entry() -> Iterable[Finding]:
-    from hybridml_compiler.runtime.python_entry import object_layout
+    from hybridml_compiler.targets.cpu.python_entry import object_layout
 
     fast = object_layout.measured() is not None
     portable = "the portable one: a call takes about 10 us instead of 1 (another Python or NumPy than is known)"

@@ -178,8 +178,8 @@ def _effect(effect: Mutation) -> EffectLine:
 
 def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
-    from hybridml_compiler.backends.llvm.registry import kind_of as code_of
     from hybridml_compiler.schedule.cost import memory_cost
+    from hybridml_compiler.targets.cpu.llvm.registry import kind_of as code_of
 
     segments = [ask.segment.executable for ask, _ in way(entry.root, path) if ask.segment is not None]
     for executable in (*segments, path.program.executable):

@@ -21,6 +21,7 @@ from .. import arrays as xp
 from ..core.aliasing import stamp
 from ..core.autodiff.tape import Leaf
 from ..core.context import no_grad
+from ..core.device_tensor import move, names_device
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
 from ..tracing.capture.tracer import is_tracing
@@ -266,7 +267,7 @@ class Module:
         drop_gradients(self.parameters(), set_to_none)
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
-        """``to(dtype)``, ``to("cpu")``, ``to("cpu", dtype)``: convert floating parameters and buffers, in place.
+        """``to(dtype)``, ``to(device)``, ``to(device, dtype)``: convert floating parameters and buffers, move all.
 
         They stay the same tensors: optimizers keep them, and a weight that two modules share stays shared. A dtype that
         is not floating is a DTypeError, a device that is not there an ArgumentError.
@@ -275,21 +276,17 @@ class Module:
         'bfloat16'
         """
         for given in args:
-            if isinstance(given, Device) or (isinstance(given, str) and given.partition(":")[0] in ("cpu", "cuda")):
+            if names_device(given):
                 device = given
             else:
                 dtype = given
-        if device is not None:
-            Device(str(device))
-        if dtype is None:
-            return self
-        wanted = dtypes.canonical(dtype)
-        if not dtypes.is_float(wanted):
+        place = None if device is None else Device(device).type
+        wanted = None if dtype is None else dtypes.canonical(dtype)
+        if wanted is not None and not dtypes.is_float(wanted):
             raise DTypeError(f"{type(self).__name__}: dtype must be a floating one, got {wanted.name}")
         for module in self.modules():
             for _, tensor in module._own("parameter", "buffer", "transient"):
-                if dtypes.is_float(tensor.dtype) and tensor.dtype != wanted:
-                    _convert(tensor, wanted)
+                _convert(tensor, wanted if dtypes.is_float(tensor.dtype) else None, place)
         attributes_changed()
         return self
 
@@ -415,19 +412,27 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
             parameter.grad = xp.zeros_like(parameter.grad)
 
 
-def _convert(tensor: Tensor, dtype: np.dtype) -> None:
+def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None:
     """Gives a tensor, and its gradient, other memory. What was recorded with the old values is stale."""
-    if is_tracing() and isinstance(tensor._array, np.ndarray):
-        raise TraceError("Module.to: a traced function cannot change the dtype of a captured module; do it outside")
-    converted = xp.astype(tensor.detach(), dtype)
-    tensor._array, tensor._version = converted._array, converted._version
-    stamp(tensor)
-    if hasattr(tensor, "_view"):
-        del tensor._view
+    dtype, device = dtype or tensor.dtype, device or tensor.device.type
+    if tensor.dtype is dtype and tensor.device == device:
+        return
+    if is_tracing() and (type(tensor._array) is np.ndarray or type(tensor).home is not None):
+        raise TraceError(
+            "Module.to: a traced function cannot change the dtype or device of a captured module; do it outside"
+        )
     node = tensor._node
+    grad = node.grad if type(node) is Leaf else None
+    for t in (tensor, grad):
+        if t is not None:
+            t._array = xp.astype(t.detach(), dtype)._array
+            if t.device != device:
+                move(t, device)
+            stamp(t)
+            if hasattr(t, "_view"):
+                del t._view
     if type(node) is Leaf:
         node.dtype = dtype
-        node.grad = None if node.grad is None else xp.astype(node.grad, dtype)
 
 
 def _join(prefix: str, name: str) -> str:

@@ -67,7 +67,7 @@ def commit(writes: Writes) -> None:
     of array assignments): there is no bytecode between the first write and the last. Inside a traced function they are
     part of the one native call.
     """
-    if current_interpreter() is not None:
+    if current_interpreter() is not None or any([type(target).home is not None for target, _ in writes]):
         for target, value in writes:
             assign(target, value, "update")
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.eager.policy import UPDATE
+from hybridml_compiler.compile_policy import UPDATE
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
@@ -241,6 +241,8 @@ class Optimizer:
 
 def _zeros_like(parameter: Tensor) -> Tensor:
     # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
+    if type(parameter).home is not None:
+        return xp.zeros_like(parameter.detach())
     array = parameter._array
     if type(array) is not np.ndarray:
         from ..tracing.specialize.errors import Untraceable

@@ -135,14 +135,14 @@ class _Page:
         """Launch -> LLVM IR of its kernel, where no launch before it has the same."""
         if self.stages is None:
             return {}
-        specs = self.stages.specs
+        code = self.stages.code
         known: dict[str, int] = {}
         found: dict[int, str] = {}
-        _ = self.stages.modules
+        code.modules(self.stages.plan)
         for k, launch in enumerate(self.launches):
-            if launch.spec not in specs:
+            module = code.module(launch.spec)
+            if module is None:
                 continue
-            module = specs.modules(launch.spec)[-1]
             if module.symbol in known:
                 found[k] = f"; the kernel of launch {known[module.symbol]}"
                 continue

@@ -22,10 +22,10 @@ from hybridml_compiler.errors import ArgumentError, describe_line, user_frame
 from hybridml_compiler.graph.flops import flops
 from hybridml_compiler.locks import lock
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime.executable import Executable
-from hybridml_compiler.runtime.program_cache import STEP
-from hybridml_compiler.runtime.python_entry import entry
-from hybridml_compiler.runtime.spans import Span, clock
+from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.program import STEP
+from hybridml_compiler.targets.cpu.python_entry import entry
+from hybridml_compiler.targets.cpu.runtime.spans import Span, clock
 
 from ..core import dispatch, pytree
 from ..core.context import current_interpreter
@@ -66,7 +66,7 @@ class Timed:
     def __init__(self, executable: Executable) -> None:
         stages: Any = executable.stages
         self.plain = executable.step
-        self.library, self.recorder = stages.timed()
+        self.library, self.recorder = stages.code.timed(stages.plan)
         self.step = self.library.address(STEP)
 
     def use(self, executable: Executable, timed: bool) -> None:
@@ -233,7 +233,7 @@ class Recording:
 
     def _prepare(self, executables: Any) -> None:
         for executable in executables:
-            if executable in self._used or clock() is None or not hasattr(executable.stages, "timed"):
+            if executable in self._used or clock() is None or not hasattr(executable, "step"):
                 continue
             start = _now()
             timed = _timed.get(executable)

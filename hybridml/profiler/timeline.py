@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hybridml_compiler.once import lazy
-from hybridml_compiler.runtime.executable import Executable
-from hybridml_compiler.runtime.spans import Span
 from hybridml_compiler.sizes.dims import hint
+from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.runtime.spans import Span
 
 from ..display.reports import Report, duration, render, size
 from .events import Event

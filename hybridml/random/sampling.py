@@ -14,15 +14,16 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.policy import COMPOSITE as LARGE
+from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
 from ..arrays.creation import asarray, full, zeros
 from ..control_flow import while_loop
 from ..core import ops
-from ..core.context import current_interpreter, no_grad
-from ..core.tensor import Tensor
+from ..core.context import at_place, current_interpreter, no_grad, place_var
+from ..core.device_tensor import transfer
+from ..core.tensor import CPU, Tensor
 from ..tracing.compiled import program_of
 from .generator import Generator, open_unit, shape_of, unit
 
@@ -61,7 +62,11 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
         given: Any = kwargs
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
-        return fn(*args, **kwargs)
+        place = place_var.get()
+        if place is None:
+            return fn(*args, **kwargs)
+        # Drawn here and moved: a seed gives the same numbers on every device.
+        return transfer(at_place(CPU.type, lambda: fn(*args, **kwargs)), place)
 
     def method(self: Generator, *args: Any, **kwargs: Any) -> Tensor:
         made: Any = draw

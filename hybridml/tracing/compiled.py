@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.eager.policy import COMPOSITE as LARGE
-from hybridml_compiler.eager.policy import MOST, PAIRS, STEPS
+from hybridml_compiler.compile_policy import COMPOSITE as LARGE
+from hybridml_compiler.compile_policy import MOST, PAIRS, STEPS
 from hybridml_compiler.ops.table import OPS
 
-from ..core.context import current_interpreter
+from ..core.context import beside, current_interpreter, place_var
 from ..core.dispatch import narrow_products
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, place_of
 from ..core.tracebacks import shorten
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def program_of(fn: Callable[P, R], dynamic: bool = False) -> Callable[P, R]:
-    """A composite as compiled calls, one program per signature (see eager/policy.py); made when it is first called."""
+    """A composite as compiled calls, one program per signature (see compile_policy.py), made at the first call."""
     traced: list[TracedFunction] = []
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,8 +58,11 @@ def compiled(fn: Callable[P, R], dynamic: bool = False, work: int = 1) -> Callab
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> R:
         for a in args:
-            if type(a) is Tensor and a._array.size * work >= LARGE:
-                break
+            if type(a) is Tensor:
+                if a._array.size * work >= LARGE:
+                    break
+            elif issubclass(type(a), Tensor) and place_of(cast(Tensor, a)) != place_var.get():
+                return beside((a,), lambda: fn(*args, **kwargs))
         else:
             try:
                 return fn(*args, **kwargs)

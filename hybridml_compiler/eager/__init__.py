@@ -1,4 +1,1 @@
-"""Compiled kernels for eager code, at the granularity of one operation: `elementary` functions and matrix `products`.
-
-Compiled at first use, cached on disk; NumPy is the small-array path and the fallback where there is no compiler.
-"""
+"""Eager operations on large arrays: which kernel computes them, and from which size on one is worth compiling."""

@@ -14,17 +14,17 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import Aval
+from ..compile_policy import MOST, known_or_made
 from ..once import once
 from ..ops.conversion import convert
 from ..ops.elementwise import astype as _astype
 from ..ops.indexing import Index
 from ..ops.op import Op
 from ..ops.table import OPS
-from .policy import MOST, known_or_made
 
 if TYPE_CHECKING:
     from ..graph.ir import Node
-    from .pointwise import Pointwise
+    from ..targets.cpu.eager.pointwise import Pointwise
 
 _KINDS = ("elementwise", "reduction", "scan", "gather", "scatter")
 
@@ -61,7 +61,7 @@ def _compiler() -> bool:
 
 def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
     """Over operands of one shape, or of one element."""
-    from ..runtime.allocation import empty  # what links and loads code is imported with the first kernel
+    from ..targets.cpu.runtime.allocation import empty  # what links and loads code is imported with the first kernel
 
     shape = arrays[0].shape
     kinds, single = [], []
@@ -78,7 +78,7 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 
 @once
 def _kernel(name: str, kinds: tuple[np.dtype, ...], single: tuple[bool, ...]) -> tuple[Pointwise, np.dtype]:
-    from .pointwise import compile_pointwise
+    from ..targets.cpu.eager.pointwise import compile_pointwise
 
     op = OPS[name]
     wide = tuple(dtypes.float32 if dtypes.is_narrow(kind) else kind for kind in kinds)

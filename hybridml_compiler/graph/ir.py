@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import aval as avals
 from .. import dtypes
-from ..aval import Aval
+from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..sizes.dims import is_dim, known, structural, symbols_of
@@ -93,33 +93,42 @@ def input_node(aval: Aval, name: str = "", where: str = "") -> Node:
     return node
 
 
-def constant(array: np.ndarray | float | int | bool, dtype: np.dtype | None = None, *, weak: bool = False) -> Node:
+def constant(
+    array: np.ndarray | float | int | bool, dtype: np.dtype | None = None, *, weak: bool = False, device: str = CPU
+) -> Node:
     data = np.asarray(array, dtype=dtype)
     data = np.array(data, dtype=dtypes.canonical(data.dtype), order="C")
     data.flags.writeable = False
     key: Any = None
     if data.size <= _SMALL_CONSTANT:
-        key = ("const", data.dtype.str, data.shape, data.tobytes(), weak)
+        key = ("const", data.dtype.str, data.shape, data.tobytes(), weak, device)
         found = _INTERNED.get(key)
         if found is not None:
             return found
-    node = _new(None, (), {}, "", Aval(data.shape, data.dtype, weak), "")
+    node = _new(None, (), {}, "", Aval(data.shape, data.dtype, weak, device), "")
     node.value = data
     return node if key is None else _INTERNED.add(key, node)
 
 
-def apply(op: Op, inputs: Sequence[Node], params: Mapping[str, Any] | None = None, where: str = "") -> Node:
-    """The node `op(inputs; params)`; shapes and dtypes are checked by the row's `infer`."""
+def apply(
+    op: Op, inputs: Sequence[Node], params: Mapping[str, Any] | None = None, where: str = "", device: str = CPU
+) -> Node:
+    """The node `op(inputs; params)`; shapes and dtypes are checked by the row's `infer`, devices by `together`.
+
+    `device` is where an operation without inputs makes its result.
+    """
     nodes = tuple(inputs)
     avals, latest = tuple([n.aval for n in nodes]), _latest
     if latest is not None and params is latest[2][0] and op is latest[0] and avals == latest[1]:
         canonical, text, out = latest[2]
     else:
         canonical, text, out = _inferred(op, avals, params or {})
-    key = op.name, tuple(map(id, nodes)), text
+    key: Any = (op.name, tuple(map(id, nodes)), text) if nodes else (op.name, device, text)
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.add(key, _new(op, nodes, canonical, text, out, where))
+        found = _INTERNED.add(key, _new(op, nodes, canonical, text, out if nodes else out.on(device), where))
+    elif where and not found.where:  # it was made by no line of a user
+        found.where = where
     return found
 
 
@@ -164,7 +173,7 @@ def _inferred(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     if found is not None:
         return found
     canonical = op.canonical_params(avals, params)
-    out = op.infer_from(avals, canonical)
+    out = op.infer_from(avals, canonical).on(together(avals))
     made = canonical, _text(canonical), out
     if plain:
         if len(_known) >= _MOST_KNOWN:
@@ -185,7 +194,7 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
         shape = tuple([known(n) for n in out.shape])
     # The symbol n of another trace is another one, whose size at hand is another.
     hints = sorted(f"{s}={s.hint}" for s in symbols_of(*canonical.values()))
-    return canonical, " ".join([_text(canonical), *hints]), Aval(shape, out.dtype, out.weak)
+    return canonical, " ".join([_text(canonical), *hints]), Aval(shape, out.dtype, out.weak, together(avals))
 
 
 @dataclass(frozen=True, eq=False)

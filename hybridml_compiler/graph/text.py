@@ -289,7 +289,7 @@ class _Parser:
             try:
                 if not op.variadic and len(inputs) != len(op.inputs):
                     raise ArgumentError(f"{name}: takes {len(op.inputs)} inputs, got {len(inputs)}")
-                node = apply(op, inputs, params)
+                node = apply(op, inputs, params, device=aval.device)
             except (HybridmlError, TypeError) as error:
                 line.at = op_at
                 reason = str(error).partition(LOCATION)[0]  # the line that matters is the one of this text
@@ -306,7 +306,7 @@ class _Parser:
         line.expect(":")
         aval = self.aval(line)
         try:
-            return constant(_read_data(text, aval), weak=aval.weak)
+            return constant(_read_data(text, aval), weak=aval.weak, device=aval.device)
         except (ValueError, SyntaxError, TypeError, OverflowError) as error:
             line.at = at
             raise line.error(f"expected data of {aval} ({error})") from error

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..aval import Aval
+from ..aval import Aval, together
 from ..errors import CompileError, HybridmlError
 from ..ops.op import Op
 from ..sizes.dims import Dim
@@ -88,7 +88,7 @@ def _faults_of_kind(op: Op, in_avals: Sequence[Aval], params: dict[str, Any], te
         canonical = op.canonical_params(in_avals, params)
         if repr(sorted(canonical.items())) != text:
             yield f"parameters are {params}, canonical is {canonical}"
-        expected = op.infer_from(in_avals, canonical)
+        expected = op.infer_from(in_avals, canonical).on(together(in_avals) if in_avals else aval.device)
     except (HybridmlError, TypeError) as error:
         yield f"{op.name} refuses its inputs: {error}"
         return

@@ -1,10 +1,1 @@
-"""The way from LLVM IR to running code, with nothing of graphs or tensors in it.
-
-    text --jit.compile_cached--> object bytes --loader.load--> Library --entry.build_entry--> a Python callable
-              |                                      ^
-              cache (disk, content-addressed)        imports: threads.symbols(), blas.gemm_symbols()
-
-`jit` compiles, `linking` links and loads, `cache` keeps object code between processes, `threads` is the fork-join pool
-that generated code calls, `blas` finds the matrix product already in the process, and `python_entry` emits the native
-function that a user calls.
-"""
+"""Shared by all targets: cache on disk, fingerprints of our code, calls of Python, work that Ctrl-C cannot split."""

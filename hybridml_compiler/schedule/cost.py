@@ -74,6 +74,9 @@ OWN_PRODUCT_BYTES = 64  # bytes of the vectors that the limits above speak of
 # Number of products that pack one transposed B, each once per matrix, from which it is turned in memory first:
 # 32x1024x256 takes 207 us with it and 163 with B along its columns, turning it 150.
 TURN_PACKINGS = 8
+# Products of at most so many rows read a transposed B where it is. Against one that packs it first, and OpenBLAS:
+# 8x512x512 102, 62 and 24 GF/s; 16x256x256 100, 82 and 38; with AVX2 12x1024x1024 70, 66 and 62; more rows lose there.
+UNPACKED_ROWS = 16
 # An inlined expression longer than this compiles slowly and spills registers.
 MAX_INLINE_NODES = 96
 # All that one kernel computes, over all of its results: an Adam update is 20 nodes, a chain cut by the limit above 97.

@@ -23,7 +23,7 @@ from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
 from .host_call import opaque_of
 from .kernels.gemm import Product
-from .kernels.library import Call, Target
+from .kernels.library import Call, Capabilities
 from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from .lowering.memo import LoweringMemo
 from .lowering.offset_hoisting import rebase
@@ -36,7 +36,7 @@ Begin = Callable[[KernelSpec], object]
 def make_plan(
     graph: Graph,
     donate: Mapping[int, int],
-    target: Target,
+    target: Capabilities,
     begin: Begin = lambda spec: None,
     carried: Sequence[Node] | None = None,
 ) -> Plan:
@@ -81,7 +81,7 @@ class _Planner:
         donate: Mapping[int, int],
         donated: dict[Node, Node],
         fusion: Fusion,
-        target: Target,
+        target: Capabilities,
         begin: Begin,
         carried: Sequence[Node] | None,
     ) -> None:

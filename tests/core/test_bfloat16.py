@@ -231,7 +231,7 @@ def test_a_module_keeps_its_tensors() -> None:
     optimizer.step()
     assert out.dtype is hm.bfloat16 and first.grad.dtype is hm.bfloat16 and first.tolist() != before
     assert optimizer.state[first]["exp_avg_sq"].dtype == hm.float32
-    with pytest.raises(hm.TraceError, match="cannot change the dtype of a captured module"):
+    with pytest.raises(hm.TraceError, match="cannot change the dtype or device of a captured module"):
         hm.trace(lambda x: model.to(hm.float32)(x))(hm.ones((2, 3)))
 
 

@@ -10,7 +10,8 @@ import pytest
 import hybridml as hm
 from hybridml.tracing import compiled
 from hybridml_compiler import config
-from hybridml_compiler.eager import large, products
+from hybridml_compiler.eager import large
+from hybridml_compiler.targets.cpu.eager import products
 
 
 @pytest.fixture

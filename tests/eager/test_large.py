@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml_compiler.compile_policy import OPERATION as LARGE
 from hybridml_compiler.eager.large import compute
-from hybridml_compiler.eager.policy import OPERATION as LARGE
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.eager import products
-from hybridml_compiler.eager.products import matmul
+from hybridml_compiler.targets.cpu.eager import products
+from hybridml_compiler.targets.cpu.eager.products import matmul
 
 RNG = np.random.default_rng(0)
 

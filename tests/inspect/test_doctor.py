@@ -7,8 +7,8 @@ import sysconfig
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.runtime import blas
-from hybridml_compiler.runtime.python_entry import object_layout
+from hybridml_compiler.targets.cpu.python_entry import object_layout
+from hybridml_compiler.targets.cpu.runtime import blas
 
 
 def test_it_says_what_there_is() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm.kernel import emit_kernel
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, apply, graph_of
@@ -15,6 +14,7 @@ from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
 from tests.support.run_plan import plan_of, run_plan
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
@@ -22,7 +22,7 @@ _REORDERED = ("reduction", "contraction", "convolution", "scan")
 
 
 def llvm(kernel: Kernel) -> str:
-    from hybridml_compiler.backends.llvm import ir
+    from hybridml_compiler.targets.cpu.llvm import ir
 
     module = ir.Module("kernel")
     emit_kernel(module, "kernel", kernel)

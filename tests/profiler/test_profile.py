@@ -19,8 +19,8 @@ from hybridml.profiler.profile import Profile
 from hybridml.profiler.record import _without
 from hybridml.tracing.function import TracedFunction
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.runtime.executable import Executable
-from hybridml_compiler.runtime.spans import clock
+from hybridml_compiler.targets.cpu.executable import Executable
+from hybridml_compiler.targets.cpu.runtime.spans import clock
 from tests.support.markup import balanced
 
 timed = pytest.mark.skipif(clock() is None, reason="a system without clock_gettime")

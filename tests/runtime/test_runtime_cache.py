@@ -20,8 +20,9 @@ from hybridml_compiler.runtime.cache import ObjectCache
 
 PROGRAM = """
 import sys, warnings
-from hybridml_compiler.runtime import cache, jit
-from hybridml_compiler.runtime.linking import loader
+from hybridml_compiler.runtime import cache
+from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.runtime.linking import loader
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     data = jit.compile_cached("define i64 @f() { ret i64 42 }")

@@ -10,8 +10,8 @@ import pytest
 
 import hybridml as hm
 from hybridml_compiler import pipeline
-from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule.control import Loop
+from hybridml_compiler.targets.cpu.runtime import threads
 
 N, WIDTH, STEPS = 64, 128, 7
 Body = Callable[[Any, Any], Any]

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm import callee
-from hybridml_compiler.backends.llvm.registry import callee_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
 from hybridml_compiler.loops.ir import Kernel
@@ -18,6 +16,8 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
+from hybridml_compiler.targets.cpu.llvm import callee
+from hybridml_compiler.targets.cpu.llvm.registry import callee_of
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op

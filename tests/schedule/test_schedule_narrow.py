@@ -14,6 +14,7 @@ from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Plan, make_plan
+from hybridml_compiler.targets.cpu import capabilities
 from tests.support.run_plan import run_plan
 from tests.support.typical_graphs import Value, array, graph, op
 
@@ -21,8 +22,10 @@ BF16 = "bfloat16"
 
 
 def planned(program: Graph, *, narrow: bool = True) -> Plan:
-    reads = pipeline.host().reads_narrow if narrow else lambda _: False
-    target = replace(pipeline.host(), has_library=lambda call: isinstance(call, Product), reads_narrow=reads)
+    reads = capabilities.capabilities().reads_narrow if narrow else lambda _: False
+    target = replace(
+        capabilities.capabilities(), has_library=lambda call: isinstance(call, Product), reads_narrow=reads
+    )
     return make_plan(run_passes(program)[0], {}, target)
 
 

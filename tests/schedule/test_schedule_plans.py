@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.modules import modules_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.passes import run_passes
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
-from hybridml_compiler.schedule.kernels.library import Target
+from hybridml_compiler.schedule.kernels.library import Capabilities
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from hybridml_compiler.targets.cpu.llvm.modules import modules_of
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import GRAPHS, array, gelu_chain, graph, op
@@ -40,7 +40,7 @@ COUNTS = {
 def test_the_plan_is_as_expected(name: str, golden: Callable[[str, str], None]) -> None:
     """Structure is pinned; the estimate that decides about threads is left free to be tuned."""
     build, donate = GRAPHS[name]
-    target = Target(lambda _: 16, lambda call: isinstance(call, Product), lambda _: True, 2)  # not this machine
+    target = Capabilities(lambda _: 16, lambda call: isinstance(call, Product), lambda _: True, 2)  # not this machine
     plan = make_plan(run_passes(build())[0], donate, target)
     golden(f"plan_{name}", re.sub(r" cost [\d.]+", "", describe_plan(plan)))
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.gemm.product import _own_blocking
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, constant
@@ -20,6 +19,8 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
+from hybridml_compiler.targets.cpu import capabilities
+from hybridml_compiler.targets.cpu.llvm.gemm.product import _own_blocking
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
@@ -76,15 +77,15 @@ def data(program: Graph, seed: int = 0) -> list[np.ndarray]:
 
 
 def planned(program: Graph) -> Plan:
-    return make_plan(run_passes(program)[0], {}, pipeline.host())
+    return make_plan(run_passes(program)[0], {}, capabilities.capabilities())
 
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be computed while it is packed is, with vectors of any width."""
-    host = pipeline.host()
+    host = capabilities.capabilities()
     target = replace(host, computes_left=lambda product: min(host.computes_left(product), 1))
-    monkeypatch.setattr(pipeline, "host", lambda: target)
+    monkeypatch.setattr(capabilities, "capabilities", lambda: target)
     monkeypatch.setattr(prologue, "_once", lambda *_: 0.0)
     monkeypatch.setattr(cost, "OWN_PRODUCT_BYTES", 0)
     _own_blocking.cache_clear()

@@ -8,7 +8,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hybridml_compiler import pipeline
-from hybridml_compiler.backends.llvm.kernel import emit_kernel
 from hybridml_compiler.errors import OutOfBoundsError
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.loops.ir import Kernel
@@ -16,6 +15,7 @@ from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.memory import ALIGNMENT, Interval, plan_arena
+from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
 from tests.support.random_plans import arrays_for, check, donations, run_compiled
 from tests.support.run_plan import plan_of, run_plan
 
@@ -69,7 +69,7 @@ def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
 
 
 def llvm(kernel: Kernel) -> str:
-    from hybridml_compiler.backends.llvm import ir
+    from hybridml_compiler.targets.cpu.llvm import ir
 
     module = ir.Module("kernel")
     emit_kernel(module, "kernel", kernel)

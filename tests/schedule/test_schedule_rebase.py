@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm.modules import modules_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Graph, Node, graph_of
 from hybridml_compiler.graph.rewrite import make
@@ -13,6 +12,7 @@ from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import print_kernel
 from hybridml_compiler.schedule.lowering.offset_hoisting import rebase
+from hybridml_compiler.targets.cpu.llvm.modules import modules_of
 from tests.support.run_plan import plan_of, run_plan
 
 

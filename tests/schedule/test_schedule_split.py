@@ -16,8 +16,8 @@ from hybridml_compiler.loops import columns
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
-from hybridml_compiler.runtime import threads
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.targets.cpu.runtime import threads
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op

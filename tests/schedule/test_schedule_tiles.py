@@ -16,8 +16,8 @@ from hybridml_compiler.loops import tile
 from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
-from hybridml_compiler.runtime import jit
 from hybridml_compiler.schedule import cost
+from hybridml_compiler.targets.cpu.runtime import jit
 from tests.support.random_graphs import same_bits
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import array, graph, op

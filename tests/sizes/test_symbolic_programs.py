@@ -18,7 +18,7 @@ from hybridml_compiler.loops.interpret import interpret_kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.pipeline import compile
-from hybridml_compiler.schedule.kernels.library import Target
+from hybridml_compiler.schedule.kernels.library import Capabilities
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.sizes.dims import structural, symbol
@@ -313,7 +313,7 @@ def test_a_graph_for_given_sizes() -> None:
 def test_plan_of_a_symbolic_softmax(golden: Callable[[str, str], None]) -> None:
     graph, guards = built("softmax_of_symbols")
     with collecting(guards), structural():
-        plan = make_plan(graph, {}, Target(lambda _: 16, lambda _: False, lambda _: False, 2))
+        plan = make_plan(graph, {}, Capabilities(lambda _: 16, lambda _: False, lambda _: False, 2))
     golden("symbolic_softmax", print_graph(graph) + "\n\n" + describe_plan(plan))
 
 

@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.convolution.direct import emit_direct, emit_packed
-from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
-from hybridml_compiler.backends.llvm.convolution.weights import emit_weight_gradient
-from hybridml_compiler.backends.llvm.convolution.winograd import (
+from hybridml_compiler.ops.convolution import convolution as op
+from hybridml_compiler.schedule.kernels.convolution import Convolution, Pretranspose, Strided
+from hybridml_compiler.targets.cpu.kernels import conv_tiling, conv_winograd
+from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
+from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.targets.cpu.llvm import ir
+from hybridml_compiler.targets.cpu.llvm.convolution.direct import emit_direct, emit_packed
+from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.convolution.weights import emit_weight_gradient
+from hybridml_compiler.targets.cpu.llvm.convolution.winograd import (
     emit_backward,
     emit_forward,
     emit_winograd,
     emit_winograd_weights,
 )
-from hybridml_compiler.ops.convolution import convolution as op
-from hybridml_compiler.runtime import jit, scratch
-from hybridml_compiler.runtime.linking import loader
-from hybridml_compiler.schedule.kernels import conv_tiling, conv_winograd
-from hybridml_compiler.schedule.kernels.conv_tiling import Machine
-from hybridml_compiler.schedule.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
-from hybridml_compiler.schedule.kernels.convolution import Convolution, Pretranspose, Strided
+from hybridml_compiler.targets.cpu.runtime import jit, scratch
+from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]

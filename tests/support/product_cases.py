@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.backends.llvm import ir
-from hybridml_compiler.backends.llvm.convolution.pack import emit_turn
-from hybridml_compiler.backends.llvm.gemm.blocked import emit_blocked_product
-from hybridml_compiler.runtime import jit, scratch
-from hybridml_compiler.runtime.linking import loader
 from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
-from hybridml_compiler.schedule.kernels.gemm_blocking import Blocking, units
+from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, units
+from hybridml_compiler.targets.cpu.llvm import ir
+from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.gemm.blocked import emit_blocked_product
+from hybridml_compiler.targets.cpu.runtime import jit, scratch
+from hybridml_compiler.targets.cpu.runtime.linking import loader
 
 WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml_compiler.runtime.python_entry import object_layout
+from hybridml_compiler.targets.cpu.python_entry import object_layout
 
 ROWS, WIDTH = 512, 64  # 128 KB: large enough to be used again
 

@@ -16,9 +16,9 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
-from ...core.context import grad_is_off, lift
+from ...core.context import beside, grad_is_off, lift, place_var
 from ...core.interpreter import interpreter_stack
-from ...core.tensor import Tensor, method, wrap
+from ...core.tensor import Tensor, method, place_of, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
 
@@ -132,6 +132,9 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
     names an element twice the last value stays.
     """
     x = lift(self)
+    if type(x._array) is not _ndarray and place_var.get() is None and place_of(x) is not None:
+        beside((x,), lambda: x.__setitem__(key, value))
+        return
     value = as_value(value, x.dtype)
     if is_basic(key):
         part = x[key]

@@ -16,6 +16,7 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.values import has_dims
 
+from ...core.device_tensor import transfer
 from ...core.tensor import Device, Tensor
 from ..creation import asarray
 
@@ -380,9 +381,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     >>> hm.astype(hm.asarray([1.7, -1.7]), hm.int32).tolist()
     [1, -1]
     """
-    if device is not None:
-        Device(device)
-    x = _tensor(x)
+    x = _tensor(x) if device is None else transfer(_tensor(x), Device(device).type)
     wanted = dtypes.canonical(dtype)
     return x if not copy and x.dtype is wanted else OPS["astype"].fn(x, wanted)
 

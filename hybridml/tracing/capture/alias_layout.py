@@ -73,6 +73,8 @@ class Layouts:
 
     def source(self, t: Tensor, array: np.ndarray) -> None:
         """Notes that `t` is the traced tensor of this array."""
+        if type(array) is not np.ndarray:
+            return  # of a device, where values are dense and never change
         like = _strided(np.empty(1, array.dtype), array.shape, array.strides)  # not the array: it may be large
         self._pinned[id(t)] = ref(t), like
         self._of[t._array] = like

@@ -13,8 +13,8 @@ Order = tuple[int, ...]
 
 def memory_order(array: np.ndarray) -> Order | None:
     """The axes from the slowest to the fastest, if that makes a C-contiguous array of one that is not, else None."""
-    if array.flags.c_contiguous:
-        return None
+    if type(array) is not np.ndarray or array.flags.c_contiguous:
+        return None  # arrays of a device are dense
     strides = array.strides
     order = tuple(sorted(range(array.ndim), key=lambda k: -strides[k]))
     return order if array.transpose(order).flags.c_contiguous else None

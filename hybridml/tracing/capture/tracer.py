@@ -17,7 +17,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.aval import Aval
+from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import fails
@@ -29,10 +29,11 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ...core.autodiff.tape import Leaf, is_node
+from ...core.context import place_var
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
-from ...core.tensor import Tensor, adopt, leaked, wrap
+from ...core.tensor import Tensor, adopt, leaked, place_of, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..specialize.errors import Untraceable
@@ -183,7 +184,7 @@ class Tracer:
 
     def constant(self, t: Tensor, weak: bool = False) -> Traced:
         """A literal of the program."""
-        return self.wrap(ir.constant(t._array, weak=weak), weak)
+        return self.wrap(ir.constant(t._array, weak=weak, device=place_var.get() or CPU), weak)
 
     def size(self, size: Any) -> Traced:
         """A size that comes with the call, as a Python float."""
@@ -206,7 +207,7 @@ class Tracer:
         # Arithmetic of numbers gives a number; a cast is how a number becomes a tensor.
         arithmetic = op is _python_power or (op.kind == "elementwise" and op is not _astype)
         number = arithmetic and bool(tensors) and all(map(is_number, tensors))
-        node = ir.apply(op, [t._array for t in tensors], params, user_location())
+        node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
             (self.frames[-1] if self.frames else self).checks[node] = None
@@ -321,7 +322,7 @@ class Tracer:
         )
         shape = seen if order is None else tuple(seen[k] for k in order)
         key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
-        node = start = self._input(key, Aval(shape, t.dtype), name)
+        node = start = self._input(key, Aval(shape, t.dtype, device=place_of(t) or CPU), name)
         if order is not None:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
         shadow = self.wrap(start)

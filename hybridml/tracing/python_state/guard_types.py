@@ -36,7 +36,7 @@ from .reads import (
 )
 
 if TYPE_CHECKING:
-    from hybridml_compiler.runtime.python_entry.places import Place
+    from hybridml_compiler.targets.cpu.python_entry.places import Place
 
     from .names import Names
 
@@ -439,7 +439,7 @@ def _equal(now: Any, value: Any) -> bool:
 
 def _places() -> Any:
     """The module of the native checks: late, since loading it takes 23 ms."""
-    from hybridml_compiler.runtime.python_entry import places
+    from hybridml_compiler.targets.cpu.python_entry import places
 
     return places
 

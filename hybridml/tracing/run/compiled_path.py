@@ -18,11 +18,12 @@ from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substit
 from ...core import aliasing, pytree
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
+from ...core.device_tensor import wrapped
 from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import concrete_value
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
-from ...core.tensor import Tensor, adopt, wrap
+from ...core.tensor import Tensor, adopt
 from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.traced_tensor import is_number
@@ -215,7 +216,8 @@ class CompiledPath(PathEnd):
         )
         if recording:
             for k in self.copies:
-                copy = wrap(as_seen(arrays[k].copy(), self.inputs[k].order))
+                array = arrays[k].copy() if type(arrays[k]) is _ndarray else arrays[k]
+                copy = wrapped(as_seen(array, self.inputs[k].order))
                 copy._node = reals[k]._node if isinstance(reals[k], Tensor) else None
                 kept[k] = copy
         try:
@@ -231,8 +233,10 @@ class CompiledPath(PathEnd):
         fresh: dict[int, Tensor] = {}
         for k, _ in self.writes:
             i = self.program.donate[k]
-            if given[i] is not arrays[i]:
-                np.copyto(given[i], arrays[i])
+            if type(given[i]) is not _ndarray:
+                aliasing.exchange(reals[i], wrapped(outputs[k]))
+            elif outputs[k] is not given[i]:
+                np.copyto(given[i], outputs[k])
         aliasing.stamp(*(r for k, _ in self.writes if isinstance(r := reals[self.program.donate[k]], Tensor)))
         for result in self.results:
             if result.kind == "output" and result.index not in fresh:
@@ -241,7 +245,7 @@ class CompiledPath(PathEnd):
             if not view.of_input and view.index not in fresh:
                 fresh[view.index] = self._seen(outputs, view.index)
         for source, index in self.grads:
-            grad = None if index is None else wrap(as_seen(outputs[index], source.order))
+            grad = None if index is None else wrapped(as_seen(outputs[index], source.order))
             real_of(source, leaves)._node.grad = grad
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
@@ -274,7 +278,7 @@ class CompiledPath(PathEnd):
             reals[self.program.donate[k]]._node = None
 
     def _seen(self, outputs: Sequence[np.ndarray], k: int) -> Tensor:
-        return wrap(as_seen(outputs[k], self.program.output_orders[k]))
+        return wrapped(as_seen(outputs[k], self.program.output_orders[k]))
 
     def _views(self, fresh: dict[int, Tensor], reals: list[Any]) -> list[Tensor]:
         sizes = None
@@ -299,7 +303,7 @@ class CompiledPath(PathEnd):
         if r.kind == "output":
             return fresh[r.index]
         if r.kind == "float":
-            return r.value(outputs[r.index].item())
+            return r.value(wrapped(outputs[r.index]).item())
         if r.kind == "size":
             return evaluate(r.value, sizes)
         if r.kind == "input":
@@ -375,8 +379,23 @@ def array_of(real: Any) -> np.ndarray:
     return real if type(real) is _ndarray else np.asarray(real, dtype=np.float64)
 
 
+def in_host_memory(real: Any) -> bool:
+    """Whether the memory of an input is NumPy's, which others may share."""
+    return not isinstance(real, Tensor) or type(real).home is None
+
+
+def has_kin(written: Sequence[Tensor], inputs: Sequence[Any]) -> bool:
+    """Whether a tensor of a device is written to, and another input is a view of it, or of what it views."""
+    cells = {id(t._version) for t in written if type(t._version) is list}
+    return len({id(i) for i in inputs if isinstance(i, Tensor) and id(i._version) in cells}) > len(cells)
+
+
 def _check_writable(written: Sequence[Input], inputs: Sequence[Input]) -> None:
     """Raises an error where an update in place cannot reach its memory, or another input would show it half done."""
+    placed = [i.real for i in written if not in_host_memory(i.real)]
+    if has_kin(placed, [i.real for i in inputs]):
+        raise Untraceable("in-place update of a tensor that is passed together with a view of it; clone() one of them")
+    inputs, written = ([i for i in group if in_host_memory(i.real)] for group in (inputs, written))
     for source in written:
         if not array_of(source.real).flags.writeable:
             raise Untraceable(f"in-place update of {source.node.name}, whose memory is read-only; clone() it first")

@@ -35,7 +35,7 @@ from .compiled_path import CompiledPath, real_of
 from .epilogue import finisher
 from .grad_donation import GradDonation
 from .native_guards import split
-from .program import Interpreted, compile_graph
+from .program import compile_graph, is_native
 from .random_draws import Draw
 
 MISS = object()  # a guard did not hold
@@ -84,7 +84,7 @@ class NativeCall:
     """An entry that is called with its tensors and floats as plain arguments."""
 
     def __init__(self, entry: Entry, leaves: Sequence[Any]) -> None:
-        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, Constant, FloatCell
+        from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, FloatCell
 
         self.entry = entry
         self.grown, root = entry.grown, entry.root  # first: another thread may add a path, with guards of its own
@@ -266,7 +266,7 @@ class NativeCall:
             return Step(ask, None, (), [], self.entry.by_node.get(ask.node))
         executable = _compiled(ask.segment)
         captured = [i for n in ask.segment.reads if (i := self.entry.by_node.get(n)) and i.kind != "argument"]
-        if isinstance(executable, Interpreted) or not are_plain(captured):
+        if not is_native(executable) or not are_plain(captured):
             return None
         extra = [n for n in ask.segment.reads if n not in self.entry.by_node]
         native = self._native(executable, extra, captured)
@@ -275,7 +275,7 @@ class NativeCall:
     def _end(self, path: CompiledPath) -> End | None:
         executable = path.program.executable
         captured = [i for i in path.inputs if i.kind != "argument"]
-        if isinstance(executable, Interpreted) or not are_plain(captured) or not _is_plain(path):
+        if not is_native(executable) or not are_plain(captured) or not _is_plain(path):
             return None
         place = {k: j for j, k in enumerate(executable.fresh)}
         large = {k: j for k, j in place.items() if executable.outputs[j].nbytes >= _WORTH_LENDING}
@@ -291,8 +291,8 @@ class NativeCall:
         donation: GradDonation | None = None,
         states: Mapping[int, Tensor] = {},
     ) -> Native:  # fmt: skip
-        from hybridml_compiler.runtime.python_entry.entry import build_entry
-        from hybridml_compiler.runtime.python_entry.spec import ArraySpec, EntrySpec
+        from hybridml_compiler.targets.cpu.python_entry.entry import build_entry
+        from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, EntrySpec
 
         donation = GradDonation([], len(executable.fresh)) if donation is None else donation
         return build_entry(
@@ -340,7 +340,7 @@ def build(entry: Entry, leaves: Sequence[Any]) -> NativeCall | None:
 
 def _failed(donation: GradDonation, status: int, *_: Any) -> object:
     """Cleans up after a call that failed half way."""
-    from hybridml_compiler.runtime.status import reraise
+    from hybridml_compiler.targets.cpu.runtime.status import reraise
 
     donation.lose()
     reraise(status)
@@ -397,7 +397,7 @@ def _is_plain(path: CompiledPath) -> bool:
 
 def _compiled(segment: Segment) -> Any:
     """The executable of a segment, compiled even if it was too small for that when it was traced."""
-    if isinstance(segment.executable, Interpreted):
+    if not is_native(segment.executable):
         segment.executable = compile_graph(segment.graph, {}, "llvm")
     return segment.executable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..python_state.guard_types import Guard, ItemGuard, LengthGuard
 
 if TYPE_CHECKING:
-    from hybridml_compiler.runtime.python_entry.places import Place
+    from hybridml_compiler.targets.cpu.python_entry.places import Place
 
 
 def split(guards: Iterable[Guard]) -> tuple[list[Place], list[Guard]]:
@@ -34,7 +34,7 @@ def split(guards: Iterable[Guard]) -> tuple[list[Place], list[Guard]]:
 
 def _whole(guards: list[Guard]) -> Place | None:
     """The one place of a list whose length and items are all guarded, and are there by identity."""
-    from hybridml_compiler.runtime.python_entry.places import ListHolds
+    from hybridml_compiler.targets.cpu.python_entry.places import ListHolds
 
     items = {guard.key: guard.value for guard in guards if isinstance(guard, ItemGuard) and guard.now() is guard.value}
     size = next((guard.value for guard in guards if isinstance(guard, LengthGuard)), None)

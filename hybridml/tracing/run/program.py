@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.aval import Aval
+from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import CompileError, GradientError, HybridmlError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.graph.devices import device_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
@@ -28,15 +29,18 @@ from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.guards import Guard, Guards
 from hybridml_compiler.sizes.values import bindings, check_of
+from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
-from ...core.context import grad_is_off, nans_var
+from ...core.context import beside, grad_is_off, nans_var
+from ...core.device_tensor import wrapped
 from ...core.source_location import here
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.subgraph import cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
+from .placed import PlacedExecutable
 
 _ndarray = np.ndarray
 
@@ -64,6 +68,11 @@ class Interpreted:
         return outputs
 
 
+def is_native(executable: Any) -> bool:
+    """Whether an executable has an entry for native callers: none has that is interpreted, or of another device."""
+    return hasattr(executable, "step")
+
+
 def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guards: Guards | None = None) -> Any:
     """An executable: `exe(arrays) -> arrays`, donated outputs written into the memory of their inputs.
 
@@ -76,9 +85,13 @@ def compile_graph(graph: ir.Graph, donate: Mapping[int, int], backend: str, guar
                 f"{graph.name} uses a value of {node.name} outside of it (given at {node.where}); values come out of "
                 "it as what its function returns"
             )
+    from hybridml_compiler.pipeline import compile
+
+    device = device_of(graph)
+    if device != CPU:  # values of a device never change: what is updated gets the new one
+        return PlacedExecutable(compile(graph, {}, graph.name, guards), find_device(device), graph)
     if backend == "interpret":
         return Interpreted(graph, donate)
-    from hybridml_compiler.pipeline import compile
 
     try:
         return compile(graph, dict(donate), graph.name, guards)
@@ -212,13 +225,14 @@ class Program:
         cotangents = []
         for k in mask:
             o = self.outputs[k]
-            g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype), f"g{k}"))
+            g = tracer.wrap(ir.input_node(Aval(o.shape, o.dtype, device=o._array.aval.device), f"g{k}"))
             g._node = Leaf(o.shape, o.dtype)
             cotangents.append(g)
         seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
         before, tracer.checks = tracer.checks, {}
         try:
-            found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
+            outputs = [self.outputs[k] for k in mask]
+            found = tracer.run(lambda: beside(outputs, lambda: run(seeds, retain=True, create=True, wanted=positions)))
         finally:
             own, tracer.checks = tracer.checks, before
         wanted = sorted(positions[key] for key in found)
@@ -309,7 +323,7 @@ class Program:
         ]
         self._check(arrays)
         arrays = self.call(arrays, arrays)
-        results = [wrap(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
+        results = [wrapped(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
         self.record(tensors, dict(enumerate(results)))
         return results
 
@@ -330,6 +344,8 @@ def dense(array: np.ndarray | float) -> np.ndarray:
     """
     if isinstance(array, float | int):
         return np.asarray(array, np.float64)
+    if not isinstance(array, _ndarray):
+        return array  # of a device
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         return array
     return np.require(array, array.dtype.newbyteorder("="), ("C", "A"))

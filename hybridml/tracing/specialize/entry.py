@@ -37,7 +37,16 @@ from ..python_state.mutations import PLAIN, Mutation, find, is_plain
 from ..python_state.names import Names, arguments, changed
 from ..python_state.promoted_ints import Integers
 from ..python_state.side_effects import SideEffects
-from ..run.compiled_path import CompiledPath, array_of, grad_of, hooks_of, owner_of, real_of
+from ..run.compiled_path import (
+    CompiledPath,
+    array_of,
+    grad_of,
+    has_kin,
+    hooks_of,
+    in_host_memory,
+    owner_of,
+    real_of,
+)
 from ..run.program import dense
 from .errors import CheckFailed, NotGeneralizable, RunEagerly, TraceFailed, Untraceable
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
@@ -81,6 +90,7 @@ class Entry:
         self.aliased: list[tuple[int, Any]] = []
         # An argument must not share memory with a tensor that is updated; NumPy's views know the array that owns it.
         self.owners: dict[int, list[np.ndarray]] = {}
+        self.placed: list[Tensor] = []  # captured tensors of a device that a path updates
         self.updated: dict[int, Input] = {}
         self.grad_guards: list[tuple[Input, bool]] = []
         self.draws = False  # random numbers
@@ -306,6 +316,9 @@ class Entry:
             if i.kind == "argument":
                 self.updated[id(self.by_node[i.node])] = self.by_node[i.node]
             else:
+                if not in_host_memory(i.real):
+                    self.placed.append(i.real)
+                    continue
                 array = array_of(i.real)
                 same = self.owners.setdefault(id(owner_of(array)), [])
                 if not any(array is other for other in same):
@@ -347,6 +360,8 @@ class Entry:
                 return False
         if self.owners and self.overlaps(leaves):
             return False
+        if self.placed and has_kin(self.placed, [real_of(source, leaves) for source in self.inputs]):
+            return False
         if self.updated and self._clashes(leaves):
             return False
         for t, array, wants, recorded in self.held.values():
@@ -369,7 +384,7 @@ class Entry:
     def overlaps(self, leaves: Sequence[Any]) -> bool:
         """Whether an argument shares memory with a captured tensor that the program updates."""
         for leaf in leaves:
-            if issubclass(type(leaf), (Tensor, _ndarray)):
+            if issubclass(type(leaf), (Tensor, _ndarray)) and in_host_memory(leaf):
                 array = array_of(leaf)
                 for other in self.owners.get(id(owner_of(array)), ()):
                     if np.shares_memory(array, other):
@@ -379,14 +394,21 @@ class Entry:
     def _clashes(self, leaves: Sequence[Any]) -> bool:
         """Whether an updated argument is read-only, or shares memory with another input: capturing says which."""
         owners: dict[int, list[tuple[Any, bool]]] = {}
+        placed: list[Any] = []
+        written: list[Any] = []
         for source in self.inputs:
             real = real_of(source, leaves)
             if isinstance(real, Tensor | _ndarray):
                 updated = id(source) in self.updated
+                if not in_host_memory(real):
+                    placed.append(real)
+                    if updated:
+                        written.append(real)
+                    continue
                 if updated and not array_of(real).flags.writeable:
                     return True
                 owners.setdefault(id(owner_of(array_of(real))), []).append((real, updated))
-        return any(
+        return has_kin(written, placed) or any(
             (p or q) and x is not y and np.shares_memory(array_of(x), array_of(y))
             for same in owners.values()
             for (x, p), (y, q) in itertools.combinations(same, 2)
@@ -407,7 +429,7 @@ def _finished(result: Any, name: str) -> Any:
 
 def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     """Whether any of this memory is an input of the program."""
-    reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray))
+    reals = (i.real for i in tracer.inputs if isinstance(i.real, Tensor | _ndarray) and in_host_memory(i.real))
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
 

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import HybridmlError, TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
 from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.sizes.guards import Guards
+from hybridml_compiler.targets.device import on_host
 
 from ...core.autodiff.tape import is_node
 from ...core.tensor import Tensor
@@ -115,7 +117,7 @@ def walk(root: ValueBranch | PathEnd | None, known: Arrays) -> tuple[Any, list[V
         if at.segment is not None:
             at.segment.run(known)
         passed.append(at)
-        at = at.next.get(key(known[at.node]))
+        at = at.next.get(key(on_host(known[at.node])))
     for ask in passed if at is not None else passed[:-1]:
         ask.hits += 1
     if at is not None:
@@ -208,7 +210,7 @@ class Path:
                 ask.segment.run(self.known)
             self.given.update(dict.fromkeys(ask.segment.gives))
             self.checked.update(self.tracer.checks)
-        value = np.array(self.known[node])  # a copy: the memory of an input may be written to
+        value = np.array(on_host(self.known[node]))  # a copy: the memory of an input may be written to
         self.asked.append((ask, key(value)))
         self.at = ask.next.get(key(value))
         return value
@@ -232,7 +234,7 @@ class Path:
 def numbers_only(graph: ir.Graph) -> bool:
     """Whether a graph is a few operations on single numbers."""
     nodes = graph.nodes()
-    return len(nodes) <= _SMALL and all(n.aval.shape == () for n in nodes)
+    return len(nodes) <= _SMALL and all(n.aval.shape == () and n.aval.device == CPU for n in nodes)
 
 
 def live(tracer: Tracer) -> list[ir.Node]:

@@ -34,7 +34,9 @@ class TensorSpec(NamedTuple):
 
     def __str__(self) -> str:
         history = ("", " that requires grad", " with a history")[self.history]
-        return f"{self.dtype}{list(self.shape)}{history}{' permuted' if self.order else ''}"
+        home = self.kind.home  # type: ignore[attr-defined]
+        where = "" if home is None else f" on {home.device.name}"
+        return f"{self.dtype}{list(self.shape)}{history}{' permuted' if self.order else ''}{where}"
 
 
 class ArraySpec(NamedTuple):
@@ -131,7 +133,7 @@ class Signature(NamedTuple):
 
 def _spec(fields: Fields) -> Spec:
     kind = fields[0]
-    if kind is Tensor:
+    if issubclass(kind, Tensor):
         return TensorSpec(*fields)
     if kind is _ndarray:
         return ArraySpec(*fields)
@@ -168,6 +170,12 @@ def signature(structure: pytree.Structure, leaves: list[Any]) -> tuple[Fields, l
             specs.append(_DOUBLE)  # a tensor of it is float64
         elif kind is ScalarProxy or issubclass(kind, Traced):
             raise leaked(leaf._tensor if kind is ScalarProxy else leaf)
+        elif issubclass(kind, Tensor):  # of a device, by its class
+            array, node = leaf._array, leaf._node
+            specs.append((kind, array.shape, array.dtype, None, 0 if node is None else 2 if type(node) is list else 1))
+            first = tensors.setdefault(id(leaf), k)
+            if first != k:
+                aliases.append((first, k))
         elif kind is np.int64:
             leaves[k] = leaf.item()
             specs.append((kind, leaves[k]))

@@ -23,7 +23,7 @@ from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
 from ...walk import reachable
 from .. import cost
-from ..kernels.library import Target
+from ..kernels.library import Capabilities
 from ..lowering.footprint import may_overwrite, splits_evenly
 from ..memory import Interval, plan_arena
 from .group import Group
@@ -98,18 +98,18 @@ class Step:
     slot_bytes: int = 0
 
 
-def fills_cache(node: Node, target: Target) -> bool:
+def fills_cache(node: Node, target: Capabilities) -> bool:
     """Whether an array is large enough to be worth a chain."""
     return not node.aval.symbolic and node.aval.nbytes >= cost.CHAIN_BYTES * target.cores
 
 
-def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Target) -> list[Step]:
+def form_chains(tasks: Sequence[Task], kept: Container[Node], target: Capabilities) -> list[Step]:
     """Steps in execution order. `kept` have memory whatever happens: inputs, constants, outputs."""
     return _Chains(tasks, kept, target).form()
 
 
 class _Chains:
-    def __init__(self, tasks: Sequence[Task], kept: Container[Node], target: Target) -> None:
+    def __init__(self, tasks: Sequence[Task], kept: Container[Node], target: Capabilities) -> None:
         self.tasks, self.target = tasks, target
         self.touched = touched_by(tasks)
         self.movable = [n for n in self.touched if n not in kept]

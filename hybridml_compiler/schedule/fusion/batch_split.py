@@ -17,13 +17,13 @@ from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import Target
+from ..kernels.library import Capabilities
 from .batch_fusion import Task, is_aligned, touched_by
 from .epilogue import Fused
 
 
 def in_parts(
-    tasks: Sequence[Task], carried: Iterable[Node], given: Iterable[Node], target: Target
+    tasks: Sequence[Task], carried: Iterable[Node], given: Iterable[Node], target: Capabilities
 ) -> list[Task] | None:
     """The specs of a step cut for each core, or None. `carried` comes from the step before, `given` are results."""
     parts = target.cores
@@ -39,7 +39,7 @@ def in_parts(
     return [replace(task, spec=task.spec.in_parts(parts)) for task in tasks]
 
 
-def _splits(spec: KernelSpec, parts: int, target: Target) -> bool:
+def _splits(spec: KernelSpec, parts: int, target: Capabilities) -> bool:
     """Whether the spec can be split, with the same bits and without reading much again."""
     if isinstance(spec, Kernel):
         return spec.range is not None and not spec.checked and not spec.total % (spec.granule * parts)

@@ -24,7 +24,7 @@ from ...sizes.dims import hint, is_dim
 from ...walk import reachable
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import LIBRARY, Call, Library, Matched, Target
+from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
 from ..lowering.pretranspose import worth_turning
 from .epilogue import splits
 from .group import OWN_LOOP, Group, expression_of, form_of, reads_in_place, row_aligned
@@ -41,7 +41,7 @@ class Fusion:
     materialised: dict[Node, str]  # node -> reason
 
 
-def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
+def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusion:
     """Groups in execution order. `donated`: output node -> input node whose memory it overwrites."""
     order = graph.nodes()
     materialised, weighed = materialise(graph, order, target)
@@ -65,7 +65,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Target) -> Fusion:
 # ---- 1. materialise
 
 
-def materialise(graph: Graph, order: Sequence[Node], target: Target) -> tuple[dict[Node, str], set[Node]]:
+def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tuple[dict[Node, str], set[Node]]:
     """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason)."""
     chosen: dict[Node, str] = {}
     weighed: set[Node] = set()
@@ -198,7 +198,7 @@ _NONE: Mapping[Node, str] = {}
 
 
 def _group(
-    order: Sequence[Node], materialised: dict[Node, str], machine: Target, computed: Mapping[Node, str] = _NONE
+    order: Sequence[Node], materialised: dict[Node, str], machine: Capabilities, computed: Mapping[Node, str] = _NONE
 ) -> tuple[list[Group], dict[Node, Group]]:
     groups: list[Group] = []
     runs: dict[Any, Group] = {}  # of operations that are several nodes each
@@ -246,7 +246,7 @@ def _group(
 
 
 def _library_call(
-    node: Node, materialised: dict[Node, str], machine: Target, computed: Collection[Node]
+    node: Node, materialised: dict[Node, str], machine: Capabilities, computed: Collection[Node]
 ) -> Matched | None:
     """The call that computes the node, if the machine can; None where a loop nest must."""
     assert node.op is not None
@@ -272,7 +272,7 @@ def _find_group(
     groups: Sequence[Group],
     owner: dict[Node, Group],
     depends: Callable[[Group, Group], bool],
-    machine: Target,
+    machine: Capabilities,
 ) -> Group | None:
     """The latest group that may take the node in: same index space, something in common, no cycle."""
     if node.kind in ("contraction", "convolution", "scan", "scatter", "random"):

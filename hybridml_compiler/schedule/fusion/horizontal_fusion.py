@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ...graph.ir import Node
 from ...loops.ir import Kernel, KernelSpec
 from .. import cost
-from ..kernels.library import Target
+from ..kernels.library import Capabilities
 from .batch_fusion import Stage, Step, Task, dependencies, touched_by
 
 
@@ -80,7 +80,9 @@ def _splits(kernel: Kernel, slots: int) -> bool:
     return kernel.total >= slots * kernel.granule and kernel.cost > cost.REGION_WHOLE_NS
 
 
-def form_regions(tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> list[Step]:
+def form_regions(
+    tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Capabilities
+) -> list[Step]:
     """The steps with kernels merged into regions, in an order that allows it. `kept` have memory whatever happens."""
     if target.cores < 2 or any(node.aval.symbolic for task in tasks for node in task.operands):
         return list(steps)
@@ -88,7 +90,9 @@ def form_regions(tasks: Sequence[Task], steps: Sequence[Step], kept: Container[N
 
 
 class _Regions:
-    def __init__(self, tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Target) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], steps: Sequence[Step], kept: Container[Node], target: Capabilities
+    ) -> None:
         self.tasks, self.steps, self.cores = tasks, steps, target.cores
         touched = touched_by(tasks)
         self.home = home = {task: number for number, step in enumerate(steps) for task in step.tasks}

@@ -26,7 +26,7 @@ from ...loops.builder import LoopBuilder
 from ...loops.ir import Expr, For, Kernel, Store, extent
 from .. import cost
 from ..kernels.gemm import Product
-from ..kernels.library import Target
+from ..kernels.library import Capabilities
 from ..lowering.lower import GroupLowering
 from .epilogue import over_matrix, splits
 from .group import Group, expression_of
@@ -98,7 +98,7 @@ def choose_prologues(
     groups: Sequence[Group],
     owner: Mapping[Node, Group],
     overwritten: Collection[Node],
-    target: Target,
+    target: Capabilities,
 ) -> Choice:
     """The prologues of products. `overwritten`: inputs; a product should not delay the kernels that write them."""
     readers: dict[Node, list[Group]] = {}

@@ -30,8 +30,8 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Target:
-    """Abilities of the machine that the schedule asks for."""
+class Capabilities:
+    """Abilities of a target that the schedule asks for."""
 
     lanes: Callable[[list[Expr]], int]  # of the vector loops of a kernel with these expressions
     has_library: Callable[[Call], bool]  # can it compute the call?

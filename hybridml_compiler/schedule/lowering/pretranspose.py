@@ -14,7 +14,6 @@ from ...graph.facts import moved
 from ...graph.ir import Node
 from ...sizes.dims import hint
 from .. import cost
-from ..kernels import gemv
 from ..kernels.gemm import product_of
 
 
@@ -35,4 +34,4 @@ def packings(node: Node, reader: Node) -> int:
     product = found[0]
     plain = product.dtype is dtypes.float32 and product.stored is None
     packs = plain and product.b.transposed and not any(product.b.batch)
-    return hint(product.matrices) if packs and hint(product.m) > gemv.MAX_ROWS else 0
+    return hint(product.matrices) if packs and hint(product.m) > cost.UNPACKED_ROWS else 0

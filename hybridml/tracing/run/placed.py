@@ -1,0 +1,43 @@
+"""Programs of a device other than the CPU, called with the arrays of a call as they are.
+
+Values of the CPU that meet those of the device in one program, such as the step count of an optimizer, are computed
+with them: they are moved in for the call, and the results among them are moved out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.aval import CPU
+from hybridml_compiler.graph import ir
+from hybridml_compiler.targets.device import Device, download, upload
+
+
+class PlacedExecutable:
+    """`exe(arrays)`: each array where its node is, and each result."""
+
+    def __init__(self, executable: Any, device: Device, graph: ir.Graph) -> None:
+        self.executable, self.device, self.stats, self.stages = executable, device, executable.stats, executable.stages
+        self._here = [node.aval.device == CPU for node in graph.outputs]
+
+    @property
+    def ir(self) -> str:
+        return str(self.executable.ir)
+
+    @property
+    def llvm(self) -> str:
+        """The target's code, as text."""
+        return str(self.stages.llvm)
+
+    @property
+    def launches(self) -> Sequence[Any]:
+        launches: Sequence[Any] = self.executable.launches
+        return launches
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        there = [upload(self.device, a) if isinstance(a, np.ndarray) else a for a in arrays]
+        found = self.executable(there)
+        return [download(a) if here else a for a, here in zip(found, self._here, strict=True)]

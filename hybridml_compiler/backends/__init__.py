@@ -1,1 +1,0 @@
-"""Code generators, a folder each."""

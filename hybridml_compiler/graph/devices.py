@@ -1,0 +1,38 @@
+"""Devices of a graph: the one that it is for, and the graph without them, as the passes and the schedule see it."""
+
+from __future__ import annotations
+
+from ..aval import CPU
+from ..errors import DeviceError
+from .body import Body, body_of
+from .ir import Graph, Node, apply, constant, input_node
+
+
+def device_of(graph: Graph) -> str:
+    """The device that computes a graph: the CPU, unless it has values of another one; of several, DeviceError."""
+    devices = {node.aval.device for node in graph.nodes()} - {CPU}
+    if len(devices) > 1:
+        raise DeviceError(f"{graph.name} has values on several devices ({', '.join(sorted(devices))})")
+    return devices.pop() if devices else CPU
+
+
+def without_devices(graph: Graph) -> Graph:
+    """The graph with all values on the CPU; itself where they are there."""
+    if all(node.aval.device == CPU for node in graph.nodes()):
+        return graph
+    made: dict[Node, Node] = {}
+    for node in graph.nodes():
+        if node.is_input:
+            made[node] = input_node(node.aval.on(CPU), node.name, node.where)
+        elif node.op is None:
+            assert node.value is not None
+            made[node] = constant(node.value, weak=node.aval.weak)
+        else:
+            params = {name: _param(value) for name, value in node.params.items()}
+            made[node] = apply(node.op, [made[n] for n in node.inputs], params, node.where)
+    inputs, outputs, checks = (tuple([made[n] for n in ns]) for ns in (graph.inputs, graph.outputs, graph.checks))
+    return Graph(inputs, outputs, graph.name, checks)
+
+
+def _param(value: object) -> object:
+    return body_of(without_devices(value.graph)) if isinstance(value, Body) else value

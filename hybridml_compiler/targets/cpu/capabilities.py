@@ -1,0 +1,56 @@
+"""Capabilities of this machine's CPU: the calls that it has kernels for, its vectors and its cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import dtypes
+from ...graph.ir import Node
+from ...loops.ir import Expr
+from ...schedule.kernels.gemm import Product
+from ...schedule.kernels.library import LIBRARY, Call, Capabilities, Prepared
+from .llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
+from .llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
+from .llvm.registry import kind_of
+from .runtime import blas, jit, threads
+
+
+def capabilities() -> Capabilities:
+    """Capabilities of the host."""
+    bits = jit.host().vector_bits
+
+    def has_library(call: Call) -> bool:
+        if isinstance(call, Product):
+            return own_blocking(call) is not None or (call.dtype.kind == "f" and blas.gemm_symbols() is not None)
+        return has_convolution(call)
+
+    def takes_epilogue(call: Call) -> bool:
+        return kind_of(call).takes_epilogue(call)
+
+    def lanes(expressions: Sequence[Expr]) -> int:
+        """One hardware vector of the widest element."""
+        widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
+        return max(bits // (8 * max(widest, 4)), 2)
+
+    def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
+        return (None, None) if isinstance(call, Product) else prepared_operands(call)
+
+    def reads_narrow(node: Node) -> bool:
+        assert node.op is not None
+        if not jit.host().registers or not LIBRARY[node.op.kind].reads_narrow(node):
+            return False
+        return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
+
+    def passing(call: Call) -> Call | None:
+        return passing_product(call) if isinstance(call, Product) else passing_convolution(call)
+
+    return Capabilities(
+        lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left, passing, same_sums
+    )
+
+
+def _counts(expr: Expr) -> bool:
+    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
+    if expr.op == "load":
+        return bool(expr.attr.size > 1)
+    return expr.dtype is dtypes.float64 and bool(expr.depends)

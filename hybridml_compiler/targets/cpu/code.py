@@ -1,0 +1,98 @@
+"""The code of one program: a module of LLVM IR per kernel, compiled while others are being planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ...aval import Aval
+from ...loops.ir import KernelSpec
+from ...schedule.launch import Plan
+from ...sizes.dims import hint, structural
+from ...sizes.guards import collecting
+from ..base import Stage
+from .llvm.modules import Module, PlanModules, modules_of
+from .llvm.registry import callee_of
+from .program import STEP, Loaded, StoredProgram, imports
+from .runtime import allocation, jit, threads
+from .runtime.linking import loader
+from .runtime.linking.loader import Library
+from .runtime.spans import Recorder
+
+
+class Code:
+    """Made by `begin` for each launch, and by `finish`, inside of `compiling`; its texts can be had without that."""
+
+    def __init__(self, outputs: Sequence[Aval], stage: Stage) -> None:
+        self._outputs, self._stage = outputs, stage
+        self._specs = PlanModules()
+        self._modules: list[Module] | None = None
+        self._compilation: jit.Compilation | None = None
+        self._wants_pool = True
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        with jit.Compilation() as self._compilation:
+            memory = allocation.source([hint(aval.nbytes) for aval in self._outputs])
+            if memory is not None:  # whoever makes the results wants it, and finds its code in the cache
+                self._compilation.add(memory)
+            yield
+        self._compilation = None
+
+    def begin(self, spec: KernelSpec) -> None:
+        if spec in self._specs:
+            return
+        with self._stage("source"):
+            modules = self._specs.modules(spec)
+        if self._compilation is None:
+            return
+        with self._stage("codegen"):
+            if self._wants_pool and callee_of(spec).parallel:  # linking wants it, and finds its code in the cache
+                self._compilation.add(threads.source())
+                self._wants_pool = False
+            for module in modules:
+                self._compilation.add(module.code)
+
+    def modules(self, plan: Plan, *, timed: bool = False) -> list[Module]:
+        """One of every distinct kernel, then that of the step that launches them."""
+        if timed:
+            return modules_of(plan, self._specs, timed=True)
+        if self._modules is None:
+            with self._stage("source"):
+                self._modules = modules_of(plan, self._specs)
+        return self._modules
+
+    def module(self, spec: KernelSpec) -> Module | None:
+        """The module of a launch of the plan; None for a copy, which has no code."""
+        return self._specs.modules(spec)[-1] if spec in self._specs else None
+
+    def kernels(self, plan: Plan) -> int:
+        return len(self.modules(plan)) - 1
+
+    def text(self, plan: Plan) -> str:
+        return "\n".join(f"; ---- {module.symbol}\n{module.emit()}" for module in self.modules(plan))
+
+    def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> Loaded:
+        assert self._compilation is not None
+        modules = self.modules(plan)
+        with self._stage("codegen"):
+            objects = self._compilation.objects([module.code for module in modules])
+        with self._stage("link"):
+            return self._linked(objects, plan, facts, key)
+
+    def _linked(self, objects: list[bytes], plan: Plan, facts: Mapping[str, int], key: str | None) -> Loaded:
+        image = None if key is None else loader.link(objects, [STEP])
+        program = StoredProgram(image, plan.constants, plan.fresh, plan.arena_bytes, facts)
+        if key is None or image is None:
+            return Loaded(program, loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants))
+        library = program.load()
+        program.save(key)
+        return Loaded(program, library)
+
+    def timed(self, plan: Plan) -> tuple[Library, Recorder]:
+        """The same program with a step that reads the clock round every launch, and where it writes that to."""
+        recorder = Recorder()
+        with collecting(None), structural():
+            objects = jit.compile_sources([module.code for module in self.modules(plan, timed=True)])
+        symbols = imports(plan.constants) | recorder.imports
+        return loader.load(objects, symbols, [STEP], keep=(*plan.constants, recorder)), recorder

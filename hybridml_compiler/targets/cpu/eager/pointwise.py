@@ -1,0 +1,88 @@
+"""Compiled kernels over arrays of any length: `out[i] = value(i)`, called from Python and through the thread pool."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....loops.ir import ANY_LENGTH
+
+# Elements from which two threads pay, with a polynomial for each.
+_PARALLEL = 1 << 15
+_GRANULE = 64
+
+# Fills the last of its arrays. All are C-contiguous ndarrays: native code reads their structs without a check.
+Pointwise = Callable[..., object]
+
+
+def compile_pointwise(
+    name: str, sources: Sequence[np.dtype], result: np.dtype, value: Callable[[Any, Any, Sequence[Any]], Any]
+) -> Pointwise:
+    """The kernel `out[i] = value(s, i, buffers)`: `s` builds the expression, `buffers` are the sources."""
+    from ....loops.builder import LoopBuilder
+    from ....loops.ir import Buffer, For, Kernel, Store
+    from ..llvm import ir
+    from ..llvm.builtin import PYTHON_API, emit_builtin
+    from ..llvm.kernel import emit_kernel
+    from ..python_entry import object_layout
+    from ..runtime import jit, threads
+    from ..runtime.linking import loader
+
+    s = LoopBuilder()
+    var = s.var("i", ANY_LENGTH)
+    buffers = [Buffer(f"x{k}", kind, ANY_LENGTH) for k, kind in enumerate(sources)]
+    out = Buffer("out", result, ANY_LENGTH, "out")
+    body = For(var, (Store(out, var, value(s, var, buffers)),), vector=True)
+    lanes = jit.host().vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
+    module = ir.Module(f"eager_{name}")
+    function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), var, lanes, lanes))
+    offsets = object_layout.measured()
+    if offsets is None:
+        library = loader.load([jit.compile_cached(str(module), passes=False)], {}, ["kernel"])
+        _KEPT.append(library)
+        return _through_ctypes(library.address("kernel"))
+    emit_builtin(module, "builtin", function, len(buffers) + 1, offsets, _PARALLEL, _GRANULE)
+    imports = {n: loader.address_of(getattr(ctypes.pythonapi, n)) for n in PYTHON_API} | threads.symbols()
+    library = loader.load([jit.compile_cached(str(module), passes=False)], imports, ["builtin"])
+    _KEPT.append(library)
+    return _new_builtin(name, library.address("builtin"))
+
+
+_KEPT: list[Any] = []  # code and method definitions stay as long as the process may call them
+
+
+def _through_ctypes(address: int) -> Pointwise:
+    from ..runtime import threads
+
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
+
+    def call(*arrays: np.ndarray) -> None:
+        table, size = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays)), arrays[-1].size
+        if size < _PARALLEL:
+            run(table, 0, size)
+        else:
+            threads.run(address, ctypes.addressof(table), size, _GRANULE)
+
+    return call
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def _new_builtin(name: str, address: int) -> Pointwise:
+    from ..runtime.linking import loader
+
+    method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+    _KEPT.append(method)
+    new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    function: Pointwise = new(ctypes.addressof(method), None, None)
+    return function

@@ -1,0 +1,262 @@
+"""Control flow as LLVM functions: the step of each body (step.py), and a loop or branch around it.
+
+Nothing but pointers changes from step to step: a body is called with a table of data pointers, as the step of a
+whole program is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....loops.ir import KernelSpec
+from ....schedule.control import Choice, Control, Loop
+from ....schedule.launch import Copy, Plan
+from ....sizes.dims import Size, is_dim
+from . import ir
+from .callee import Callee
+from .gemm.tile import i64, repeat
+from .kernel import KERNEL_TYPE
+from .sizes import Sizes
+from .step import emit_step, launch_sources
+from .types import I8, I32, I64, PTR, VOID, Literal
+
+Callees = Mapping[int, Callee]  # by the identity of the spec
+_SLOT_TYPE = ir.FunctionType(VOID, [PTR, I64])
+
+
+def distinct_works(control: Control) -> list[KernelSpec]:
+    """Specs that its bodies launch, each once."""
+    specs = [launch.spec for plan in control.plans for launch in plan.launches]
+    return list({id(spec): spec for spec in specs if not isinstance(spec, Copy)}.values())
+
+
+def control_source(control: Control, callees: Callees) -> str:
+    fields = {name: value for name, value in vars(control).items() if not isinstance(value, Plan)}
+    lines = [
+        line
+        for plan in control.plans
+        for line in (f"body of {_sizes(plan)}", *launch_sources(plan, _callees(plan, callees)))
+    ]
+    return "\n".join([f"{type(control).__name__} {sorted(fields.items())}", *lines])
+
+
+def _sizes(plan: Plan) -> str:
+    return f"{len(plan.inputs)} inputs {len(plan.outputs)} outputs {plan.arena_bytes}"
+
+
+def _callees(plan: Plan, callees: Callees) -> list[Callee | None]:
+    """The callee of each launch of a body."""
+    return [callees.get(id(launch.spec)) for launch in plan.launches]
+
+
+class _Step:
+    """A body as a function in this module, and the table of pointers that it is called with."""
+
+    def __init__(
+        self, b: ir.IRBuilder, module: ir.Module, plan: Plan, callees: Callees, name: str, arena: Any, slot: Any = None
+    ) -> None:
+        assert not plan.constants, "a body is given its constants"
+        emit_step(module, plan, _callees(plan, callees), name, hold=False, parts=plan.slots)
+        self.b, self.plan, self.slot = b, plan, slot
+        self.function = module.globals[name]
+        self.function.linkage = "internal"  # a module exports its own name and nothing else
+        self.inputs = len(plan.inputs)
+        self.table = b.memory(PTR, self.inputs + len(plan.outputs) + 1)
+        self.put(self.inputs + len(plan.outputs), arena)
+
+    def put(self, entry: int, pointer: Any) -> None:
+        self.b.give(self.table, entry, pointer)
+
+    def call(self, failed: ir.Block) -> None:
+        """Run it; a failed index check goes on at `failed`."""
+        arguments = [self.table] if self.slot is None else [self.table, self.slot]
+        b, result = self.b, self.b.call(self.function, arguments)
+        if self.plan.checked:
+            fine = b.append_basic_block("fine")
+            b.cbranch(b.icmp_unsigned("!=", result, i64(0)), failed, fine)
+            b.position_at_end(fine)
+
+
+def emit_control(module: ir.Module, name: str, control: Control, callees: Callees) -> ir.Function:
+    """`void control(ptr buffers, i64 lo, i64 hi)`; its range is the slots of a loop, and one iteration otherwise."""
+    if isinstance(control, Loop) and control.slots > 1:
+        each = ir.Function(module, _SLOT_TYPE, f"{name}_slot")
+        each.linkage = "internal"
+        _emit_one(each, module, name, control, callees, each.args[1])
+        function = ir.Function(module, KERNEL_TYPE, name)
+        b = function.build()
+        buffers, lo, hi = function.args
+
+        def run(slot: Any) -> None:
+            b.call(each, [buffers, slot])
+
+        repeat(b, lo, hi, 1, run)
+        b.ret_void()
+        return function
+    function = ir.Function(module, KERNEL_TYPE, name)
+    _emit_one(function, module, name, control, callees, None)
+    return function
+
+
+def _emit_one(
+    function: ir.Function, module: ir.Module, name: str, control: Control, callees: Callees, slot: Any
+) -> None:
+    b = function.build()
+    failed, done = b.append_basic_block("failed"), b.append_basic_block("done")
+    operands = control.given + len(control.wanted) + 1
+    given = [b.load(_entry(b, function.args[0], k), typ=PTR) for k in range(operands)]
+    checked = any(plan.checked for plan in control.plans)
+    if isinstance(control, Loop):
+        table = b.load(_entry(b, function.args[0], operands + checked), typ=PTR) if control.symbols else None
+        sizes = Sizes(b, table, control.symbols)
+        _emit_loop(b, module, name, control, callees, given, failed, sizes, slot)
+    else:
+        assert isinstance(control, Choice)
+        _emit_choice(b, module, name, control, callees, given, failed)
+    b.branch(done)
+    b.position_at_end(failed)
+    if checked:
+        b.store(i64(1), b.load(_entry(b, function.args[0], operands), typ=PTR))
+    b.branch(done)
+    b.position_at_end(done)
+    b.ret_void()
+
+
+def _entry(b: ir.IRBuilder, table: Any, number: int) -> Any:
+    return b.gep(table, [i64(number)], source_etype=PTR)
+
+
+def _at(b: ir.IRBuilder, pointer: Any, offset: Any) -> Any:
+    return b.gep(pointer, [offset], source_etype=I8)
+
+
+def _true(b: ir.IRBuilder, pointer: Any) -> Any:
+    return b.icmp_unsigned("!=", b.load(pointer, typ=I8), Literal(I8, "0"))
+
+
+def _emit_choice(
+    b: ir.IRBuilder, module: ir.Module, name: str, choice: Choice, callees: Callees, given: list[Any], failed: ir.Block
+) -> None:
+    after = b.append_basic_block("chosen")
+    blocks = [b.append_basic_block("true"), b.append_basic_block("false")]
+    steps = [
+        _Step(b, module, plan, callees, f"{name}_{which}", given[-1])
+        for which, plan in (("true", choice.true), ("false", choice.false))
+    ]
+    for step in steps:
+        for k, pointer in enumerate(given[1:-1]):
+            step.put(k, pointer)
+    b.cbranch(_true(b, given[0]), *blocks)
+    for block, step in zip(blocks, steps, strict=True):
+        b.position_at_end(block)
+        step.call(failed)
+        b.branch(after)
+    b.position_at_end(after)
+
+
+def _emit_loop(
+    b: ir.IRBuilder,
+    module: ir.Module,
+    name: str,
+    loop: Loop,
+    callees: Callees,
+    given: list[Any],
+    failed: ir.Block,
+    sizes: Sizes,
+    slot: Any,
+) -> None:
+    count, rest = (given[0], given[1:]) if loop.counted else (None, given)
+    n, m = loop.consts, loop.consts + len(loop.carries)
+    consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
+    results = dict(zip(loop.wanted, rest[m + len(loop.xs) : -1], strict=True))
+    offsets, memory = loop.places[0], rest[-1]
+    own = [_at(b, memory, i64(offset)) for offset in offsets]
+    c = len(loop.carries)
+    ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
+    stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
+    arena = own[-2] if slot is None else _at(b, own[-2], b.mul(slot, i64(loop.arena_bytes)))
+    body = _Step(b, module, loop.body, callees, f"{name}_body", arena, slot)
+    check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2]) if loop.condition else None
+    for step in (body, *([check] if check else [])):
+        for k, pointer in enumerate(consts):
+            step.put(k, pointer)
+    if check is not None:
+        check.put(check.inputs, own[-1])
+    length: Size = 0 if loop.length is None else loop.length
+    last = sizes.value(length)
+    if count is not None:
+        asked = b.load(count, typ=I64)
+        asked = b.select(b.icmp_signed("<", asked, i64(0)), i64(0), asked)
+        last = b.select(b.icmp_signed("<", asked, last), asked, last)
+    known = count is None and check is None
+    if not known:  # results of a branch that is not run are zero
+        for k, size in enumerate(loop.ys):
+            if c + k in results:
+                _clear(b, module, ys[k], sizes.value(size * length))
+    # Places that a step writes a carry to by turns; the last step should write to the result.
+    turned = known and not is_dim(length) and length % 2 == 0
+    firsts = []
+    for k in range(c):
+        pair = (results.get(k, own[2 * k]), own[2 * k + 1])
+        firsts.append((starts[k], *(reversed(pair) if turned else pair)))
+
+    entry, head = b.block, b.append_basic_block("head")
+    run, end = b.append_basic_block("run"), b.append_basic_block("end")
+    b.branch(head)
+    b.position_at_end(head)
+    number = b.phi(I64)
+    number.add_incoming(i64(0), entry)
+    carried = [[b.phi(PTR) for _ in range(3)] for _ in range(c)]  # read by this step, written by it, by the next one
+    for phis, first in zip(carried, firsts, strict=True):
+        for phi, pointer in zip(phis, first, strict=True):
+            phi.add_incoming(pointer, entry)
+    now = [phis[0] for phis in carried]
+    if loop.length is not None:
+        more = run if check is None else b.append_basic_block("more")
+        b.cbranch(b.icmp_signed("<", number, last), more, end)
+        b.position_at_end(more)
+    if check is not None:
+        for k, pointer in enumerate(now):
+            check.put(n + k, pointer)
+        check.call(failed)
+        b.cbranch(_true(b, own[-1]), run, end)
+    b.position_at_end(run)
+    at = b.sub(b.sub(last, i64(1)), number) if loop.reverse else number
+    for k, pointer in enumerate(now):
+        body.put(n + k, pointer)
+    for k, (pointer, size) in enumerate(zip(xs, loop.xs, strict=True)):
+        body.put(m + k, _at(b, pointer, b.mul(at, i64(size))))
+    slices = [_at(b, pointer, b.mul(at, i64(size))) for pointer, size in zip(ys, stride, strict=True)]
+    written = [phis[1] if y is None else slices[y] for phis, y in zip(carried, loop.kept, strict=True)]
+    targets = [*(pointer for pointer, y in zip(written, loop.kept, strict=True) if y is None), *slices]
+    for k, pointer in enumerate(targets):
+        body.put(body.inputs + k, pointer)
+    body.call(failed)
+    latch = b.block
+    number.add_incoming(b.add(number, i64(1)), latch)
+    for (reads, writes, spare), pointer in zip(carried, written, strict=True):
+        for phi, after in ((reads, pointer), (writes, spare), (spare, writes)):
+            phi.add_incoming(after, latch)
+    b.branch(head)
+    b.position_at_end(end)
+    for k, size in enumerate(loop.carries):
+        if k in results:
+            with b.if_then(b.icmp_unsigned("!=", now[k], results[k])):
+                share = size // loop.slots
+                start = i64(0) if slot is None else b.mul(slot, i64(share))
+                _copy(b, module, _at(b, results[k], start), _at(b, now[k], start), share)
+
+
+def _extern(module: ir.Module, name: str, arguments: Sequence[Any]) -> Any:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(PTR, arguments), name)
+
+
+def _copy(b: ir.IRBuilder, module: ir.Module, target: Any, source: Any, nbytes: int) -> None:
+    if nbytes:
+        b.call(_extern(module, "memcpy", [PTR, PTR, I64]), [target, source, i64(nbytes)])
+
+
+def _clear(b: ir.IRBuilder, module: ir.Module, target: Any, nbytes: Any) -> None:
+    b.call(_extern(module, "memset", [PTR, I32, I64]), [target, Literal(I32, "0"), nbytes])

@@ -1,0 +1,180 @@
+"""A matrix product as an LLVM function `void product(ptr buffers, i64 lo, i64 hi)` around the process's BLAS.
+
+One product is split into slabs of rows (or columns) that BLAS computes on one thread each, a batch into matrices. Slabs
+follow from the shape and the machine, never from the number of threads: BLAS adds up in an order that depends on the
+number of rows, so one product in other slabs would have other bits (in every fifth shape tried).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..... import dtypes
+from .....schedule import cost
+from .....schedule.kernels.gemm import Matrix, Product
+from .....sizes.dims import Size, is_dim, same
+from ...runtime.threads import cores
+from .. import ir
+from ..kernel import KERNEL_TYPE
+from ..sizes import Sizes
+from ..types import I32, I64, PTR, VOID, constant, register_type
+
+_ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
+GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS kernel
+
+
+def slab(extent: Size) -> Size:
+    """Rows or columns in one slab: one for each core, of whole register tiles."""
+    share = (extent + cores() - 1) // cores()
+    return ((share - 1) // GRANULE + 1) * GRANULE
+
+
+def slabs(product: Product) -> Size:
+    """Extent of the parallel range: matrices of a batch, else slabs of rows or columns, whichever are more."""
+    if not same(product.matrices, 1):
+        return product.matrices
+    if not product.symbolic and product.m * product.n * product.k <= cost.WHOLE_PRODUCT:
+        return 1
+    extent = product.m if by_rows(product) else product.n
+    return (extent + slab(extent) - 1) // slab(extent)
+
+
+def by_rows(product: Product) -> bool:
+    """Whether the product is cut into slabs of rows, not of columns. If a size comes with the call, rows are taken for
+    more."""
+    if is_dim(product.m) or is_dim(product.n):
+        return is_dim(product.m)
+    return product.m >= product.n
+
+
+def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Function | None = None) -> ir.Function:
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.add("nounwind")
+    b = function.build()
+    table, lo, hi = function.args
+    pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
+    names = product.symbols
+    sizes = Sizes(b, b.load(b.gep(table, [_i64(3)], source_etype=PTR), typ=PTR) if names else None, names)
+    for size in _sizes(product):  # where they are computed once
+        sizes.value(size)
+    gemm = _declaration(module, product)
+    head, body, done = (function.append_basic_block(n) for n in ("slabs", "product", "done"))
+    entry = b.block
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(I64, name="s")
+    index.add_incoming(lo, entry)
+    b.cbranch(b.icmp_signed("<", index, hi), body, done)
+    b.position_at_end(body)
+    batched = not same(product.matrices, 1)
+    offsets, m, n = (_matrix_of_batch if batched else _slab)(b, sizes, product, index)
+    _call(b, sizes, gemm, product, pointers, offsets, m, n)
+    if epilogue is not None:
+        row, column = b.udiv(offsets[2], _i64(product.n)), b.urem(offsets[2], _i64(product.n))
+        call_epilogue(b, epilogue, table, (row, b.add(row, m)), (column, b.add(column, n)))
+    index.add_incoming(b.add(index, _i64(1)), b.block)
+    b.branch(head)
+    b.position_at_end(done)
+    b.ret_void()
+    return function
+
+
+def call_epilogue(
+    b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range, first: int = 2
+) -> None:
+    """Over a part of the result that is final. Its buffers follow A and B in the table."""
+    b.call(epilogue, [b.gep(table, [_i64(first)], source_etype=PTR), *rows, *columns])
+
+
+def own_table(b: ir.IRBuilder, table: Any, buffers: int) -> Any:
+    """A copy of a table of pointers, of this call."""
+    pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(buffers)]
+    copy = b.memory(PTR, buffers)
+    for k, pointer in enumerate(pointers):
+        set_pointer(b, copy, k, pointer)
+    return copy
+
+
+def set_pointer(b: ir.IRBuilder, table: Any, number: int, pointer: Any) -> None:
+    b.store(pointer, b.gep(table, [_i64(number)], source_etype=PTR), align=8)
+
+
+Range = tuple[Any, Any]
+Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
+
+
+def _sizes(product: Product) -> list[Size]:
+    """The sizes and strides that the code of a product asks for."""
+    found = [product.m, product.n, product.k, product.m * product.n, *product.batch]
+    for x in (product.a, product.b):
+        found += [x.offset, x.row, x.column, *x.batch]
+    return [*found, slab(product.m), slab(product.n)]
+
+
+def _matrix_of_batch(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any) -> Part:
+    a_at = batch_offset(b, product.a, product.batch, index, sizes.value)
+    b_at = batch_offset(b, product.b, product.batch, index, sizes.value)
+    m, n = sizes.value(product.m), sizes.value(product.n)
+    return (a_at, b_at, b.mul(index, sizes.value(product.m * product.n))), m, n
+
+
+def _slab(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any) -> Part:
+    a_at, b_at, m, n = (sizes.value(x) for x in (product.a.offset, product.b.offset, product.m, product.n))
+    if same(slabs(product), 1):
+        return (a_at, b_at, _i64(0)), m, n
+    rows = by_rows(product)
+    extent = product.m if rows else product.n
+    start = b.mul(index, sizes.value(slab(extent)))
+    left = b.sub(sizes.value(extent), start)
+    count = b.select(b.icmp_signed("<", left, sizes.value(slab(extent))), left, sizes.value(slab(extent)))
+    if rows:
+        return (b.add(a_at, b.mul(start, sizes.value(product.a.row))), b_at, b.mul(start, n)), count, n
+    return (a_at, b.add(b_at, b.mul(start, sizes.value(product.b.column))), start), m, count
+
+
+def batch_offset(
+    b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any, value: Callable[[Size], Any] | None = None
+) -> Any:
+    """Element offset of matrix number `index` (row-major over the batch axes)."""
+    value = value or _i64
+    at, rest = value(matrix.offset), index
+    for size, step in reversed(list(zip(batch, matrix.batch, strict=True))):
+        position = b.urem(rest, value(size))
+        rest = b.udiv(rest, value(size))
+        if not same(step, 0):
+            at = b.add(at, b.mul(position, value(step)))
+    return at
+
+
+def _call(
+    b: ir.IRBuilder,
+    sizes: Sizes,
+    gemm: Any,
+    product: Product,
+    pointers: list[Any],
+    offsets: tuple[Any, Any, Any],
+    m: Any,
+    n: Any,
+) -> None:
+    element = register_type(product.dtype)
+    a, right, c = (b.gep(p, [at], source_etype=element) for p, at in zip(pointers, offsets, strict=True))
+    one, zero = constant(1.0, product.dtype), constant(0.0, product.dtype)
+    flags = [constant(_TRANS if x.transposed else _NO_TRANS, dtypes.int32) for x in (product.a, product.b)]
+    k, of_a, of_b, of_c = (sizes.value(x) for x in (product.k, product.a.leading, product.b.leading, product.n))
+    arguments = [constant(_ROW_MAJOR, dtypes.int32), *flags, m, n, k, one, a, of_a, right, of_b, zero, c, of_c]
+    b.call(gemm, arguments)
+
+
+def _declaration(module: ir.Module, product: Product) -> Any:
+    name = "hml_sgemm" if product.dtype is dtypes.float32 else "hml_dgemm"
+    found = module.globals.get(name)
+    if found is not None:
+        return found
+    t = register_type(product.dtype)
+    kind = ir.FunctionType(VOID, [I32, I32, I32, I64, I64, I64, t, PTR, I64, PTR, I64, t, PTR, I64])
+    return ir.Function(module, kind, name)
+
+
+def _i64(value: int) -> Any:
+    return constant(value, dtypes.int64)

@@ -1,0 +1,43 @@
+"""A region as an LLVM function: a call of each of its kernels, for the part of it that the slots given have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....schedule.fusion.horizontal_fusion import HorizontalFusion
+from . import ir
+from .gemm.tile import AS_EMITTED, i64
+from .kernel import KERNEL_TYPE
+from .types import I64, PTR, Literal
+
+
+def emit_region(module: ir.Module, name: str, region: HorizontalFusion, symbols: Sequence[str]) -> ir.Function:
+    """`void region(ptr buffers, i64 lo, i64 hi)` over slots; kernels find their operands one after the other."""
+    function = ir.Function(module, KERNEL_TYPE, name)
+    function.attributes.update(AS_EMITTED)
+    b = function.build()
+    buffers, lo, hi = function.args
+    cuts = _cuts(module, name, region)
+    for number, (stage, symbol) in enumerate(zip(region.stages, symbols, strict=True)):
+        start, end = (_load(b, cuts, b.add(slot, i64(number * (region.slots + 1)))) for slot in (lo, hi))
+        called = module.globals.get(symbol) or ir.Function(module, KERNEL_TYPE, symbol)
+        with b.if_then(b.icmp_signed("<", start, end)):
+            operands = b.gep(buffers, [i64(stage.operands[0])], source_etype=PTR)
+            b.call(called, [operands, start, end])
+    b.ret_void()
+    return function
+
+
+def _cuts(module: ir.Module, name: str, region: HorizontalFusion) -> ir.GlobalVariable:
+    """A table of the cuts, kernel after kernel."""
+    values = [f"i64 {end}" for ends in region.cuts for end in ends]
+    kind = ir.ArrayType(I64, len(values))
+    table = ir.GlobalVariable(module, kind, f"{name}.cuts")
+    table.linkage, table.global_constant, table.align = "internal", True, 64
+    table.initializer = Literal(kind, f"[{', '.join(values)}]")
+    return table
+
+
+def _load(b: ir.IRBuilder, table: Any, index: Any) -> Any:
+    return b.load(b.gep(table, [index], source_etype=I64), typ=I64)

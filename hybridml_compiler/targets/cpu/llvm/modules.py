@@ -1,0 +1,123 @@
+"""LLVM modules of a plan: one for every distinct kernel, and the step. Each has a source and can be emitted.
+
+The source is the text to be compiled (a kernel of the loop dialect, a product, the launches of a step)
+together with a fingerprint of the code that emits it. Object code is cached under the source, so that a kernel that has
+been compiled before, in this process or another, is not even emitted: its text takes a sixth of the time of its IR.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .... import config
+from ....loops.ir import KernelSpec
+from ....runtime.fingerprint import fingerprint
+from ....schedule.launch import Copy, Plan
+from ....sizes.guards import collecting
+from ..program import STEP
+from ..runtime.jit import OPT, Source
+from . import ir
+from .callee import Callee
+from .checked import CheckedBuilder
+from .registry import callee_of, kind_of
+from .step import emit_step, launch_sources
+
+# The code that decides what is emitted for a source and how it is compiled, as patterns of modules. All of the
+# schedule: sources hold the fields of a blocking, emitters also call what it computes from them.
+EMITTERS = (
+    "targets.cpu.llvm.*",
+    "targets.cpu.kernels.*",
+    "loops.*",
+    "schedule.*",
+    "targets.cpu.runtime.jit",
+    "targets.cpu.runtime.scratch",
+    "targets.cpu.runtime.sanitize",
+    "sizes.*",
+    "dtypes",
+    "walk",
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    symbol: str
+    source: str
+    emit: Callable[[], str]  # its LLVM IR
+    opt: int = OPT
+
+    @property
+    def code(self) -> Source:
+        """The source to compile."""
+        return Source(self.source, self.emit, self.opt, passes=False, symbol="" if self.symbol == STEP else self.symbol)
+
+
+class PlanModules:
+    """Specs of a plan, with the modules of each: launches of equal groups have one spec."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[KernelSpec, list[Module]]] = {}  # by identity
+
+    def __contains__(self, spec: KernelSpec) -> bool:
+        return id(spec) in self._known
+
+    def modules(self, spec: KernelSpec) -> list[Module]:
+        """Modules of the specs that it calls, then its own."""
+        if spec not in self:
+            self._known[id(spec)] = spec, modules_of_spec(spec, self)
+        return self._known[id(spec)][1]
+
+
+def modules_of(plan: Plan, specs: PlanModules | None = None, *, timed: bool = False) -> list[Module]:
+    """Distinct kernels in order of first use, then the step that launches them (`timed`: for a profile)."""
+    specs = PlanModules() if specs is None else specs
+    found: dict[str, Module] = {}
+    callees: list[Callee | None] = []
+    for launch in plan.launches:
+        if isinstance(launch.spec, Copy):
+            callees.append(None)
+            continue
+        *_, own = needed = specs.modules(launch.spec)
+        found |= {module.symbol: module for module in needed}
+        callees.append(callee_of(launch.spec, own.symbol))
+    lines = launch_sources(plan, callees)
+    header = (
+        f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
+    )
+    # One call per launch, and each once: there is nothing in it to optimise ([Note: Compile time]).
+    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, callees, timed), opt=0)
+    return [*found.values(), step]
+
+
+def modules_of_spec(spec: KernelSpec, specs: PlanModules | None = None) -> list[Module]:
+    """Modules of the specs that it calls, then its own."""
+    kind, specs = kind_of(spec), PlanModules() if specs is None else specs
+    parts = [specs.modules(part) for part in kind.parts(spec)]
+    names = [[own.symbol for *_, own in parts]] if parts else []
+    source = _source(kind.source(spec, *names))
+    symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
+
+    def emit() -> str:
+        module = new_module(symbol)
+        with collecting(None):  # code is kept by its source, which says nothing of the guards of a program
+            kind.emit(module, symbol, spec, *names)
+        return str(module)
+
+    return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]
+
+
+def _step_text(plan: Plan, callees: list[Callee | None], timed: bool) -> str:
+    module = new_module(STEP)
+    emit_step(module, plan, callees, timed=timed)
+    return str(module)
+
+
+def new_module(name: str) -> ir.Module:
+    """An empty module, whose functions check their accesses under `HYBRIDML_SANITIZE`."""
+    return ir.Module(name, CheckedBuilder if config.read().sanitize else None)
+
+
+def _source(text: str) -> str:
+    checked = " checked" * config.read().sanitize
+    return f"; emitted{checked} by {fingerprint(*EMITTERS)}\n{text}"

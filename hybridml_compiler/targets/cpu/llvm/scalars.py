@@ -1,0 +1,392 @@
+"""LaneBuilder: the scalar instruction set emitted as LLVM IR, for one value or for a vector of lanes.
+
+It is a `Builder` of `loops/scalar.py`, so the transcendental polynomials emit themselves through it. No fast-math flag
+is ever set, so compiled results are bit-equal to the NumPy builder's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .... import dtypes
+from ....loops.notation import Value
+from ....loops.transcendental import TABLE
+from ....loops.transcendental.exp import in_two_factors
+from ..runtime import jit
+from . import ir
+from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """An SSA value, its dtype and how many lanes it has (1: a scalar)."""
+
+    value: Any
+    dtype: np.dtype
+    lanes: int = 1
+
+
+Operand = Lanes | int | float | bool
+_REGISTER = 512  # bits
+_SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+class LaneBuilder:
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self.b = builder
+        self.module: ir.Module = builder.module
+
+    # ---- plumbing
+
+    def dtype(self, value: Lanes) -> np.dtype:
+        return value.dtype
+
+    def const(self, value: Any, dtype: np.dtype) -> Lanes:
+        return Lanes(constant(value, dtype), dtype)
+
+    def splat(self, x: Lanes, lanes: int) -> Lanes:
+        if x.lanes == lanes:
+            return x
+        if isinstance(x.value, Literal):
+            text = f"splat ({x.value.type} {x.value.get_reference()})"
+            return Lanes(Literal(register_type(x.dtype, lanes), text), x.dtype, lanes)
+        wide = register_type(x.dtype, lanes)
+        undefined = Literal(wide, "poison")
+        first = self.b.insert_element(undefined, x.value, constant(0, dtypes.int32))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return Lanes(self.b.shuffle_vector(first, undefined, zeros), x.dtype, lanes)
+
+    def _same(self, args: Sequence[Operand]) -> list[Lanes]:
+        """Python numbers become constants, scalars become lanes where another operand has lanes."""
+        dtype = next((a.dtype for a in reversed(args) if isinstance(a, Lanes)), dtypes.int64)
+        values = [a if isinstance(a, Lanes) else self.const(a, dtype) for a in args]
+        lanes = max(v.lanes for v in values)
+        return [self.splat(v, lanes) for v in values]
+
+    def _wrap(self, value: Any, like: Lanes, dtype: np.dtype | None = None) -> Lanes:
+        return Lanes(value, dtype or like.dtype, like.lanes)
+
+    def call(self, name: str, *args: Lanes) -> Lanes:
+        """An intrinsic overloaded on its operands' type."""
+        kind = args[0].value.type
+        fn = intrinsic(self.module, name, kind, [a.value.type for a in args], [kind])
+        return self._wrap(self.b.call(fn, [a.value for a in args]), args[0])
+
+    def __getattr__(self, name: str) -> Callable[..., Lanes]:
+        polynomial = TABLE.get(name)
+        if polynomial is None:
+            raise AttributeError(name)
+        return lambda *args: polynomial(self, *self._same(args))
+
+    # ---- arithmetic
+
+    def _arith(self, name: str, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        prefix = "f" if x.dtype.kind == "f" else ""
+        return self._wrap(getattr(self.b, prefix + name)(x.value, y.value), x)
+
+    def add(self, a: Operand, b: Operand) -> Lanes:
+        return self._arith("add", a, b)
+
+    def sub(self, a: Operand, b: Operand) -> Lanes:
+        return self._arith("sub", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> Lanes:
+        return self._arith("mul", a, b)
+
+    def div(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._wrap(self.b.fdiv(x.value, y.value), x)
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Lanes:
+        return self.call("fma", *self._same((a, b, c)))
+
+    def ldexp(self, a: Operand, b: Operand) -> Lanes:
+        """x * 2^n: one instruction of AVX-512 ([Note: Micro-kernels]), or two products."""
+        x, y = self._same((a, b))
+        lanes = _REGISTER // (8 * x.dtype.itemsize)
+        if x.lanes % lanes or jit.host().vector_bits < _REGISTER:
+            return self._wrap(in_two_factors(Value(self, x), Value(self, y)).raw.value, x)
+        kind, bits = register_type(x.dtype, lanes), ir.IntType(lanes)
+        name = f"x86.avx512.mask.scalef.{'ps' if x.dtype is dtypes.float32 else 'pd'}.512"
+        scale = intrinsic(self.module, name, kind, [kind, kind, kind, bits, ir.IntType(32)], [])
+        every, nearest = Literal(bits, "-1"), constant(4, dtypes.int32)
+
+        def piece(p: Any, n: Any) -> Any:
+            return self.b.call(scale, [p, n, Literal(kind, "zeroinitializer"), every, nearest])
+
+        return self._wrap(self._in_pieces(piece, x.lanes, lanes, x.value, y.value), x)
+
+    def _in_pieces(self, piece: Callable[..., Any], lanes: int, of: int, *operands: Any) -> Any:
+        """A function of vectors of so many lanes, on vectors of a power of two times as many."""
+        if lanes == of:
+            return piece(*operands)
+        half = lanes // 2
+        ends = [[self._picked(x, range(k, k + half)) for x in operands] for k in (0, half)]
+        low, high = (self._in_pieces(piece, half, of, *parts) for parts in ends)
+        return self.b.shuffle_vector(low, high, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [*range(lanes)]))
+
+    def _picked(self, x: Any, lanes: Sequence[int]) -> Any:
+        return self.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), [*lanes]))
+
+    def neg(self, x: Lanes) -> Lanes:
+        return self._wrap(self.b.fneg(x.value) if x.dtype.kind == "f" else self.b.neg(x.value), x)
+
+    def abs(self, x: Lanes) -> Lanes:
+        if x.dtype.kind == "f":
+            return self.call("fabs", x)
+        return x if x.dtype.kind in "ub" else self.select(self.lt(x, 0), self.neg(x), x)
+
+    def sqrt(self, x: Lanes) -> Lanes:
+        return self.call("sqrt", x)
+
+    def floor(self, x: Lanes) -> Lanes:
+        return self.call("floor", x)
+
+    def ceil(self, x: Lanes) -> Lanes:
+        return self.call("ceil", x)
+
+    def trunc(self, x: Lanes) -> Lanes:
+        return self.call("trunc", x)
+
+    def rint(self, x: Lanes) -> Lanes:
+        return self.call("roundeven", x)
+
+    def copysign(self, a: Operand, b: Operand) -> Lanes:
+        return self.call("copysign", *self._same((a, b)))
+
+    def minimum(self, a: Operand, b: Operand) -> Lanes:
+        return self._extreme("lt", a, b)
+
+    def maximum(self, a: Operand, b: Operand) -> Lanes:
+        return self._extreme("gt", a, b)
+
+    def _extreme(self, wins: str, a: Operand, b: Operand) -> Lanes:
+        """a if it wins or is nan, else b: the compare-and-select that x86 has as one instruction, plus the nan case."""
+        x, y = self._same((a, b))
+        best = self.select(self.compare(wins, x, y), x, y)
+        return best if x.dtype.kind != "f" else self.select(self.ne(x, x), x, best)
+
+    # ---- division
+
+    def floordiv(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._float_divmod(x, y)[0] if x.dtype.kind == "f" else self._int_divmod(x, y)[0]
+
+    def mod(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._float_divmod(x, y)[1] if x.dtype.kind == "f" else self._int_divmod(x, y)[1]
+
+    def _int_divmod(self, x: Lanes, y: Lanes) -> tuple[Lanes, Lanes]:
+        """Floor division without a trap: x // 0 = x % 0 = 0, and INT_MIN // -1 wraps."""
+        zero = self.eq(y, 0)
+        if x.dtype.kind == "u":
+            safe = self.select(zero, 1, y)
+            q, r = self._wrap(self.b.udiv(x.value, safe.value), x), self._wrap(self.b.urem(x.value, safe.value), x)
+            return self.select(zero, 0, q), self.select(zero, 0, r)
+        minus = self.eq(y, -1)
+        safe = self.select(self.or_(zero, minus), 1, y)
+        q, r = self._wrap(self.b.sdiv(x.value, safe.value), x), self._wrap(self.b.srem(x.value, safe.value), x)
+        below = self.and_(self.ne(r, 0), self.lt(self.xor(r, safe), 0))
+        q = self.select(below, self.sub(q, 1), q)
+        r = self.select(below, self.add(r, safe), r)
+        q = self.select(minus, self.neg(x), q)
+        return self.select(zero, 0, q), self.select(self.or_(zero, minus), 0, r)
+
+    def _float_divmod(self, x: Lanes, y: Lanes) -> tuple[Lanes, Lanes]:
+        """NumPy's divmod of floats (npy_divmod), step for step: it decides the signs of zeros and the last bit."""
+        r = self._wrap(self.b.frem(x.value, y.value), x)
+        zero = self.const(0.0, x.dtype)
+        quotient = self.div(self.sub(x, r), y)
+        wrong_sign = self.and_(self.ne(r, zero), self.xor(self.lt(y, zero), self.lt(r, zero)))
+        mod = self.select(self.ne(r, zero), self.select(wrong_sign, self.add(r, y), r), self.copysign(zero, y))
+        quotient = self.select(wrong_sign, self.sub(quotient, 1.0), quotient)
+        whole = self.floor(quotient)
+        whole = self.select(self.gt(self.sub(quotient, whole), 0.5), self.add(whole, 1.0), whole)
+        exact = self.div(x, y)
+        whole = self.select(self.ne(quotient, zero), whole, self.copysign(zero, exact))
+        by_zero = self.eq(y, zero)
+        return self.select(by_zero, exact, whole), self.select(by_zero, r, mod)
+
+    # ---- comparison, bits, choice
+
+    def compare(self, op: str, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        symbol = _SIGNED[op]
+        if x.dtype.kind == "f":
+            emit = self.b.fcmp_unordered if op == "ne" else self.b.fcmp_ordered
+        else:
+            emit = self.b.icmp_signed if x.dtype.kind == "i" else self.b.icmp_unsigned
+        return Lanes(emit(symbol, x.value, y.value), dtypes.bool_, x.lanes)
+
+    def eq(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("eq", a, b)
+
+    def ne(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("ne", a, b)
+
+    def lt(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("lt", a, b)
+
+    def le(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("le", a, b)
+
+    def gt(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("gt", a, b)
+
+    def ge(self, a: Operand, b: Operand) -> Lanes:
+        return self.compare("ge", a, b)
+
+    def _bits(self, name: str, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        return self._wrap(getattr(self.b, name)(x.value, y.value), x)
+
+    def and_(self, a: Operand, b: Operand) -> Lanes:
+        return self._bits("and_", a, b)
+
+    def or_(self, a: Operand, b: Operand) -> Lanes:
+        return self._bits("or_", a, b)
+
+    def xor(self, a: Operand, b: Operand) -> Lanes:
+        return self._bits("xor", a, b)
+
+    def not_(self, x: Lanes) -> Lanes:
+        return self._wrap(self.b.not_(x.value), x)
+
+    def shl(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        shifted = self._wrap(self.b.shl(x.value, y.value), x)
+        return shifted if self._in_width(b, x) else self.select(self._narrow(y), shifted, 0)
+
+    def shr(self, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        if x.dtype.kind == "u":
+            shifted = self._wrap(self.b.lshr(x.value, y.value), x)
+            return shifted if self._in_width(b, x) else self.select(self._narrow(y), shifted, 0)
+        top = 8 * x.dtype.itemsize - 1
+        amount = y if self._in_width(b, x) else self.select(self._narrow(y), y, top)
+        return self._wrap(self.b.ashr(x.value, amount.value), x)
+
+    @staticmethod
+    def _in_width(amount: Operand, x: Lanes) -> bool:
+        if isinstance(amount, Lanes):
+            if not isinstance(amount.value, Literal) or amount.lanes != 1:
+                return False
+            amount = int(amount.value.constant)
+        return 0 <= amount < 8 * x.dtype.itemsize
+
+    def _narrow(self, amount: Lanes) -> Lanes:
+        width = constant(8 * amount.dtype.itemsize, amount.dtype, amount.lanes)
+        return Lanes(self.b.icmp_unsigned("<", amount.value, width), dtypes.bool_, amount.lanes)
+
+    def select(self, cond: Lanes, a: Operand, b: Operand) -> Lanes:
+        x, y = self._same((a, b))
+        lanes = max(cond.lanes, x.lanes)
+        x, y = self.splat(x, lanes), self.splat(y, lanes)
+        mask = self.splat(cond, lanes)
+        return self._wrap(self.b.select(mask.value, x.value, y.value), x)
+
+    def cast(self, x: Lanes, dtype: np.dtype) -> Lanes:
+        source = x.dtype
+        if source is dtype:
+            return x
+        if dtype.kind == "b":
+            return self.ne(x, self.const(0, source))
+        to = register_type(dtype, x.lanes)
+        if source.kind == "f":
+            if dtype.kind == "f":
+                value = self.b.fpext(x.value, to) if dtype.itemsize > source.itemsize else self.b.fptrunc(x.value, to)
+            else:
+                value = self._float_to_int(x, dtype)
+        elif dtype.kind == "f":
+            value = (self.b.sitofp if source.kind == "i" else self.b.uitofp)(x.value, to)
+        elif register_type(dtype) == register_type(source):
+            value = x.value
+        elif source.kind != "b" and dtype.itemsize < source.itemsize:
+            value = self.b.trunc(x.value, to)
+        else:
+            value = (self.b.sext if source.kind == "i" else self.b.zext)(x.value, to)
+        return Lanes(value, dtype, x.lanes)
+
+    def _float_to_int(self, x: Lanes, dtype: np.dtype) -> Any:
+        """Through a signed integer of at least 32 bits, as the CPU does: negative numbers wrap into unsigned types."""
+        if dtype is dtypes.uint64:
+            return self.b.fptoui(x.value, register_type(dtype, x.lanes))
+        wide = dtypes.int64 if dtype.itemsize == 8 or dtype is dtypes.uint32 else dtypes.int32
+        value = self.b.fptosi(x.value, register_type(wide, x.lanes))
+        return value if wide.itemsize == dtype.itemsize else self.b.trunc(value, register_type(dtype, x.lanes))
+
+    def bitcast(self, x: Lanes, dtype: np.dtype) -> Lanes:
+        to = register_type(dtype, x.lanes)
+        return Lanes(x.value if x.value.type == to else self.b.bitcast(x.value, to), dtype, x.lanes)
+
+    # ---- memory and control
+
+    def table(self, values: Sequence[float], index: Lanes, dtype: np.dtype) -> Lanes:
+        """Lookup in a constant array of the module."""
+        element = memory_type(dtype)
+        text = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
+        kind = ir.ArrayType(element, len(values))
+        name = f"table.{hashlib.blake2b(f'{dtype}{text}'.encode(), digest_size=8).hexdigest()}"
+        found = self.module.globals.get(name)
+        if found is None:
+            found = ir.GlobalVariable(self.module, kind, name)
+            found.linkage, found.global_constant, found.align = "internal", True, 64
+            found.initializer = Literal(kind, f"[{text}]")
+        wide = self.cast(index, dtypes.int64)
+        return self.gather(found, wide, dtype, None)
+
+    def addresses(self, base: Any, index: Lanes, itemsize: int) -> Any:
+        """Vector of pointers base + index * itemsize."""
+        start = self.splat(Lanes(self.b.ptrtoint(base, I64), dtypes.int64), index.lanes)
+        sum_ = self.add(start, self.mul(index, itemsize))
+        return self.b.within(self.b.inttoptr(sum_.value, ir.VectorType(ir.PointerType(), index.lanes)), base)
+
+    def gather(self, base: Any, index: Lanes, dtype: np.dtype, mask: Lanes | None) -> Lanes:
+        """Elements base[index], zero where the mask is false."""
+        if index.lanes == 1:
+            pointer = self.b.gep(base, [index.value], source_etype=memory_type(dtype))
+            return self.from_memory(self.b.load(pointer, typ=memory_type(dtype)), dtype, 1)
+        kind = memory_type(dtype, index.lanes)
+        pointers = self.addresses(base, index, dtype.itemsize)
+        on = mask.value if mask is not None else constant(True, dtypes.bool_, index.lanes)
+        arguments = [pointers, constant(dtype.itemsize, dtypes.int32), on, Literal(kind, "zeroinitializer")]
+        kinds = [a.type for a in arguments]
+        fn = intrinsic(self.module, "masked.gather", kind, kinds, [kind, pointers.type])
+        return self.from_memory(self.b.call(fn, arguments), dtype, index.lanes)
+
+    def from_memory(self, value: Any, dtype: np.dtype, lanes: int) -> Lanes:
+        if dtype.kind == "b":
+            value = self.b.icmp_unsigned("!=", value, constant(0, dtypes.uint8, lanes))
+        return Lanes(value, dtype, lanes)
+
+    def to_memory(self, x: Lanes) -> Any:
+        return self.b.zext(x.value, memory_type(x.dtype, x.lanes)) if x.dtype.kind == "b" else x.value
+
+    def any(self, cond: Lanes) -> Any:
+        """An i1, whether the condition holds in some lane."""
+        if cond.lanes == 1:
+            return cond.value
+        kind = cond.value.type
+        return self.b.call(intrinsic(self.module, "vector.reduce.or", I1, [kind], [kind]), [cond.value])
+
+    def rarely(self, cond: Lanes, slow: Callable[[], Lanes], fast: Lanes) -> Lanes:
+        """select(cond, slow(), fast), where slow() runs only if some lane needs it."""
+        fast = self.splat(fast, max(cond.lanes, fast.lanes))
+        entry = self.b.block
+        rare, join = self.b.append_basic_block("rare"), self.b.append_basic_block("join")
+        self.b.cbranch(self.any(cond), rare, join).set_weights([1, 4096])
+        self.b.position_at_end(rare)
+        chosen = self.select(cond, slow(), fast)
+        rare_end = self.b.block
+        self.b.branch(join)
+        self.b.position_at_end(join)
+        phi = self.b.phi(fast.value.type)
+        phi.add_incoming(fast.value, entry)
+        phi.add_incoming(chosen.value, rare_end)
+        return self._wrap(phi, fast)

@@ -1,0 +1,218 @@
+"""The one native entry of a compiled graph: `i64 step(ptr table)` launches every kernel in order.
+
+`table` holds data pointers: inputs, outputs, arena, and the table of sizes where sizes come with the call. Constants
+are external symbols. The result is 0; or 1 + the number of the launch whose index check failed, and nothing after that
+launch has run, so no state has been overwritten; or `NO_MEMORY`, and nothing has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from .... import dtypes
+from ....loops.ir import Kernel
+from ....schedule.host_call import HostCall
+from ....schedule.launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
+from ....sizes.dims import Size, is_dim, is_symbolic, same
+from ..program import STEP, constant_symbol
+from ..runtime.scratch import READY
+from ..runtime.status import NO_MEMORY, OUT_OF_BOUNDS
+from . import ir
+from .callee import Callee
+from .kernel import KERNEL_TYPE
+from .sizes import Sizes
+from .spans import Spans
+from .types import I8, I64, PTR, VOID, constant
+
+
+def takes_scratch(launch: Launch) -> bool:
+    """Whether it may want scratch memory of its threads; launches of a small call never do."""
+    if isinstance(launch.spec, Kernel):
+        return bool(launch.spec.scratch)
+    return not isinstance(launch.spec, Copy | HostCall)
+
+
+def launch_sources(plan: Plan, callees: Sequence[Callee | None]) -> list[str]:
+    """The text of each launch, which determines its code; `callees[k]` is called by launch k."""
+    return [_launch_source(launch, callee) for launch, callee in zip(plan.launches, callees, strict=True)]
+
+
+def _launch_source(launch: Launch, callee: Callee | None) -> str:
+    if callee is None:
+        assert isinstance(launch.spec, Copy)
+        return f"copy {launch.spec.nbytes} {launch.operands}"
+    dynamic = is_dim(callee.total)
+    parallel = callee.parallel and (callee.ranges_a_thread, callee.parallel_from if dynamic else 0)
+    return f"{callee.symbol} {(callee.total, callee.granule)} {parallel} {launch.checked} {launch.operands}"
+
+
+def emit_step(
+    module: ir.Module,
+    plan: Plan,
+    callees: Sequence[Callee | None],
+    name: str = STEP,
+    *,
+    hold: bool = True,
+    timed: bool = False,
+    parts: int = 1,
+) -> set[str]:
+    """Adds `step` to the module; returns the runtime symbols it needs.
+
+    `callees[k]` is called by launch k, None for a copy. `hold`: BLAS is held at one thread here, and scratch memory
+    asked for here, rather than by the caller. `timed`: the clock is read before and after each launch. With several
+    `parts` it is `i64 step(ptr table, i64 part)`, and runs one part of each.
+    """
+    step = ir.Function(module, ir.FunctionType(I64, [PTR] if parts == 1 else [PTR, I64]), name)
+    part = None if parts == 1 else step.args[1]
+    step.attributes.add("nounwind")
+    b = step.build()
+    needs: set[str] = set()
+    if hold and (b.checks or any(map(takes_scratch, plan.launches))):
+        ready = b.call(_extern(module, needs, READY, I64, []), [])
+        with b.if_then(b.icmp_signed("==", ready, _i64(0)), likely=False):
+            b.ret(_i64(NO_MEMORY))
+    spans = Spans(module, needs) if timed else None
+    slots = _Memory(b, step.args[0], plan, needs)
+    sizes = slots.sizes
+    blas = hold and any(callee is not None and callee.calls_blas for callee in callees)
+    widest = max((len(launch.operands) for launch in plan.launches), default=0)
+    operands = b.memory(PTR, max(widest, 1))
+    status = slots.pointer(BufferRef("arena")) if plan.checked else None
+    if status is not None:
+        b.store(_i64(0), status)
+    if blas:
+        _blas(b, module, needs, "hold")
+    for number, (launch, callee) in enumerate(zip(plan.launches, callees, strict=True)):
+        pointers = [slots.pointer(place) for place in launch.operands]
+        for k, place in enumerate(launch.operands if b.checks else ()):
+            nbytes, what = extent_of(plan, number, place)
+            if nbytes is not None:
+                pointers[k] = b.bounded(pointers[k], sizes.value(nbytes), what)
+        if isinstance(launch.spec, Copy):
+            with spans.span(b, number) if spans else nullcontext():
+                nbytes = sizes.value(launch.spec.nbytes)
+                if part is not None:
+                    nbytes = _i64(launch.spec.nbytes // parts)
+                    pointers = [b.gep(pointer, [b.mul(part, nbytes)], source_etype=I8) for pointer in pointers]
+                _memcpy(b, module, needs, pointers, nbytes)
+            continue
+        assert callee is not None
+        function = module.globals.get(callee.symbol) or ir.Function(module, KERNEL_TYPE, callee.symbol)
+        for k, pointer in enumerate(pointers):
+            b.store(pointer, b.gep(operands, [_i64(k)], source_etype=PTR))
+        count, total = callee.total, sizes.value(callee.total)
+        shared = spans.of_parts(function, number) if spans and callee.parallel else function
+        job = [operands, total, _i64(callee.granule), _i64(callee.ranges_a_thread)]
+        with spans.span(b, number) if spans else nullcontext():
+            if part is not None:
+                first = b.mul(part, _i64(count // parts))
+                b.call(function, [operands, first, b.add(first, _i64(count // parts))])
+            elif not callee.parallel:
+                b.call(function, [operands, _i64(0), total])
+            elif not is_dim(count):
+                _parallel(b, module, needs, shared, job)
+            else:
+                with b.if_else(b.icmp_signed("<", total, _i64(callee.parallel_from))) as (few, many):
+                    with few:
+                        b.call(function, [operands, _i64(0), total])
+                    with many:
+                        _parallel(b, module, needs, shared, job)
+        violated = b.violated() if hold else None
+        if violated is not None:
+            with b.if_then(violated, likely=False):
+                b.ret(_i64(OUT_OF_BOUNDS))
+        if launch.checked:
+            assert status is not None, "a plan with a checked launch has a status word"
+            failed = b.icmp_unsigned("!=", b.load(status, typ=I64), _i64(0))
+            with b.if_then(failed, likely=False):
+                if blas:
+                    _blas(b, module, needs, "release")
+                b.ret(_i64(number + 1))
+    if blas:
+        _blas(b, module, needs, "release")
+    b.ret(_i64(0))
+    return needs
+
+
+def extent_of(plan: Plan, number: int, place: BufferRef) -> tuple[Size | None, str]:
+    """(bytes from a place to the end of the array that launch `number` has there, that array's name); None for those
+    that the plan does not tell."""
+    if place.base == "arena":
+        for buffer in plan.buffers:
+            if buffer.first <= number <= buffer.last and _is_within(place.offset, buffer):
+                return buffer.offset + buffer.nbytes - place.offset, f"the result of {buffer.what} in the arena"
+        return (STATUS_BYTES, "the status word") if plan.checked and same(place.offset, 0) else (None, "")
+    if place.base == "sizes":
+        return None, ""
+    groups: dict[str, Sequence[Any]] = {"input": plan.inputs, "output": plan.outputs, "constant": plan.constants}
+    array = groups[place.base][place.number]
+    return array.nbytes - place.offset, f"{place.base} {place.number} ({array.dtype}{[*array.shape]})"
+
+
+def _is_within(offset: Size, buffer: Buffer) -> bool:
+    if is_symbolic((offset, buffer.offset, buffer.nbytes)):
+        return same(offset, buffer.offset)
+    return bool(buffer.offset <= offset < buffer.offset + buffer.nbytes)
+
+
+class _Memory:
+    """Pointers of places; each base is loaded once, in the entry's straight line."""
+
+    def __init__(self, b: ir.IRBuilder, table: Any, plan: Plan, needs: set[str]) -> None:
+        self.b, self.table, self.needs = b, table, needs
+        arena = len(plan.inputs) + len(plan.outputs)
+        first = {"input": 0, "output": len(plan.inputs), "arena": arena, "sizes": arena + 1}
+        self.first: dict[str, int] = first
+        self._bases: dict[tuple[str, int], Any] = {}
+        self.sizes = Sizes(b, self.pointer(SIZES) if plan.symbols else None, plan.symbols)
+
+    def pointer(self, place: BufferRef) -> Any:
+        key = (place.base, place.number)
+        if key not in self._bases:
+            self._bases[key] = self._constant(place.number) if place.base == "constant" else self._load(place)
+        base = self._bases[key]
+        return base if same(place.offset, 0) else self.b.gep(base, [self.sizes.value(place.offset)], source_etype=I8)
+
+    def _load(self, place: BufferRef) -> Any:
+        return self.b.given(self.table, self.first[place.base] + place.number)
+
+    def _constant(self, number: int) -> Any:
+        symbol = constant_symbol(number)
+        self.needs.add(symbol)
+        data = ir.GlobalVariable(self.b.module, I8, symbol)
+        data.linkage = "external"
+        return data
+
+
+def _parallel(b: ir.IRBuilder, module: ir.Module, needs: set[str], function: Any, job: Sequence[Any]) -> None:
+    """Launches threads. `job`: operands, iterations, granule, ranges per thread."""
+    run = _extern(module, needs, "hml_parallel_chunks", VOID, [PTR, PTR, PTR, I64, I64, I64])
+    pool = module.globals.get("hml_pool")
+    if pool is None:
+        needs.add("hml_pool")
+        pool = ir.GlobalVariable(module, I8, "hml_pool")
+        pool.linkage = "external"
+    b.call(run, [pool, function, *job])
+
+
+def _memcpy(b: ir.IRBuilder, module: ir.Module, needs: set[str], pointers: Sequence[Any], nbytes: Any) -> None:
+    if ir.known(nbytes) != 0:
+        copy = _extern(module, needs, "memcpy", PTR, [PTR, PTR, I64])
+        b.call(copy, [pointers[1], pointers[0], nbytes])
+
+
+def _blas(b: ir.IRBuilder, module: ir.Module, needs: set[str], what: str) -> None:
+    """BLAS works on one thread while the pool splits its products; its own threads would fight ours for the cores."""
+    b.call(_extern(module, needs, f"hml_blas_{what}", VOID, []), [])
+
+
+def _extern(module: ir.Module, needs: set[str], name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    needs.add(name)
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+def _i64(value: int) -> Any:
+    return constant(value, dtypes.int64)

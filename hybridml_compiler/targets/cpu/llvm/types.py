@@ -1,0 +1,79 @@
+"""Data types in LLVM: as a value in a register, as an element in memory, alone or in lanes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from .... import dtypes
+from . import ir
+from .ir import Literal as Literal
+
+I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
+PTR = ir.PointerType()
+VOID = ir.VoidType()
+
+_REGISTER = {
+    dtypes.bool_: I1,
+    dtypes.float32: ir.FloatType(),
+    dtypes.float64: ir.DoubleType(),
+    **{d: ir.IntType(8 * d.itemsize) for d in dtypes.ALL if d.kind in "iu"},
+}
+
+
+def register_type(dtype: np.dtype, lanes: int = 1) -> Any:
+    """Type of a value: booleans are one bit."""
+    element = _element(dtype)
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def memory_type(dtype: np.dtype, lanes: int = 1) -> Any:
+    """Type of an element in an array: booleans are one byte, as in NumPy."""
+    element = I8 if dtype.kind == "b" else _element(dtype)
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def _element(dtype: np.dtype) -> Any:
+    """bfloat16 and float16 are their bits: they are only loaded, chosen and stored."""
+    return _REGISTER[dtypes.uint16 if dtypes.is_narrow(dtype) else dtype]
+
+
+def literal(value: Any, dtype: np.dtype) -> str:
+    """LLVM text of a number; floats by their bits, which no decimal rounding can change."""
+    if dtype.kind == "f" and dtype is not dtypes.float16:
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.asarray(value, dtype))))[0]:016X}"
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtypes.is_narrow(dtype):
+        return str(int(np.asarray(value, dtype).view(np.uint16)))
+    return str(int(value))
+
+
+def constant(value: Any, dtype: np.dtype, lanes: int = 1) -> Any:
+    text = literal(value, dtype)
+    if lanes == 1:
+        return Literal(register_type(dtype), text)
+    element = register_type(dtype)
+    return Literal(register_type(dtype, lanes), f"splat ({element} {text})")
+
+
+def suffix(vector_type: Any) -> str:
+    """Overload suffix of an intrinsic: `f32`, `v16f32`, `v16i1`, `v16p0`."""
+    if isinstance(vector_type, ir.VectorType):
+        return f"v{vector_type.count}{suffix(vector_type.element)}"
+    if isinstance(vector_type, ir.PointerType):
+        return "p0"
+    if isinstance(vector_type, ir.FloatType):
+        return "f32"
+    if isinstance(vector_type, ir.DoubleType):
+        return "f64"
+    return f"i{vector_type.width}"
+
+
+def intrinsic(module: ir.Module, name: str, result: Any, arguments: list[Any], overloads: list[Any]) -> Any:
+    """Declaration of `llvm.name.suffixes`, once a module."""
+    full = ".".join([f"llvm.{name}", *map(suffix, overloads)])
+    found = module.globals.get(full)
+    return found if found is not None else ir.Function(module, ir.FunctionType(result, arguments), full)

@@ -1,0 +1,117 @@
+"""A compiled program on disk: all that an executable needs beside its graph, under a key of that graph.
+
+    key of the graph --find--> StoredProgram --load--> Library
+
+With it a process that compiles a graph which any process has compiled before skips every stage of the compiler, and
+does not even import LLVM ([Note: Compile time]).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hybridml_compiler.runtime import cache, host_callback
+from hybridml_compiler.sizes.dims import Size
+from hybridml_compiler.targets.cpu.runtime import blas, sanitize, scratch, threads
+from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.runtime.linking.image import Image
+
+STEP = "step"  # the symbol of a program's entry
+LARGEST = 64 << 20  # bytes; a program with larger constants is made again, from kernels that are cached one by one
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """`fresh` are the positions of the outputs with memory of their own; `facts` the fields of `Stats`."""
+
+    image: Image | None  # None where only LLVM can link: such a program is not kept
+    constants: Sequence[np.ndarray]
+    fresh: Sequence[int]
+    arena_bytes: Size
+    facts: Mapping[str, int]
+
+    def pack(self) -> bytes:
+        """The program as bytes; `unpack` is the inverse."""
+        assert self.image is not None
+        kinds = [(data.dtype.str, data.shape) for data in self.constants]
+        head = json.dumps([list(self.fresh), self.arena_bytes, dict(self.facts), kinds]).encode()
+        constants = [data.tobytes() for data in self.constants]
+        return b"".join([len(head).to_bytes(8, "little"), head, *constants, self.image.pack()])
+
+    @staticmethod
+    def unpack(raw: bytes) -> StoredProgram:
+        """Raises ValueError for bytes that `pack` has not made."""
+        at = 8 + int.from_bytes(raw[:8], "little")
+        fresh, arena_bytes, facts, kinds = json.loads(raw[8:at])
+        constants = []
+        for name, shape in kinds:
+            data = np.empty(shape, name)
+            data[...] = np.frombuffer(raw, data.dtype, data.size, at).reshape(shape)
+            constants.append(data)
+            at += data.nbytes
+        return StoredProgram(Image.unpack(raw[at:]), constants, fresh, arena_bytes, facts)
+
+    def save(self, name: str) -> None:
+        """Keep the program for every process."""
+        if sum(data.nbytes for data in self.constants) <= LARGEST:
+            cache.put(name, self.pack())
+
+    def load(self) -> loader.Library:
+        """The code, ready to run. CompileError if it imports symbols that this process does not have."""
+        assert self.image is not None
+        return loader.load_image(self.image, imports(self.constants, self.image.slots), keep=self.constants)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program and its code, ready to run."""
+
+    stored: StoredProgram
+    library: loader.Library
+
+    @property
+    def facts(self) -> Mapping[str, int]:
+        return self.stored.facts
+
+    @property
+    def fresh(self) -> Sequence[int]:
+        return self.stored.fresh
+
+    @property
+    def arena_bytes(self) -> Size:
+        return self.stored.arena_bytes
+
+
+def find(name: str) -> StoredProgram | None:
+    """The program that `save` has kept under this name, if any."""
+    raw = cache.get(name)
+    return None if raw is None else StoredProgram.unpack(raw)
+
+
+def constant_symbol(number: int) -> str:
+    """Name of a constant of a plan in generated code."""
+    return f"hml_constant_{number}"
+
+
+def imports(constants: Sequence[np.ndarray], names: Container[str] | None = None) -> dict[str, int]:
+    """Symbols that generated code may import, or of those only the named ones: looking for BLAS and starting the pool
+    take time."""
+    found = {constant_symbol(k): data.ctypes.data for k, data in enumerate(constants)}
+    for symbols, make in _IMPORTS:
+        if names is None or any(name in names for name in symbols):
+            found |= make()
+    return found
+
+
+_IMPORTS: tuple[tuple[tuple[str, ...], Callable[[], dict[str, int]]], ...] = (
+    (("hml_sgemm", "hml_dgemm"), lambda: blas.gemm_symbols() or {}),
+    (("hml_blas_hold", "hml_blas_release"), blas.hold_symbols),
+    ((host_callback.CALL,), host_callback.symbols),
+    ((scratch.SCRATCH, scratch.READY), scratch.symbols),
+    (sanitize.SYMBOLS, sanitize.symbols),
+    (("hml_pool", "hml_parallel", "hml_parallel_chunks"), threads.symbols),
+)

@@ -1,0 +1,217 @@
+"""The callable a user's call ends in: guards, pointers, fresh outputs, the step and the result in one native function.
+
+`build_entry` fills a block of data for the one builtin that ir.py describes; nothing is compiled ([Note: Runtime] has
+times). A call that the step was not compiled for goes to `fallback`, which may be another entry. Where the structs of
+the interpreter could not be measured, portable.py does the same in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hybridml_compiler.once import once
+from hybridml_compiler.targets.cpu.python_entry import block as entry_block
+from hybridml_compiler.targets.cpu.python_entry import ir as entry_ir
+from hybridml_compiler.targets.cpu.python_entry import object_layout
+from hybridml_compiler.targets.cpu.python_entry.block import CONSTANT, FLOAT, HEADER, OUTPUT, TENSOR, WORD
+from hybridml_compiler.targets.cpu.python_entry.portable import portable_entry
+from hybridml_compiler.targets.cpu.python_entry.spec import Argument, ArraySpec, Constant, Counter, EntrySpec, FloatCell
+from hybridml_compiler.targets.cpu.runtime import allocation, jit
+from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.weak import WeakMembers
+
+
+def build_entry(spec: EntrySpec) -> Callable[..., object]:
+    """A callable for this step; outputs come back as one tensor, a tuple of several, or None.
+
+    One call at a time: a call that finds the entry at work (a second thread, a nested call) goes to `fallback`.
+    Raises ValueError for a slot the tensor type does not have.
+    """
+    slots = object_layout.slot_offsets(spec.tensor_type)
+    measured = object_layout.measured()
+    asked = {spec.array_slot, *spec.slot_defaults, *spec.require_none_slots}
+    if unknown := sorted(name for name in asked if not hasattr(spec.tensor_type, name)):
+        raise ValueError(f"{spec.tensor_type.__name__} has no slot {', '.join(unknown)}")
+    if measured is None or slots is None or not asked <= slots.keys():
+        return portable_entry(spec)
+    return _native_entry(spec, slots, measured)
+
+
+class Block(ctypes.Structure):
+    """The header that the native function reads; owns everything that its words point to."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in HEADER]
+    __hash__ = object.__hash__  # which structures lack; they are compared by identity all the same
+    owners: tuple[object, ...] = ()
+
+
+blocks: WeakMembers[Block] = WeakMembers()  # of all entries
+
+
+def _after_fork() -> None:
+    """The thread that was inside a step stayed in the parent."""
+    for block in blocks:
+        block.lock = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Tables:
+    """Rows of 64-bit words that native code reads, and the objects that must outlive them."""
+
+    def __init__(self) -> None:
+        self.owners: list[object] = []
+
+    def words(self, values: Sequence[int]) -> int:
+        """The address of a copy of the values."""
+        memory = np.array(values or [0], np.int64)
+        self.owners.append(memory)
+        return int(memory.ctypes.data)
+
+    def object(self, value: object) -> int:
+        """The address of an object, kept alive."""
+        self.owners.append(value)
+        return id(value)
+
+    def counter(self, value: Counter) -> int:
+        """The address of a counter, kept alive."""
+        self.owners.append(value)
+        return ctypes.addressof(value)
+
+    def rows(self, columns: tuple[str, ...], rows: Sequence[Mapping[str, int]]) -> int:
+        return self.words([row.get(column, 0) for row in rows for column in columns])
+
+
+def _native_entry(spec: EntrySpec, slots: Mapping[str, int], measured: object_layout.Layout) -> Callable[..., object]:
+    tables, block = _Tables(), Block()
+    arrays = spec.arrays
+    n_data = sum(not isinstance(arg, Constant) for arg in spec.args)
+    first_output = n_data + len(arrays)
+    pointers = tables.words(
+        [0] * n_data
+        + [array.ctypes.data for array in arrays]
+        + [0] * len(spec.outputs)
+        + ([spec.arena.address] if spec.arena else [])
+    )
+
+    def array_columns(given: ArraySpec) -> dict[str, int]:
+        return {"nd": len(given.shape), "dims": tables.words(given.shape)}
+
+    def argument(given: Argument, target: int) -> dict[str, int]:
+        if isinstance(given, Constant):
+            return {"kind": CONSTANT, "expected": tables.object(given.value)}
+        if isinstance(given, FloatCell):
+            cell = tables.words([0])
+            ctypes.c_int64.from_address(target).value = cell
+            return {"kind": FLOAT, "target": cell}
+        expected = tables.object(np.dtype(given.dtype))
+        return {"kind": TENSOR, "expected": expected, "target": target, **array_columns(given)}
+
+    rows, place = [], 0
+    for given in spec.args:
+        rows.append(argument(given, pointers + WORD * place))
+        place += not isinstance(given, Constant)
+    outputs = [
+        {
+            "descr": tables.object(np.dtype(output.dtype)),
+            "target": pointers + WORD * (first_output + i),
+            "lent": 0 if spec.lent is None else int(spec.lent.ctypes.data) + WORD * i,
+            "handler": allocation.handler().capsule if _bytes(output) >= allocation.LARGE else 0,
+            **array_columns(output),
+        }
+        for i, output in enumerate(spec.outputs)
+    ]
+    places = [row for place in spec.places for row in place.rows(measured, tables.words)]
+    header = {
+        "n_args": len(spec.args),
+        "args": tables.rows(entry_block.ARG, rows),
+        "fallback": tables.object(spec.fallback),
+        "on_status": tables.object(spec.on_status),
+        "step": spec.step,
+        "release_gil": int(spec.release_gil),
+        "pointers": pointers,
+        "n_epochs": len(spec.epochs),
+        "epochs": tables.rows(
+            entry_block.EPOCH,
+            [{"address": tables.counter(now), "seen": tables.counter(seen)} for now, seen in spec.epochs],
+        ),
+        "n_contexts": len(spec.contexts),
+        "contexts": tables.rows(
+            entry_block.CONTEXT,
+            [{"variable": tables.object(var), "expected": tables.object(value)} for var, value in spec.contexts],
+        ),
+        "n_places": len(places),
+        "places": tables.rows(entry_block.PLACE, places),
+        "tensor_type": tables.object(spec.tensor_type),
+        "array_slot": slots[spec.array_slot],
+        "n_nones": len(spec.require_none_slots),
+        "nones": tables.words([slots[name] for name in spec.require_none_slots]),
+        "n_captured": len(arrays),
+        "captured": tables.rows(
+            entry_block.CAPTURED,
+            [
+                {"tensor": tables.object(tensor), "array": tables.object(array)}
+                for tensor, array in zip(spec.captured, arrays, strict=True)
+            ],
+        ),
+        "n_outputs": len(outputs),
+        "outputs": tables.rows(OUTPUT, outputs),
+        "n_defaults": len(spec.slot_defaults),
+        "defaults": tables.rows(
+            entry_block.DEFAULT,
+            [{"offset": slots[name], "value": tables.object(value)} for name, value in spec.slot_defaults.items()],
+        ),
+        "none": id(None),
+        "float_type": id(float),
+        "array_type": id(np.ndarray),
+    }
+    for name, value in header.items():
+        setattr(block, name, value)
+    block.owners = (tables.owners, spec.arena, spec.lent, spec.places, spec.keep, _code())
+    blocks.add(block)
+    return _builtin(block)
+
+
+def _bytes(output: ArraySpec) -> int:
+    return int(np.prod(output.shape, dtype=np.int64)) * np.dtype(output.dtype).itemsize
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02
+NEW_FROM_DESCR = 94  # slot of PyArray_NewFromDescr in NumPy's C-API table, which only ever grows
+
+
+@once
+def _code() -> loader.Library:
+    """The one native function of all entries."""
+    measured = object_layout.measured()
+    assert measured is not None
+    imports = {name: loader.address_of(getattr(ctypes.pythonapi, name)) for name in entry_ir.API}
+    imports["PyArray_NewFromDescr"] = allocation.numpy_function(NEW_FROM_DESCR)
+    imports["PyDataMem_SetHandler"] = allocation.numpy_function(allocation.SET_HANDLER)
+    return loader.load([jit.compile_cached(entry_ir.text(measured))], imports, ("hml_entry",))
+
+
+@once
+def _method() -> _MethodDef:
+    return _MethodDef(b"entry", _code().address("hml_entry"), METH_FASTCALL | METH_KEYWORDS, None)
+
+
+def _builtin(block: Block) -> Callable[..., object]:
+    new = loader.python_api(ctypes.py_object, "PyCFunction_NewEx", ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    function: Callable[..., object] = new(ctypes.addressof(_method()), block, None)
+    return function

@@ -1,0 +1,179 @@
+"""Struct offsets of CPython and NumPy that native code reads, measured once by planting values.
+
+A field is found where exactly one word of a fresh object holds the planted value. A field that is not found (another
+Python, another NumPy, a free-threaded build) makes the whole result None, and the native entry gives way to the
+portable one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+import types
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....once import once
+
+WORD = ctypes.sizeof(ctypes.c_void_p)
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
+C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+
+
+class _NotFound(Exception):
+    """A field that is not where it was planted, or is in two places."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Byte offsets; the reference count is the low 32 bits of its word on every supported Python."""
+
+    refcount: int
+    type: int
+    type_order: int  # of the __mro__ of a class
+    array_data: int
+    array_nd: int
+    array_dims: int
+    array_descr: int
+    array_flags: int
+    array_weakrefs: int
+    float_value: int
+    ctypes_buffer: int
+    list_size: int
+    list_items: int
+    dict_size: int
+    cell_contents: int
+    function: dict[str, int]  # of the attributes in FUNCTION_PARTS
+
+
+@once
+def measured() -> Layout | None:
+    """The offsets of this interpreter, or None if one could not be established."""
+    if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    if sys.implementation.name != "cpython":
+        return None
+    try:
+        data, dims, descr, weakrefs = _array_fields()
+        size, items = _list_fields()
+        array = np.zeros((3, 5))
+        if _int32(array, data + WORD) != 2 or _int32(array, descr + WORD) != array.flags.num:
+            return None
+        return Layout(
+            refcount=_refcount(),
+            type=_find(array, id(np.ndarray)),
+            type_order=_find(Layout, id(Layout.__mro__)),
+            array_data=data,
+            array_nd=data + WORD,
+            array_dims=dims,
+            array_descr=descr,
+            array_flags=descr + WORD,
+            array_weakrefs=weakrefs,
+            float_value=_float_value(),
+            ctypes_buffer=_ctypes_buffer(),
+            list_size=size,
+            list_items=items,
+            dict_size=_find(dict.fromkeys(range(77)), 77),
+            cell_contents=_cell_contents(),
+            function=_function_parts(),
+        )
+    except _NotFound:
+        return None
+
+
+def slot_offsets(cls: type) -> dict[str, int] | None:
+    """Offset of each slot of a class of nothing but `__slots__` (CPython sorts them); None for any other class."""
+    names = cls.__dict__.get("__slots__", ())
+    names = [names] if isinstance(names, str) else [n for n in names if n not in ("__weakref__", "__dict__")]
+    if cls.__bases__ != (object,) or cls.__dictoffset__ or "__init__" in cls.__dict__ or "__new__" in cls.__dict__:
+        return None
+    try:
+        offsets = {}
+        for name in names:
+            instance, mark = cls(), object()
+            object.__setattr__(instance, name, mark)
+            offsets[name] = _find(instance, id(mark))
+        return offsets
+    except (_NotFound, TypeError, AttributeError):
+        return None
+
+
+def _words(value: object) -> tuple[int, ...]:
+    count = type(value).__basicsize__ // WORD
+    return struct.unpack(f"{count}Q", ctypes.string_at(id(value), count * WORD))
+
+
+def _int32(value: object, offset: int) -> int:
+    return int(ctypes.c_int32.from_address(id(value) + offset).value)
+
+
+def _find(value: object, word: int) -> int:
+    found = [i * WORD for i, w in enumerate(_words(value)) if w == word]
+    if len(found) != 1:
+        raise _NotFound
+    return found[0]
+
+
+def _array_fields() -> tuple[int, int, int, int]:
+    """(data, dims, descr, weakrefs). The dims are found through their pointer to planted sizes."""
+    array = np.zeros((3, 5, 7), np.float32)[:, 1:, :]
+    assert array.base is not None
+    data, base, descr = _find(array, array.ctypes.data), _find(array, id(array.base)), _find(array, id(array.dtype))
+    dims = [
+        offset
+        for offset in range(data + 2 * WORD, base, WORD)
+        if tuple((ctypes.c_ssize_t * 3).from_address(_words(array)[offset // WORD])) == array.shape
+    ]
+    if len(dims) != 1 or _int32(array, data + WORD) != 3:
+        raise _NotFound
+    reference = weakref.ref(array)
+    return data, dims[0], descr, _find(array, id(reference))
+
+
+def _list_fields() -> tuple[int, int]:
+    """(length, pointer to the items); a list that has grown has a capacity larger than its length."""
+    value = [object() for _ in range(20)]
+    value.append(object())
+    size, kind = _find(value, len(value)), _find(value, id(list))
+    words = _words(value)
+    pointers = [i * WORD for i in range(2, len(words)) if i * WORD != kind and words[i] >= 1 << 16]
+    if len(pointers) != 1:
+        raise _NotFound
+    items = (ctypes.c_void_p * len(value)).from_address(words[pointers[0] // WORD])
+    if list(items) != [id(item) for item in value]:
+        raise _NotFound
+    return size, pointers[0]
+
+
+def _cell_contents() -> int:
+    mark = object()
+    return _find(types.CellType(mark), id(mark))
+
+
+def _function_parts() -> dict[str, int]:
+    def value(a: int = 1, *, b: int = 2) -> None: ...
+
+    return {name: _find(value, id(getattr(value, name))) for name in FUNCTION_PARTS}
+
+
+def _refcount() -> int:
+    value = object()
+    before = _int32(value, 0)
+    held = [value] * 7
+    if _int32(value, 0) - before != len(held):
+        raise _NotFound
+    return 0
+
+
+def _float_value() -> int:
+    value = float("0.1234567890123")
+    return _find(value, struct.unpack("Q", struct.pack("d", value))[0])
+
+
+def _ctypes_buffer() -> int:
+    value = (ctypes.c_int64 * 64)()
+    return _find(value, ctypes.addressof(value))

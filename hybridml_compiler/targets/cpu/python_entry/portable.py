@@ -1,0 +1,91 @@
+"""An entry in Python: the meaning of ir.py, for interpreters whose structs could not be measured.
+
+Its outputs are always fresh: nobody's memory is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler.locks import lock
+from hybridml_compiler.targets.cpu.python_entry.spec import ArraySpec, Constant, EntrySpec, FloatCell, call_step
+from hybridml_compiler.targets.cpu.runtime import allocation
+
+
+def portable_entry(spec: EntrySpec) -> Callable[..., object]:
+    """`entry.build_entry` without native code around the step."""
+    arrays = spec.arrays
+    busy = lock()
+    unset = object()
+
+    def fits(given: object, wanted: ArraySpec | Constant | FloatCell) -> bool:
+        if isinstance(wanted, Constant):
+            return given is wanted.value
+        if isinstance(wanted, FloatCell):
+            return type(given) is float
+        if type(given) is not spec.tensor_type:
+            return False
+        array = getattr(given, spec.array_slot, None)
+        return (
+            type(array) is np.ndarray
+            and array.dtype is np.dtype(wanted.dtype)
+            and array.shape == wanted.shape
+            and array.flags.c_contiguous
+            and array.flags.aligned
+            and all(getattr(given, name, unset) is None for name in spec.require_none_slots)
+        )
+
+    def held(variable: ContextVar[object], default: object) -> object:
+        try:
+            return variable.get()
+        except LookupError:
+            return default
+
+    def holds(args: tuple[object, ...]) -> bool:
+        return (
+            len(args) == len(spec.args)
+            and all(counter.value == seen.value for counter, seen in spec.epochs)
+            and all(held(variable, value) is value for variable, value in spec.contexts)
+            and all(place.holds() for place in spec.places)
+            and all(fits(given, wanted) for given, wanted in zip(args, spec.args, strict=True))
+            and all(
+                getattr(tensor, spec.array_slot, None) is array
+                for tensor, array in zip(spec.captured, arrays, strict=True)
+            )
+        )
+
+    def wrap(array: np.ndarray[Any, Any]) -> object:
+        tensor = spec.tensor_type()
+        object.__setattr__(tensor, spec.array_slot, array)
+        for name, value in spec.slot_defaults.items():
+            object.__setattr__(tensor, name, value)
+        return tensor
+
+    def run(args: tuple[Any, ...]) -> tuple[int, list[np.ndarray[Any, Any]]]:
+        data: list[Any] = []
+        for given, wanted in zip(args, spec.args, strict=True):
+            if isinstance(wanted, ArraySpec):
+                data.append(getattr(given, spec.array_slot))
+            elif isinstance(wanted, FloatCell):
+                data.append(np.array(given, np.float64))
+        outputs = [allocation.empty(output.shape, np.dtype(output.dtype)) for output in spec.outputs]
+        pointers = [array.ctypes.data for array in [*data, *arrays, *outputs]]
+        return call_step(spec.step, pointers + ([spec.arena.address] if spec.arena else [])), outputs
+
+    def entry(*args: object, **names: object) -> object:
+        if names or not holds(args) or not busy.acquire(blocking=False):
+            return spec.fallback(*args, **names)
+        try:
+            status, outputs = run(args)
+        finally:
+            busy.release()
+        if status:
+            return spec.on_status(status, *args)
+        tensors = [wrap(array) for array in outputs]
+        return tuple(tensors) if len(tensors) > 1 else tensors[0] if tensors else None
+
+    return entry

@@ -1,0 +1,162 @@
+"""Memory of large results: kept when freed, for the next one (`block_cache.py`), and on a cache line, for stores past
+the caches (`targets/cpu/llvm/vectors/nontemporal.py`).
+
+NumPy asks the C library, whose large blocks begin 16 bytes after a line. A NumPy memory handler (NEP 49) of our own is
+set while such an array is made, and only then: the array owns its memory as any other and frees it the same way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybridml_compiler.once import once
+from hybridml_compiler.targets.cpu.runtime import block_cache, jit
+from hybridml_compiler.targets.cpu.runtime.linking import loader
+
+# Results from here on: making one takes 1 us more than NumPy does.
+LARGE = 256 << 10
+# Bytes between a block, which begins a page, and its array. NumPy's large arrays begin 16 bytes after a page: 64 here,
+# and a load from one of them often waits for the store to ours before it, as their addresses differ by whole pages.
+_FRONT = 2048
+SET_HANDLER = 304  # slot of PyDataMem_SetHandler in NumPy's C-API table, which only ever grows
+_NAME = b"mem_handler"  # of its capsule
+
+# The four functions of a handler.
+_TEXT = f"""
+{block_cache.TEXT}
+define ptr @hml_malloc(ptr %context, i64 %size) {{
+  %more = add i64 %size, {_FRONT}
+  %sane = icmp ult i64 %size, {1 << 62}
+  br i1 %sane, label %ask, label %out
+ask:
+  %block = call ptr @take(i64 %more)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %out, label %mark
+mark:
+  %array = getelementptr i8, ptr %block, i64 {_FRONT}
+  br label %out
+out:
+  %result = phi ptr [null, %0], [null, %ask], [%array, %mark]
+  ret ptr %result
+}}
+
+define ptr @hml_calloc(ptr %context, i64 %count, i64 %size) {{
+  %bytes = mul i64 %count, %size                   ; of an array that there is: no more than an address
+  %array = call ptr @hml_malloc(ptr %context, i64 %bytes)
+  %none = icmp eq ptr %array, null
+  br i1 %none, label %out, label %fill
+fill:
+  call void @llvm.memset.p0.i64(ptr %array, i8 0, i64 %bytes, i1 false)
+  br label %out
+out:
+  ret ptr %array
+}}
+
+define ptr @hml_realloc(ptr %context, ptr %array, i64 %size) {{
+  %new = call ptr @hml_malloc(ptr %context, i64 %size)
+  %none = icmp eq ptr %new, null
+  br i1 %none, label %out, label %copy
+copy:
+  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
+  %bytes = load i64, ptr %block
+  %had = sub i64 %bytes, {_FRONT}
+  %shrinks = icmp ult i64 %size, %had
+  %copied = select i1 %shrinks, i64 %size, i64 %had
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %array, i64 %copied, i1 false)
+  call void @give(ptr %block)
+  br label %out
+out:
+  ret ptr %new
+}}
+
+define void @hml_free(ptr %context, ptr %array, i64 %size) {{
+  %none = icmp eq ptr %array, null
+  br i1 %none, label %out, label %give
+give:
+  %block = getelementptr i8, ptr %array, i64 -{_FRONT}
+  call void @give(ptr %block)
+  br label %out
+out:
+  ret void
+}}
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+_FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+
+
+class Handling(NamedTuple):
+    """NumPy's function that makes a handler the current one and gives the one before; its address; our handler."""
+
+    swap: Callable[[object], object]
+    address: int
+    own: object | None  # none but on Linux
+
+    @property
+    def capsule(self) -> int:
+        """Address of our handler, 0 if there is none."""
+        return 0 if self.own is None else id(self.own)
+
+
+class _Handler(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
+    ]
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """`numpy.empty`, on a cache line where it is large."""
+    if prod(shape) * dtype.itemsize < LARGE:
+        return np.empty(shape, dtype)
+    handling = handler()
+    if handling.own is None:
+        return np.empty(shape, dtype)
+    before = handling.swap(handling.own)
+    try:
+        return np.empty(shape, dtype)
+    finally:
+        handling.swap(before)
+
+
+def source(results: Sequence[int]) -> jit.Source | None:
+    """The module that results of these bytes need, for those who compile others at the same time: once per machine,
+    without LLVM's passes, as nothing calls it often."""
+    needed = sys.platform == "linux" and max(results, default=0) >= LARGE
+    return jit.Source(_TEXT, lambda: _TEXT, passes=False) if needed else None
+
+
+@once
+def handler() -> Handling:
+    """Made once; nothing is set by it."""
+    address = numpy_function(SET_HANDLER)
+    swap = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)
+    if sys.platform != "linux":
+        return Handling(swap, address, None)
+    library = ctypes.CDLL(None)
+    imports = {name: loader.address_of(getattr(library, name)) for name in (*block_cache.LIBRARY, "memset", "memcpy")}
+    names = [f"hml_{name}" for name in _FUNCTIONS]
+    code = loader.load([jit.compile_cached(_TEXT, passes=False)], imports, names)
+    struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
+    new = loader.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    own = new(ctypes.addressof(struct), _NAME, None)
+    # An array may be freed after everything of Python's is gone.
+    loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
+    return Handling(swap, address, own)
+
+
+def numpy_function(slot: int) -> int:
+    """The address in a slot of NumPy's C-API table."""
+    capsule = import_module("numpy._core._multiarray_umath")._ARRAY_API
+    table = loader.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)(capsule, None)
+    return int((ctypes.c_void_p * (slot + 1)).from_address(table)[slot] or 0)

@@ -1,0 +1,297 @@
+"""The matrix product that is already in the process, under one signature, for generated code to call.
+
+NumPy brings a BLAS (its wheels: OpenBLAS with 64-bit integers); it costs nothing to load, and much less per call than
+`numpy.matmul`. Loading a second copy for compute is never worth it: two pools of spinning threads halve each other's
+speed. SciPy's capsules are therefore only the last resort, where NumPy's own BLAS cannot be found.
+
+BLAS is held at one thread while our code runs (`hold_symbols`): rows are split over our own pool instead, which is as
+fast as BLAS's own threads, and much faster with a busy neighbour ([Note: Runtime]).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybridml_compiler.once import once
+from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.runtime.linking import loader
+
+ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
+
+
+class Names(NamedTuple):
+    """Names of the two products in a build of BLAS (`{}` is s or d), and whether its integers have 64 bits."""
+
+    gemm: str
+    bits: int
+
+
+NAMES = (
+    Names("scipy_cblas_{}gemm64_", 64),  # NumPy's and SciPy's wheels
+    Names("cblas_{}gemm64_", 64),  # OpenBLAS with the usual suffix: Debian, Julia, conda
+    Names("cblas_{}gemm_64", 64),  # MKL and the reference BLAS
+    Names("cblas_{}gemm$NEWLAPACK$ILP64", 64),  # Accelerate, macOS 13.3 and later
+    Names("scipy_cblas_{}gemm", 32),
+    Names("cblas_{}gemm", 32),
+)
+
+# (get, set): the number of threads of a library; OpenBLAS in its spellings, MKL, BLIS.
+THREADS = (
+    ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
+    ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
+    ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
+    ("openblas_get_num_threads", "openblas_set_num_threads"),
+    ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+    ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
+)
+
+LIBRARY_NAMES = re.compile(r"openblas|mkl_rt|libblis|flexiblas|cblas|libblas|accelerate", re.IGNORECASE)
+ACCELERATE = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
+
+
+@dataclass(frozen=True)
+class Blas:
+    """A matrix product found: addresses with the uniform 64-bit signature, and where it came from."""
+
+    sgemm: int
+    dgemm: int
+    threads: tuple[int, int] | None
+    source: str
+    integer_bits: int
+    keep: tuple[object, ...]
+
+
+def gemm_symbols() -> dict[str, int] | None:
+    """`hml_sgemm` and `hml_dgemm`, or None where the process has no BLAS that we know.
+
+    Signature: `void (i32 order, i32 ta, i32 tb, i64 m, i64 n, i64 k, T alpha, ptr a, i64 lda, ptr b, i64 ldb, T beta,
+    ptr c, i64 ldc)` with CBLAS's constants. Where `integer_bits` of `find()` is 32, sizes must stay below 2**31.
+    """
+    found = find()
+    return None if found is None else {"hml_sgemm": found.sgemm, "hml_dgemm": found.dgemm}
+
+
+def hold_symbols() -> dict[str, int]:
+    """`hml_blas_hold` and `hml_blas_release` (`void ()`): between them BLAS runs on one thread.
+
+    Holds are counted, since the number of threads is the whole process's: of two steps at one time the first would
+    restore the number it found, and the second the 1 that the first had set. They do nothing where BLAS has no threads.
+    """
+    found = find()
+    library = _holding(None if found is None else found.threads)
+    return {name: library.address(name) for name in _HOLDS}
+
+
+@once  # and so never unloaded
+def _holding(threads: tuple[int, int] | None) -> loader.Library:
+    if threads is None:
+        return loader.load([jit.compile_cached(_NO_HOLD)], exports=_HOLDS)
+    imports = dict(zip(("get_threads", "set_threads"), threads, strict=True))
+    return loader.load([jit.compile_cached(_HOLD)], imports, _HOLDS)
+
+
+_HOLDS = ("hml_blas_hold", "hml_blas_release")
+_NO_HOLD = "".join(f"define void @{name}() {{ ret void }}\n" for name in _HOLDS)
+# `saved` is the number to give back, 0 if there is none. Between the last release and its `set_threads` another hold
+# may begin: it then finds 1, saves nothing, and BLAS has its threads back a moment early.
+_HOLD = """
+@count = internal global i64 0
+@saved = internal global i32 0
+declare i32 @get_threads()
+declare void @set_threads(i32)
+
+define void @hml_blas_hold() {
+  %before = atomicrmw add ptr @count, i64 1 seq_cst
+  %first = icmp eq i64 %before, 0
+  br i1 %first, label %look, label %done
+look:
+  %threads = call i32 @get_threads()
+  %several = icmp ne i32 %threads, 1
+  br i1 %several, label %take, label %done
+take:
+  store atomic i32 %threads, ptr @saved seq_cst, align 4
+  call void @set_threads(i32 1)
+  br label %done
+done:
+  ret void
+}
+
+define void @hml_blas_release() {
+  %before = atomicrmw sub ptr @count, i64 1 seq_cst
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %look, label %done
+look:
+  %threads = atomicrmw xchg ptr @saved, i32 0 seq_cst
+  %any = icmp ne i32 %threads, 0
+  br i1 %any, label %give, label %done
+give:
+  call void @set_threads(i32 %threads)
+  br label %done
+done:
+  ret void
+}
+"""
+
+
+@once
+def find() -> Blas | None:
+    """The first BLAS of this process that multiplies correctly."""
+    for path in _libraries():
+        with suppress(OSError):
+            found = _in_library(ctypes.CDLL(path), path)
+            if found is not None and _works(found):
+                return found
+    found = _from_scipy()
+    return found if found is not None and _works(found) else None
+
+
+def _libraries() -> Iterator[str]:
+    """Paths of possible BLAS libraries: loaded already (Linux), or beside NumPy, whose copy is loaded by definition."""
+    seen: set[str] = set()
+    with suppress(OSError), open("/proc/self/maps") as maps:
+        loaded = {line.split(maxsplit=5)[-1].strip() for line in maps if LIBRARY_NAMES.search(line)}
+        seen |= {path for path in loaded if os.path.isfile(path)}
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
+        if folder.is_dir():
+            seen |= {str(path) for path in folder.iterdir() if LIBRARY_NAMES.search(path.name)}
+    # NumPy's first, so that no other package's copy is woken for compute.
+    yield from sorted(seen, key=lambda path: ("numpy" not in path, path))
+    if sys.platform == "darwin":
+        yield ACCELERATE
+
+
+def _in_library(library: ctypes.CDLL, path: str) -> Blas | None:
+    for names in NAMES:
+        pair = [names.gemm.format(letter) for letter in "sd"]
+        if all(hasattr(library, name) for name in pair):
+            addresses = [loader.address_of(getattr(library, name)) for name in pair]
+            keep: tuple[object, ...] = (library,)
+            if names.bits == 32:
+                shim = _shim(addresses, _CBLAS_32)
+                addresses, keep = [shim.address("hml_sgemm"), shim.address("hml_dgemm")], (library, shim)
+            return Blas(addresses[0], addresses[1], _threads(library), path, names.bits, keep)
+    return None
+
+
+def _threads(library: ctypes.CDLL) -> tuple[int, int] | None:
+    for get, put in THREADS:
+        if hasattr(library, get) and hasattr(library, put):
+            return loader.address_of(getattr(library, get)), loader.address_of(getattr(library, put))
+    return None
+
+
+def _from_scipy() -> Blas | None:
+    """SciPy's Fortran entry points: 32-bit integers by reference. Costs a slow import and a second library."""
+    try:
+        capsules = import_module("scipy.linalg.cython_blas").__pyx_capi__
+        addresses = [_capsule(capsules[name]) for name in ("sgemm", "dgemm")]
+    except (ImportError, AttributeError, KeyError):
+        return None
+    shim = _shim(addresses, _FORTRAN)
+    return Blas(shim.address("hml_sgemm"), shim.address("hml_dgemm"), None, "scipy.linalg.cython_blas", 32, (shim,))
+
+
+def _capsule(capsule: Any) -> int:
+    name = loader.python_api(ctypes.c_char_p, "PyCapsule_GetName", ctypes.py_object)
+    pointer = loader.python_api(ctypes.c_void_p, "PyCapsule_GetPointer", ctypes.py_object, ctypes.c_char_p)
+    return int(pointer(capsule, name(capsule)))
+
+
+_HEAD = """
+define void @hml_{s}gemm(i32 %order, i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, {T} %alpha, ptr %a, i64 %lda,
+                         ptr %b, i64 %ldb, {T} %beta, ptr %c, i64 %ldc) {{
+  %m32 = trunc i64 %m to i32
+  %n32 = trunc i64 %n to i32
+  %k32 = trunc i64 %k to i32
+  %lda32 = trunc i64 %lda to i32
+  %ldb32 = trunc i64 %ldb to i32
+  %ldc32 = trunc i64 %ldc to i32
+"""
+
+_CBLAS_32 = (
+    """
+declare void @{s}gemm(i32, i32, i32, i32, i32, i32, {T}, ptr, i32, ptr, i32, {T}, ptr, i32)
+"""
+    + _HEAD
+    + """
+  call void @{s}gemm(i32 %order, i32 %ta, i32 %tb, i32 %m32, i32 %n32, i32 %k32, {T} %alpha, ptr %a, i32 %lda32,
+                     ptr %b, i32 %ldb32, {T} %beta, ptr %c, i32 %ldc32)
+  ret void
+}}
+"""
+)
+
+_BY_REFERENCE = "t1:i8 t2:i8 d1:i32 d2:i32 k32:i32 ldx:i32 ldy:i32 ldc32:i32 alpha:{T} beta:{T}"
+_PLACES = "\n".join(
+    f"  %{name}.p = alloca {kind}\n  store {kind} %{name}, ptr %{name}.p"
+    for name, kind in (pair.split(":") for pair in _BY_REFERENCE.split())
+)
+
+# Fortran knows columns first only: a row-major C = A B is the column-major C' = B' A', so the operands change places.
+_FORTRAN = (
+    """
+declare void @{s}gemm(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
+"""
+    + _HEAD
+    + """
+  %rows = icmp eq i32 %order, 101
+  %ta.n = icmp eq i32 %ta, 111
+  %tb.n = icmp eq i32 %tb, 111
+  %ta.c = select i1 %ta.n, i8 78, i8 84
+  %tb.c = select i1 %tb.n, i8 78, i8 84
+  %t1 = select i1 %rows, i8 %tb.c, i8 %ta.c
+  %t2 = select i1 %rows, i8 %ta.c, i8 %tb.c
+  %d1 = select i1 %rows, i32 %n32, i32 %m32
+  %d2 = select i1 %rows, i32 %m32, i32 %n32
+  %x = select i1 %rows, ptr %b, ptr %a
+  %y = select i1 %rows, ptr %a, ptr %b
+  %ldx = select i1 %rows, i32 %ldb32, i32 %lda32
+  %ldy = select i1 %rows, i32 %lda32, i32 %ldb32
+"""
+    + _PLACES
+    + """
+  call void @{s}gemm(ptr %t1.p, ptr %t2.p, ptr %d1.p, ptr %d2.p, ptr %k32.p, ptr %alpha.p, ptr %x, ptr %ldx.p,
+                     ptr %y, ptr %ldy.p, ptr %beta.p, ptr %c, ptr %ldc32.p)
+  ret void
+}}
+"""
+)
+
+
+def _shim(addresses: list[int], template: str) -> loader.Library:
+    """The uniform signature round functions that have another one."""
+    text = "".join(template.format(s=letter, T=type_) for letter, type_ in (("s", "float"), ("d", "double")))
+    imports = dict(zip(("sgemm", "dgemm"), addresses, strict=True))
+    return loader.load([jit.compile_cached(text)], imports, ("hml_sgemm", "hml_dgemm"))
+
+
+def function(address: int, scalar: type[ctypes.c_float] | type[ctypes.c_double]) -> Any:
+    """A product of `gemm_symbols` as a ctypes function."""
+    i, q, p = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+    return ctypes.CFUNCTYPE(None, i, i, i, q, q, q, scalar, p, q, p, q, scalar, p, q)(address)
+
+
+def _works(found: Blas) -> bool:
+    """Multiply 2x3 by 3x4 in both types: a library under a familiar name may have other integers."""
+    left, right = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(4, 3)
+    expected = 2 * np.einsum("mk,nk->mn", left, right) + 1
+    for address, dtype, scalar in ((found.sgemm, "f4", ctypes.c_float), (found.dgemm, "f8", ctypes.c_double)):
+        a, b, c = left.astype(dtype), right.astype(dtype), np.ones((2, 4), dtype)
+        function(address, scalar)(
+            ROW_MAJOR, NO_TRANS, TRANS, 2, 4, 3, 2.0, a.ctypes.data, 3, b.ctypes.data, 3, 1.0, c.ctypes.data, 4
+        )
+        if not np.array_equal(c, expected):
+            return False
+    return True

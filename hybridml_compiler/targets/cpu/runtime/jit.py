@@ -1,0 +1,416 @@
+"""LLVM IR text to object code.
+
+Compiling and linking (see `linking`) are two steps with bytes between them, so that the bytes can be cached on disk and
+compiled in several threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from hybridml_compiler.errors import CompileError
+from hybridml_compiler.in_force import Changes
+from hybridml_compiler.locks import rlock
+from hybridml_compiler.once import once
+from hybridml_compiler.runtime import cache
+from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
+from hybridml_compiler.targets.cpu.runtime import memory
+from hybridml_compiler.targets.cpu.runtime.host import Host as Host
+from hybridml_compiler.targets.cpu.runtime.host import features as features
+from hybridml_compiler.targets.cpu.runtime.host import host as host
+from hybridml_compiler.targets.cpu.runtime.linking import elf, image
+from hybridml_compiler.weak import WeakMembers
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+OPT = 1  # code generation level: 1, 2 and 3 take the same time and give the same speed, 0 is 6-8 times slower code
+MAX_COMPILE_THREADS = 8
+
+# Modules in a call of LLVM, and characters of their text ([Note: Compile time]).
+MOST_TOGETHER, LARGEST_TOGETHER = 8 if image.SUPPORTED else 1, 64 << 10
+
+# The calls of a compilation that take long and touch only their own context and target machine.
+LONG_CALLS = (
+    "LLVMPY_ParseAssembly",
+    "LLVMPY_LinkModules",
+    "LLVMPY_RunNewModulePassManager",
+    "LLVMPY_TargetMachineEmitToMemory",
+)
+
+
+@once
+def initialized() -> Any:
+    """llvmlite's binding, with this machine's target."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+class _Thread(threading.local):
+    """A thread's own: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
+
+    def __init__(self) -> None:
+        self.machines: dict[tuple[Host, int], llvm.TargetMachine] = {}
+        self.alone = False
+        self.lock = rlock()
+        _alone.add(self.lock)
+
+
+_alone: WeakMembers[threading.RLock] = WeakMembers()
+_machines: dict[tuple[Host, int], llvm.TargetMachine] = {}  # of uninterrupted steps, one at a time
+
+
+_thread = _Thread()
+
+
+def _machine(opt: int) -> llvm.TargetMachine:
+    this = host()
+    machine = _thread.machines.get((this, opt))
+    if machine is None:
+        target = initialized().Target.from_triple(this.triple)
+        machine = target.create_target_machine(
+            cpu=this.cpu, features=this.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
+        )
+        _thread.machines[this, opt] = machine
+    return machine
+
+
+# What `image` links. LLVM's default for code of a JIT is the large model, which reaches every constant in two steps.
+_CODE_MODEL = "small" if image.SUPPORTED else "jitdefault"
+
+
+# Loop strength reduction is a fifth of LLVM's time and gains nothing, as kernels are emitted with invariants outside of
+# their loops ([Note: Compile time]). No attribute of a function leaves it out. A version that does not know the option,
+# or not that it may be given twice, ends the process: we give it to the one that it was tried with.
+_PASS_LEFT_OUT, _TRIED = "-disable-lsr", 22
+
+# Seconds for which a thread may keep the interpreter to itself. A module is twenty calls of LLVM, after each of which
+# its thread waits for one that emits or plans ([Note: Compile time]). Both are the process's, and set while anything
+# here compiles: others get theirs back.
+_TURN = 1e-4
+_changes = Changes()
+
+
+def _leaner() -> AbstractContextManager[None]:
+    """LLVM without that pass, and short turns."""
+    return _changes.hold({"leaner": _lean})
+
+
+def _lean() -> Callable[[], object]:
+    """Sets both; returns the undoing. In threads beside the main one: an interrupt comes between two settings nowhere
+    else."""
+    usual_turn = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    _set_option(f"{_PASS_LEFT_OUT}=true")
+
+    def undo() -> None:
+        sys.setswitchinterval(usual_turn)
+        _set_option(f"{_PASS_LEFT_OUT}=false")
+
+    return undo
+
+
+def _set_option(option: str) -> None:
+    if initialized().llvm_version_info[0] == _TRIED:
+        initialized().set_option("hybridml", option)
+
+
+def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
+    """Object code of a module of LLVM IR, for this CPU.
+
+    `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
+    are, whose expressions are hoisted by construction ([Note: Compile time]).
+    With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
+    Raises CompileError with LLVM's message where the text is not valid IR.
+    """
+    return _compiled([text], passes, opt)
+
+
+def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+    """One object of several modules."""
+    memory.require(sum(map(len, texts)))
+    return uninterrupted(lambda: _object(texts, passes, opt))
+
+
+def _object(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+    with _leaner():
+        return _emitted(texts, passes, opt)
+
+
+def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+    if stepping():
+        _thread.machines = _machines
+    llvm = initialized()
+    machine = _machine(opt)
+    try:
+        # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
+        context = llvm.create_context()
+        # After an error, or an interrupt, modules may be in a cycle with its traceback, and the collector of cycles
+        # ends such objects in any order: modules after their context is a crash. The context stays for good then.
+        context._owned = True
+        module, *others = [llvm.parse_assembly(text, context) for text in texts]
+        for other in others:
+            module.link_in(other)
+        module.triple = host().triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        if passes:
+            tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+            tuning.loop_vectorization = tuning.slp_vectorization = False
+            builder = llvm.create_pass_builder(machine, tuning)
+            builder.getModulePassManager().run(module, builder)
+        data = bytes(machine.emit_object(module))
+        module.close()  # both here: an interrupt that arrives in a finalizer is lost
+        context._owned = False
+        context.close()
+        return data
+    except RuntimeError as error:
+        raise CompileError(f"LLVM rejected generated code: {error}") from error
+
+
+def _key(text: str, passes: bool, opt: int) -> str:
+    return cache.key(text, f"passes={passes} opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}", host().key)
+
+
+def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
+    """`compile_ir`, from the cache where it has been done before."""
+    name = _key(text, passes, opt)
+    data = cache.get(name)
+    if data is None:
+        data = compile_ir(text, passes=passes, opt=opt)
+        cache.put(name, data)
+    return data
+
+
+class Source(NamedTuple):
+    """A module to be compiled: the text that it is known by, and the function that emits its LLVM IR.
+
+    One that defines nothing but this symbol for others may be compiled together with others.
+    """
+
+    text: str
+    emit: Callable[[], str]
+    opt: int = OPT
+    passes: bool = True
+    symbol: str = ""
+
+
+def compile_sources(sources: Iterable[Source]) -> list[bytes]:
+    """Object code of modules, in order."""
+    with Compilation() as compilation:
+        return compilation.objects(sources)
+
+
+class _Job:
+    """A module to be compiled. `done` is held until it has a result."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        self.name, self.source, self.text = name, source, source.emit()
+        self.object: bytes | None = None
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+    def result(self) -> bytes:
+        """Its object code, once there is any."""
+        with self.done:
+            if self.error is not None:
+                raise self.error
+            assert self.object is not None
+            return self.object
+
+
+class Compilation:
+    """Object code of modules that become known one after the other.
+
+    Only modules that are not in the cache are emitted and compiled: emitted here, compiled in threads meanwhile. A call
+    of LLVM has a large fixed cost: modules that wait are compiled several per call.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[str, _Job | bytes] = {}
+        self.waiting: deque[_Job] = deque()
+        self.turn = threading.Lock()
+        self.threads = _most_threads()
+        self.workers: list[threading.Lock] = []
+        _compilations.add(self)
+        self.work: SimpleQueue[object] = SimpleQueue()  # True for each module; anything else ends a worker
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.waiting.clear()
+        self.work.put(False)
+        for ended in self.workers:
+            wait(ended)
+
+    def add(self, source: Source) -> str:
+        """Begin with a module; returns its name in the cache."""
+        name = _key(source.text, source.passes, source.opt)
+        if name in self.made:
+            return name
+        data = cache.get(name)
+        if data is not None:
+            self.made[name] = data
+            return name
+        memory.require()  # where a thread gets none while it begins, it never ends
+        job = _Job(name, source)
+        self.made[name] = job
+        self.waiting.append(job)
+        if self.threads > 1 and _let_threads_skip_the_lock():
+            self.work.put(True)
+            if len(self.workers) < self.threads:
+                # Where an interrupt leaves `__exit__` out, the end of this object ends them.
+                self.workers.append(start(partial(_compile_alone, ref(self, self.work.put), self.work)))
+        return name
+
+    def objects(self, sources: Iterable[Source]) -> list[bytes]:
+        """Object code of modules, in order."""
+        names = [self.add(source) for source in sources]
+        while self.waiting and not self.workers:
+            self._compile_some()
+        return [found if isinstance(found := self.made[name], bytes) else found.result() for name in names]
+
+    def _compile_some(self) -> None:
+        with self.turn:
+            jobs = self._next_jobs()
+        if not jobs:
+            return
+        try:
+            for job, data in zip(jobs, _compile_together(jobs), strict=True):
+                cache.put(job.name, data)
+                job.object = data
+        except BaseException as error:
+            for job in jobs:
+                job.error = error if job.object is None else None
+        for job in jobs:
+            job.done.release()
+
+    def _next_jobs(self) -> list[_Job]:
+        """A thread's share of the waiting jobs, as far as they may be compiled together."""
+        jobs: list[_Job] = []
+        count, size = min(-(-len(self.waiting) // self.threads), MOST_TOGETHER), 0
+        while self.waiting and len(jobs) < max(count, 1):
+            source = self.waiting[0].source
+            size += len(self.waiting[0].text)
+            if jobs and (size > LARGEST_TOGETHER or not _go_together(jobs[0].source, source)):
+                break
+            jobs.append(self.waiting.popleft())
+        return jobs
+
+
+_compilations: WeakMembers[Compilation] = WeakMembers()
+
+
+def _end_workers() -> None:
+    """At exit: an interrupt that nobody catches keeps its frames, and compilations in them whose end was left out."""
+    for compilation in _compilations:
+        compilation.work.put(False)
+
+
+atexit.register(_end_workers)  # before what waits for threads, which is registered first
+
+
+def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> None:
+    """A worker's life, in a thread that shares nothing with others."""
+    _thread.alone = True
+    with _leaner():
+        while (token := work.get()) is True:
+            if (alive := compilation()) is not None:
+                alive._compile_some()
+            del alive
+    work.put(token)  # for the next worker
+
+
+def _go_together(one: Source, other: Source) -> bool:
+    return bool(one.symbol and other.symbol) and (one.opt, one.passes) == (other.opt, other.passes)
+
+
+def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
+    """One object for each of the jobs."""
+    opt, passes = jobs[0].source.opt, jobs[0].source.passes
+    if len(jobs) == 1:
+        return [_compiled([jobs[0].text], passes, opt)]
+    # What a module defines has a section of its own to be found by. A definition, and nothing else, ends its line so.
+    texts = [job.text.replace(" {\n", f' section ".text.{job.source.symbol}" {{\n') for job in jobs]
+    try:
+        return elf.cut(_compiled(texts, passes, opt), [job.source.symbol for job in jobs])
+    except elf.Foreign:
+        return [_compiled([job.text], passes, opt) for job in jobs]
+
+
+def _most_threads() -> int:
+    return min(_cores(), MAX_COMPILE_THREADS)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _LockUnlessAlone:
+    """llvmlite's lock, for every thread but those that own all that they touch: these take one of their own."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def __enter__(self) -> None:
+        (_thread.lock if _thread.alone else self.lock).__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        (_thread.lock if _thread.alone else self.lock).__exit__(*exception)
+
+
+_held_for_fork: list[Any] = []
+
+
+def _before_fork() -> None:
+    """Waits until no thread is inside of LLVM: the child gets its memory as it is, with all locks of C++ in it, and
+    without the threads. A call of LLVM takes milliseconds, in the largest programs some seconds."""
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
+    lock = getattr(getattr(ffi, "lib", None), "_lock", None)
+    for taken in (*([lock] if hasattr(lock, "__enter__") else []), *_alone):
+        taken.__enter__()
+        _held_for_fork.append(taken)
+
+
+def _after_fork() -> None:
+    """Releases what the fork held, in the parent and in the child, which both go on in the thread that has forked."""
+    while _held_for_fork:
+        _held_for_fork.pop().__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+@once
+def _let_threads_skip_the_lock() -> bool:
+    """Exempts our compiling threads from the one lock that llvmlite holds around every C call.
+
+    LLVM itself is safe with one context and one target machine per thread, and two threads gain nothing under the lock
+    ([Note: Compile time]). It is private to llvmlite: if a later version does it differently we compile serially, which
+    is slower and right.
+    """
+    try:
+        from llvmlite.binding import ffi
+
+        functions = [getattr(ffi.lib, name) for name in LONG_CALLS]
+        for function in functions:
+            function._lock = _LockUnlessAlone(function._lock)
+    except (AttributeError, ImportError, TypeError):
+        return False
+    return True

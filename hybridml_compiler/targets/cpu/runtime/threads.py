@@ -1,0 +1,272 @@
+"""The fork-join pool that generated code calls: `hml_parallel_chunks(pool, fn, arg, total, granule, ranges)`.
+
+Workers are Python daemon threads that spend their life inside one native call with the GIL released (`pool_ir` is that
+code): no thread is created by native code, nothing idles on a core, and a job costs little ([Note: Runtime]). Threads
+start with the first job (in a forked child too) and end before the interpreter does. The control block's address never
+changes, so that code linked once follows `set_num_threads`.
+
+Where there is no futex (anything but Linux) the pool is serial: the same symbols, one direct call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import math
+import operator
+import os
+import threading
+import time
+import warnings
+from contextlib import suppress
+
+from .... import config
+from ....config import MAX_THREADS
+from ....once import once
+from ....runtime import stacks
+from . import jit, pool_ir, scratch
+from .linking import loader
+
+PATIENCE = 60.0  # seconds that set_num_threads waits for a running job
+
+_POOL, _FN, _INT = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+
+
+def get_num_threads() -> int:
+    """Threads that share a parallel loop, the caller among them.
+
+    The default is `HYBRIDML_NUM_THREADS`, or else the CPUs this process may run on (affinity mask and container quota).
+    """
+    return _requested() if _instance is None else _instance.threads
+
+
+def set_num_threads(count: int) -> None:
+    """Share parallel loops among `count` threads from now on, in code that is linked already too.
+
+    Waits for a parallel loop that is running. Raises TypeError for anything but an integer, and ValueError unless
+    1 <= count <= 512.
+
+        >>> set_num_threads(1)
+        >>> get_num_threads()
+        1
+    """
+    global _wanted
+    count = operator.index(count)
+    if not 1 <= count <= MAX_THREADS:
+        raise ValueError(f"set_num_threads takes a whole number from 1 to {MAX_THREADS}, got {count!r}")
+    if count > 1 and not pool_ir.PARALLEL:
+        warnings.warn("hybridml: parallel loops need Linux; they run on one thread here", RuntimeWarning, stacklevel=2)
+        count = 1
+    _wanted = count
+    if _instance is not None:
+        _instance.resize(count)
+
+
+def control() -> int:
+    """The address of the control block, the first argument of the pool's functions."""
+    return _pool().block
+
+
+def symbols() -> dict[str, int]:
+    """Addresses of the functions that generated code imports.
+
+    `hml_pool` is the control block, and `void hml_parallel_chunks(ptr pool, ptr fn, ptr arg, i64 total, i64 granule,
+    i64 ranges)`, which steps call, runs `void fn(ptr arg, i64 lo, i64 hi)` over [0, total), so many ranges per thread
+    with borders at multiples of `granule`; a thread that is done takes over ranges of another. It is one direct call
+    with one thread, with total <= granule, nested, or while another thread's job runs. `hml_parallel`, which `run`
+    calls, has one range per thread.
+    """
+    pool = _pool()
+    code = {name: pool.library.address(name) for name in ("hml_parallel", "hml_parallel_chunks")}
+    return code | {"hml_pool": pool.block}
+
+
+def source() -> jit.Source:
+    """The module of the pool, for those who compile others at the same time: once per machine."""
+    text = pool_ir.text()
+    return jit.Source(text, lambda: text)
+
+
+def run(function: int, argument: int, total: int, granule: int) -> None:
+    """`hml_parallel` from Python; the addresses are the caller's to keep alive.
+
+    Raises MemoryError where there is none for the scratch memory of this thread.
+    """
+    pool = _pool()
+    scratch.require()
+    pool.parallel(pool.block, function, argument, total, granule)
+
+
+_wanted: int | None = None
+
+
+def _requested() -> int:
+    """The thread count before there is a pool."""
+    return _default_count() if _wanted is None else _wanted
+
+
+@once
+def _default_count() -> int:
+    if not pool_ir.PARALLEL:
+        return 1
+    asked = config.read().num_threads
+    return cores() if asked is None else asked
+
+
+@once
+def cores() -> int:
+    """CPUs that the process may use, whatever number of threads it was asked to use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(allowed, _quota(), MAX_THREADS))
+
+
+def _quota() -> int:
+    """CPUs' worth of time that a container may use; threads beyond it are throttled in the middle of a loop."""
+    with suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            return max(1, math.ceil(int(quota) / int(period)))
+    return MAX_THREADS
+
+
+class Pool:
+    """The control block, the code on it and the worker threads. One per process; the busy word is its lock."""
+
+    def __init__(self, threads: int) -> None:
+        scratch.symbols()  # which workers have no errors to raise for
+        libc = ctypes.CDLL(None) if pool_ir.PARALLEL else None
+        imports = {name: loader.address_of(getattr(libc, name)) for name in pool_ir.LIBC} if libc else {}
+        self.library = loader.load([jit.compile_cached(pool_ir.text())], imports, pool_ir.EXPORTS)
+        address = self.library.address
+        self.parallel = ctypes.CFUNCTYPE(None, _POOL, _FN, _FN, _INT, _INT)(address("hml_parallel"))
+        self._worker = ctypes.CFUNCTYPE(None, _POOL, _INT)(address("hml_worker"))
+        self._stop = ctypes.CFUNCTYPE(None, _POOL)(address("hml_stop"))
+        self._try_lock = ctypes.CFUNCTYPE(ctypes.c_int, _POOL)(address("hml_try_lock"))
+        self._unlock = ctypes.CFUNCTYPE(None, _POOL)(address("hml_unlock"))
+        self._spin = ctypes.CFUNCTYPE(None, _POOL, _INT)(address("hml_spin"))
+        self._memory = ctypes.create_string_buffer(pool_ir.BLOCK_BYTES + pool_ir.LINE)
+        self.block = -(-ctypes.addressof(self._memory) // pool_ir.LINE) * pool_ir.LINE
+        self._started_by_native = ctypes.CFUNCTYPE(None)(self._start)
+        self._workers: list[threading.Thread] = []
+        self._set(pool_ir.START, loader.address_of(self._started_by_native))
+        self._set(pool_ir.THREADS, threads)
+
+    @property
+    def threads(self) -> int:
+        """The count that the next job will use."""
+        return self._get(pool_ir.THREADS)
+
+    def _get(self, offset: int) -> int:
+        return int(ctypes.c_int64.from_address(self.block + offset).value)
+
+    def _set(self, offset: int, value: int) -> None:
+        ctypes.c_int64.from_address(self.block + offset).value = value
+
+    def resize(self, threads: int) -> None:
+        """End the present workers; the next job starts the new ones."""
+        if threads == self.threads:
+            return
+        if not self._lock(PATIENCE):
+            raise RuntimeError(
+                f"set_num_threads({threads}) waited {PATIENCE:.0f} s for a running parallel loop; "
+                "it cannot be called from inside one"
+            )
+        try:
+            self._end_workers()
+            self._set(pool_ir.THREADS, threads)
+        finally:
+            self._unlock(self.block)
+
+    def close(self) -> None:
+        """Closes the pool at exit: later jobs run on their caller alone. A job that still runs keeps its (daemon)
+        workers."""
+        self._set(pool_ir.THREADS, 1)
+        if self._workers and self._lock(1.0):
+            self._end_workers()
+            self._unlock(self.block)
+
+    def forget_workers(self) -> None:
+        """Forgets the workers in a forked child: they, and whoever held the lock, stayed in the parent."""
+        self._workers = []
+        for offset in (pool_ir.STARTED, pool_ir.STOP, pool_ir.SLEEPERS, pool_ir.BUSY):
+            ctypes.c_int32.from_address(self.block + offset).value = 0
+
+    def _start(self) -> None:
+        """Called by native code, which holds the lock and cannot be raised through: a failure means fewer threads."""
+        try:
+            if not self._get(pool_ir.MAX_SPIN):
+                self._set(pool_ir.MAX_SPIN, max(pool_ir.MIN_SPIN, int(pool_ir.SPIN_NS / self._pause_ns())))
+            for who in range(1, self.threads):
+                worker = threading.Thread(target=self._work, args=(who,), daemon=True, name=f"hybridml-{who}")
+                with stacks.roomy():
+                    worker.start()
+                self._workers.append(worker)
+            self._set(pool_ir.STARTED, self.threads)
+        except BaseException as error:
+            self._set(pool_ir.THREADS, len(self._workers) + 1)
+            self._set(pool_ir.STARTED, len(self._workers) + 1)
+            with suppress(Warning):
+                warnings.warn(
+                    f"hybridml: could start only {len(self._workers)} worker threads ({error!r}); "
+                    f"parallel loops use {len(self._workers) + 1} threads from now on",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    def _work(self, who: int) -> None:
+        """A worker's life; where there is no memory for it to work in, others take its ranges."""
+        if scratch.prepare():
+            self._worker(self.block, who)
+
+    def _pause_ns(self) -> float:
+        """Time of one poll: the least of three, since being preempted can only make it longer."""
+
+        def once() -> float:
+            start = time.perf_counter_ns()
+            self._spin(self.block, 1000)
+            return (time.perf_counter_ns() - start) / 1000
+
+        return max(0.5, min(once() for _ in range(3)))
+
+    def _end_workers(self) -> None:
+        if self._workers:
+            self._stop(self.block)
+            for worker in self._workers:
+                worker.join(PATIENCE)
+        self._workers = []
+        ctypes.c_int32.from_address(self.block + pool_ir.STOP).value = 0
+        self._set(pool_ir.STARTED, 0)
+
+    def _lock(self, patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        while not self._try_lock(self.block):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.0005)
+        return True
+
+
+_instance: Pool | None = None
+
+
+@once
+def _pool() -> Pool:
+    global _instance
+    _instance = Pool(_requested())
+    return _instance
+
+
+def _after_fork() -> None:
+    if _instance is not None:
+        _instance.forget_workers()
+
+
+def _at_exit() -> None:
+    if _instance is not None:
+        _instance.close()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,69 @@
+"""The CPU of this process as a target (see targets/base.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...aval import Aval
+from ...errors import CompileError
+from ..base import Interface, Stage
+from . import program
+from .executable import Executable
+from .program import STEP, Loaded
+from .runtime import threads
+from .runtime.host import host
+
+if TYPE_CHECKING:
+    from ...schedule.kernels.library import Capabilities
+    from ..shapes import Shapes
+    from .code import Code
+
+
+class Cpu:
+    """A program that is found on disk needs neither the schedule nor the code generators: they are imported late."""
+
+    name = "cpu"
+
+    @property
+    def key(self) -> str:
+        return f"{host().key} {threads.cores()}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        from .capabilities import capabilities
+
+        return capabilities()
+
+    def find(self, key: str) -> Loaded | None:
+        try:
+            stored = program.find(key)
+            return None if stored is None else Loaded(stored, stored.load())
+        except (CompileError, TypeError, ValueError):
+            return None
+
+    def code(self, outputs: Sequence[Aval], stage: Stage) -> Code:
+        from .code import Code
+
+        return Code(outputs, stage)
+
+    def executable(
+        self, program: Loaded, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
+    ) -> Executable:
+        return Executable(
+            interface.name,
+            program.library.address(STEP),
+            interface.inputs,
+            [interface.outputs[k] for k in program.fresh],
+            program.fresh,
+            interface.donate,
+            program.arena_bytes,
+            interface.explain_failure,
+            stats,
+            stages,
+            (program.library,),
+            shapes,
+        )
+
+
+TARGET = Cpu()

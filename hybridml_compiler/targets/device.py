@@ -1,0 +1,100 @@
+"""Devices: memory that host code cannot touch, and the arrays in it.
+
+A `Device` is the memory of a target. An array of one is dense, and its elements are never changed: operations make new
+ones. Values come and go by `upload` and `download` alone.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..aval import Aval
+
+if TYPE_CHECKING:
+    from .base import Target
+
+
+class Memory(Protocol):
+    """A block of a device's memory; it is free again when nobody refers to it."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class Device(Protocol):
+    """The memory of a target."""
+
+    name: str
+
+    @property
+    def target(self) -> Target:
+        """The target whose programs use it."""
+
+    def allocate(self, nbytes: int) -> Memory:
+        """A block whose bytes may be anything. MemoryError where there is no room."""
+
+    def write(self, memory: Any, data: np.ndarray) -> None:
+        """Copies the bytes of a C-contiguous host array to the beginning of a block."""
+
+    def read(self, memory: Any, nbytes: int) -> bytes:
+        """A copy of the first bytes of a block, once all that writes them has ended."""
+
+    def synchronize(self) -> None:
+        """Waits until the device has done all that it was asked for."""
+
+
+class DeviceArray:
+    """A dense array of a device, in C order."""
+
+    __slots__ = ("__weakref__", "device", "dtype", "memory", "shape")
+
+    def __init__(self, device: Device, memory: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.device, self.memory, self.shape, self.dtype = device, memory, shape, dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def aval(self) -> Aval:
+        return Aval(self.shape, self.dtype, device=self.device.name)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError(f"the array is in the memory of {self.device.name!r}: download it first")
+
+    def __repr__(self) -> str:
+        return f"<{self.aval} on {self.device.name}>"
+
+
+def empty(device: Device, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
+    """An array whose elements may be anything."""
+    return DeviceArray(device, device.allocate(prod(shape) * dtype.itemsize), shape, dtype)
+
+
+def upload(device: Device, array: np.ndarray) -> DeviceArray:
+    """A copy of a host array on a device."""
+    found = empty(device, array.shape, array.dtype)
+    device.write(found.memory, np.ascontiguousarray(array))
+    return found
+
+
+def download(array: DeviceArray) -> np.ndarray:
+    """A copy of an array on the host, which may be written to."""
+    data = bytearray(array.device.read(array.memory, array.nbytes))
+    return np.frombuffer(data, np.uint8).view(array.dtype).reshape(array.shape)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """An array of NumPy's as it is, one of a device as a copy."""
+    return download(array) if isinstance(array, DeviceArray) else array

@@ -1,0 +1,212 @@
+"""The reference device, whose memory NumPy cannot reach: every path through the front end that takes no device."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridml as hm
+from hybridml import nn
+from hybridml_compiler.errors import ArgumentError, DeviceError
+from hybridml_compiler.ops.op import Op
+from hybridml_compiler.ops.table import OPS
+from tests.support.cases import case
+from tests.support.closeness import assert_close
+from tests.support.on_devices import results
+
+DEVICE = "reference"
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+def test_a_row_and_its_gradients(op: Op) -> None:
+    for k, sample in enumerate(op.samples(np.random.default_rng(0))):
+        with case(f"sample {k}"):
+            here, there = results(op, sample, "cpu"), results(op, sample, DEVICE)
+            for a, b in zip(here, there, strict=True):
+                assert a.shape == b.shape and a.dtype == b.dtype
+                assert_close(b, a)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.inputs], ids=str)
+def test_a_traced_row(op: Op) -> None:
+    sample = next(iter(op.samples(np.random.default_rng(0))))
+    inputs = [hm.tensor(np.asarray(a)).to(DEVICE) for a in (sample.args[0] if op.variadic else sample.args)]
+    call = functools.partial(op.fn, **sample.params)
+    eager = call(inputs) if op.variadic else call(*inputs)
+    traced = hm.trace(call)(inputs) if op.variadic else hm.trace(call)(*inputs)
+    for a, b in zip(eager, traced, strict=True) if op.results else [(eager, traced)]:
+        assert a.device == b.device == DEVICE and a.dtype is b.dtype
+        assert_close(b.cpu().numpy(), a.cpu().numpy())
+
+
+def trained(device: str, style: Callable[..., Any]) -> tuple[list[float], list[np.ndarray]]:
+    """Losses of four steps, and the parameters after them."""
+    hm.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(device)
+    optimizer = hm.optim.AdamW(model.parameters(), lr=0.1)
+    draw = np.random.default_rng(0)
+    images = hm.asarray(draw.standard_normal((5, 4)).astype("f4"), device=device)
+    labels = hm.asarray(draw.integers(0, 3, 5), device=device)
+
+    def step(images: hm.Tensor, labels: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = hm.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = style(step)
+    losses = [run(images, labels).item() for _ in range(4)]
+    assert {t.device.type for t in (*model.parameters(), *(p.grad for p in model.parameters()))} == {device}
+    if style is hm.trace:
+        assert run.cache_info().compiles == 1
+    return losses, [p.detach().cpu().numpy() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("style", [lambda step: step, hm.trace], ids=["eager", "traced"])
+def test_a_model_learns(style: Callable[..., Any]) -> None:
+    here, there = trained("cpu", style), trained(DEVICE, style)
+    np.testing.assert_allclose(there[0], here[0], rtol=1e-5)
+    for a, b in zip(here[1], there[1], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_a_traced_function_has_a_program_per_device() -> None:
+    f = hm.trace(lambda t: t * 2 + 1)
+    assert f(x()).device == f(x()).device == DEVICE and f(x().cpu()).device == "cpu"
+    assert f.cache_info().compiles == 2 and "on reference" in str(f.retraces)
+
+
+def test_traced_programs_do_not_mix_devices_either() -> None:
+    def product(t: hm.Tensor, other: hm.Tensor) -> hm.Tensor:
+        return t @ other
+
+    with pytest.raises(DeviceError) as eager:
+        product(x(), hm.ones((3, 2)))
+    with pytest.raises(DeviceError) as traced:
+        hm.trace(product)(x(), hm.ones((3, 2)))
+    assert str(eager.value) == str(traced.value)
+    with pytest.raises(DeviceError):
+        hm.trace(lambda t: t + hm.ones(3))(x())
+
+
+def test_traced_updates_in_place() -> None:
+    def program(t: hm.Tensor, count: hm.Tensor) -> hm.Tensor:
+        t += 1
+        t[0] = 7
+        count += 1  # on the CPU
+        return t * count.sum()
+
+    eager, traced = (x(), hm.zeros(1)), (x(), hm.zeros(1))
+    run = hm.trace(program)
+    for _ in range(3):
+        assert run(*traced).tolist() == program(*eager).tolist()
+        assert traced[0].tolist() == eager[0].tolist() and traced[1].tolist() == eager[1].tolist()
+    assert run.cache_info().compiles == 1
+    row, other = traced[0][1], eager[0][1]  # from here on somebody looks at it
+    assert run(*traced).tolist() == program(*eager).tolist()
+    assert traced[0].tolist() == eager[0].tolist() and row.tolist() == other.tolist()
+
+
+def test_values_of_a_device_steer_a_traced_function() -> None:
+    f = hm.trace(lambda t: t * 2 if t.sum() > 3 else -t)
+    assert f(x()).tolist() == (x() * 2).tolist() and f(-x()).tolist() == x().tolist()
+    assert f(x()).device == DEVICE
+
+
+def test_what_is_created_on_it() -> None:
+    made = [
+        hm.zeros((2,), device=DEVICE), hm.ones(2, device=DEVICE), hm.full((2,), 3.0, device=DEVICE),
+        hm.arange(2, device=DEVICE), hm.linspace(0, 1, 2, device=DEVICE), hm.eye(2, device=DEVICE),
+        hm.asarray([1, 2], device=DEVICE), hm.tensor([1.0], device=DEVICE, requires_grad=True),
+        hm.zeros_like(x()), hm.ones_like(x()), hm.full_like(x(), 2), hm.empty_like(x()),
+        hm.fft.fftfreq(3, device=DEVICE),
+    ]  # fmt: skip
+    assert {t.device.type for t in made} == {DEVICE}
+    assert made[7].requires_grad and made[2].tolist() == [3, 3] and hm.zeros_like(x(), device="cpu").device == "cpu"
+    assert hm.zeros(2).device == hm.asarray(x().cpu(), device="cpu").device == "cpu"
+
+
+def x() -> hm.Tensor:
+    return hm.asarray(np.arange(6, dtype="f4").reshape(2, 3)).to(DEVICE)
+
+
+def test_tensors_come_and_go() -> None:
+    t = x()
+    assert t.device == DEVICE == str(t.device) and t.device == hm.device(DEVICE) and t.device != "cpu"
+    assert isinstance(t, hm.Tensor) and t.shape == (2, 3) and t.dtype is hm.float32
+    assert t.to(DEVICE) is t and t.cpu().device == "cpu" and t.cpu().cpu().tolist() == t.tolist()
+    assert t.to(hm.int32).device == DEVICE and t.to("cpu", hm.int32).dtype is hm.int32
+    assert t[1, 2].item() == 5 and float(t.sum()) == 15 and bool((t >= 0).all()) and 5.0 in t
+    assert repr(t[0]) == "Tensor([0., 1., 2.], device='reference')" and "reference" in t._repr_html_()
+
+
+@pytest.mark.parametrize("call", [np.asarray, hm.Tensor.numpy, lambda t: np.exp(t.numpy()), lambda t: t.__dlpack__()])
+def test_numpy_cannot_reach_it(call: Callable[[hm.Tensor], Any]) -> None:
+    with pytest.raises(DeviceError, match=r"'reference'.*\.cpu\(\)"):
+        call(x())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t, other: t + other,
+        lambda t, other: other + t,
+        lambda t, other: hm.concat([t, other]),
+        lambda t, other: hm.where(other > 0, t, 0.0),
+        lambda t, other: t.__setitem__(0, other[0]),
+        lambda t, other: t.__iadd__(other),
+        lambda t, other: t + other.numpy(),
+    ],
+)
+def test_devices_do_not_mix(call: Callable[[hm.Tensor, hm.Tensor], Any]) -> None:
+    with pytest.raises(DeviceError, match=r"(?s)'reference'.*'cpu'.*\.to\('reference'\).*test_devices\.py"):
+        call(x(), hm.ones((2, 3)))
+
+
+def test_numbers_of_the_cpu_may_meet_it() -> None:
+    assert (x() + hm.tensor(1.0)).tolist() == (hm.tensor(1.0) + x()).tolist() == (x() + np.float32(1)).tolist()
+    assert (2 - x() * 3.0).device == DEVICE
+
+
+def test_there_is_no_other() -> None:
+    with pytest.raises(ArgumentError, match=r"'cuda:0' is not available: choose one of cpu, reference"):
+        hm.ones(3).to("cuda:0")
+
+
+def test_updates_in_place_are_seen_by_views() -> None:
+    t = x()
+    row, turned = t[0], t.T
+    row += 1
+    assert t.tolist() == [[1, 2, 3], [3, 4, 5]] and turned[:, 0].tolist() == [1, 2, 3]
+    t[1] = 0
+    t[:, 1] = [7, 8]
+    t *= 2
+    assert row.tolist() == [2, 14, 6] and turned.tolist() == [[2, 0], [14, 16], [6, 0]]
+    t[t > 10] = -1
+    assert t.tolist() == [[2, -1, 6], [0, -1, 0]]
+
+
+def test_history_crosses_devices() -> None:
+    w = hm.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (w.to(DEVICE) * x()).sum().cpu().backward()
+    assert w.grad is not None and w.grad.device == "cpu" and w.grad.tolist() == [3, 5, 7]
+    v = x()[0].requires_grad_()
+    (v**3).sum().backward(create_graph=True)
+    assert v.grad is not None and v.grad.device == DEVICE and v.grad.tolist() == [0, 3, 12]
+    v.grad.sum().backward()
+    assert v.grad.tolist() == [0, 9, 24]
+
+
+def test_copies_and_pickles() -> None:
+    t = x()
+    for same in (copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t)), t.clone()):
+        same += 1
+        assert same.device == DEVICE and t.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert same.tolist() == [[1, 2, 3], [4, 5, 6]]
