@@ -11,6 +11,7 @@ markup.py              a check that markup is well formed
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md
 numpy_samples.py       a call of every function of NumPy that takes tensors
+on_devices.py          rows of the operation table on a device
 overridable.py         the functions of NumPy that other types may implement
 product_cases.py       matrix products with operands in memory, and runs of what is emitted for them
 random_graphs.py       random graphs, data for them, equality of bits
