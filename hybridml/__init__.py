@@ -15,6 +15,7 @@ from hybridml_compiler.errors import (
     ArgumentError,
     AxisError,
     CompileError,
+    DeviceError,
     DTypeError,
     GradientError,
     HybridmlError,
@@ -76,7 +77,7 @@ _FUNCTIONS = {
 }
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "Generator", "GradientError",
+    "ArgumentError", "AxisError", "CompileError", "DTypeError", "Device", "DeviceError", "Generator", "GradientError",
     "HybridmlError", "OutOfBoundsError", "ShapeError", "Tensor", "TraceError", "TracedFunction", "audit", "autograd",
     "bartlett_window", "betaln", "bfloat16", "blackman_window", "checkpoint", "cholesky_inverse", "cholesky_solve",
     "compare", "cond", "data", "debug_nans", "dist", "distributions",

@@ -323,6 +323,7 @@ from hybridml_compiler.errors import ArgumentError as ArgumentError
 from hybridml_compiler.errors import AxisError as AxisError
 from hybridml_compiler.errors import CompileError as CompileError
 from hybridml_compiler.errors import DTypeError as DTypeError
+from hybridml_compiler.errors import DeviceError as DeviceError
 from hybridml_compiler.errors import GradientError as GradientError
 from hybridml_compiler.errors import HybridmlError as HybridmlError
 from hybridml_compiler.errors import OutOfBoundsError as OutOfBoundsError
