@@ -36,7 +36,7 @@ BUDGETS = {
     "hybridml_compiler/loops": Budget(5100, "polynomials of special functions"),
     "hybridml_compiler/targets": Budget(
         14500,
-        "convolutions of narrow operands, bounds of every access; a protocol, a reference target and devices; guards of "
+        "convolutions of narrow operands, bounds of every access; a protocol, a reference target, devices; guards of "
         "native calls, scratch memory, order of keys, the memory of large arrays used again",
         "the thread pool and the futures of compilations; results that each native entry kept",
     ),

@@ -19,7 +19,7 @@ from hybridml_compiler.targets import device as devices
 from hybridml_compiler.targets import registry
 
 from .autodiff.tape import kept_by, make_node, parents_of
-from .context import at_place, grad_is_off
+from .context import at_place, grad_is_off, nans_var
 from .eager import CONVERSIONS
 from .interpreter import Reading, interpreter_stack
 from .tensor import Device, Tensor, adopt, array_of, aval_of, leaked, wrap
@@ -93,7 +93,12 @@ class OnDevice:
             nodes = [ir.apply(op, inputs, {**params, "result": k}) for k in range(len(op.results))]
         else:
             nodes = [ir.apply(op, inputs, params, device=self.device.name)]
-        return tuple([self.wrap(array) for array in self._program(op.name, inputs, nodes)(arrays)])
+        found = self._program(op.name, inputs, nodes)(arrays)
+        watching = nans_var.get()
+        if watching is not None:
+            for array in found:
+                watching.check(op, list(map(devices.download, arrays)), devices.download(array))
+        return tuple(map(self.wrap, found))
 
     def _input(self, k: int, aval: Aval) -> ir.Node:
         found = self._inputs.get((k, aval))

@@ -27,6 +27,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
+from hybridml_compiler.targets.device import host_copy, on_host
 
 from ..display.reports import Report
 from ..tracing.capture.memory_order import as_seen
@@ -150,10 +151,10 @@ class _Start:
 
     def __init__(self, call: Call) -> None:
         program = call.path.program
-        self.arrays = [a.copy() for a in inputs_of(call.path, call.leaves)]
+        self.arrays = [host_copy(a) for a in inputs_of(call.path, call.leaves)]
         sizes = bindings([n.shape for n in program.whole.inputs], [a.shape for a in self.arrays])
         self.graph = at_sizes(program.whole, sizes) if sizes else program.whole
-        self.more = [np.array(call.known[n]) for n in program.reads]
+        self.more = [host_copy(call.known[n]) for n in program.reads]
         self.backend = program.backend
 
     def outputs(self, path: CompiledPath) -> list[np.ndarray]:
@@ -161,7 +162,7 @@ class _Start:
         program, k = path.program, path.program.lead
         own = [a.copy() for a in self.arrays]
         found = program.executable([*own[:k], *self.more, *own[k:]])
-        return [as_seen(a, order) for a, order in zip(found, program.output_orders, strict=True)]
+        return [as_seen(on_host(a), order) for a, order in zip(found, program.output_orders, strict=True)]
 
 
 def _audited(name: str, path: CompiledPath, start: _Start, one: Run, other: Run) -> Audit:
@@ -181,7 +182,7 @@ def _operations(start: _Start) -> tuple[int, int, Finding | None]:
     graph = start.graph
     nodes = [node for node in graph.nodes() if node.op is not None]
     compiled = compile_graph(ir.Graph(graph.inputs, tuple(nodes), graph.name), {}, start.backend)(start.arrays)
-    values = dict(zip([*graph.inputs, *nodes], [*start.arrays, *compiled], strict=True))
+    values = dict(zip([*graph.inputs, *nodes], [*start.arrays, *map(on_host, compiled)], strict=True))
     values |= {node: node.value for node in graph.nodes() if node.value is not None}
     roundings = 0
     for node in nodes:

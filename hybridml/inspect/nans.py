@@ -18,6 +18,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.op import Op
+from hybridml_compiler.targets.device import on_host
 
 from ..core import codegen
 from ..core.context import nans_var
@@ -69,19 +70,20 @@ class Watching:
         donated = {k: i if i < program.lead else i + shift for k, i in program.donate.items()}
         given = list(arrays)
         for i in donated.values():
-            given[i] = arrays[i].copy()
+            given[i] = arrays[i].copy() if isinstance(arrays[i], np.ndarray) else arrays[i]
         outputs: list[np.ndarray] = executable(given)
-        if any(map(self._is_bad, outputs)):
+        if any(self._is_bad(on_host(output)) for output in outputs):
 
             def visit(node: Node, operands: list[np.ndarray], value: np.ndarray) -> None:
                 assert node.op is not None
                 # A function of the library was captured in a call at another line.
                 self.check(node.op, operands, value, "" if program.tracer.silent else node.where)
 
-            interpret(program.whole, own, visit)
+            interpret(program.whole, [on_host(array) for array in own], visit)
         for k, i in donated.items():
-            np.copyto(arrays[i], given[i])
-            outputs[k] = arrays[i]
+            if outputs[k] is given[i] and isinstance(given[i], np.ndarray):
+                np.copyto(arrays[i], given[i])
+                outputs[k] = arrays[i]
         return outputs
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.targets.device import host_copy
 
 from ..core import pytree
 from ..core.context import current_interpreter
@@ -230,7 +231,7 @@ def arrays_in(value: Any) -> dict[str, np.ndarray]:
     found = {}
     for k, leaf in enumerate(pytree.tree_leaves(value)):
         if isinstance(leaf, Tensor):
-            found[f"result {k}"] = leaf._array.copy()
+            found[f"result {k}"] = host_copy(leaf._array)
         elif isinstance(leaf, np.ndarray | np.generic | bool | int | float):
             found[f"result {k}"] = np.array(leaf)
     return found

@@ -17,6 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from hybridml_compiler.targets.device import DeviceArray, host_copy
+
 from .. import random
 from ..core.autodiff.tape import Leaf
 from ..core.tensor import Tensor
@@ -58,10 +60,10 @@ class Snapshot:
 
     def state(self) -> dict[str, np.ndarray]:
         """Copies of the present values of everything that was reached, gradients included."""
-        found = {path: t._array.copy() for path, t in self._tensors.items()}
+        found = {path: host_copy(t._array) for path, t in self._tensors.items()}
         for path, t in self._tensors.items():
             if type(t._node) is Leaf and t._node.grad is not None:
-                found[f"{path}.grad"] = t._node.grad._array.copy()
+                found[f"{path}.grad"] = host_copy(t._node.grad._array)
         return found | {path: array.copy() for path, array in self.arrays.items()}
 
     # -- collecting: a stack and not recursion, so that a long chain of objects is no trouble
@@ -117,10 +119,10 @@ class Snapshot:
 
     def _tensor(self, path: str, t: Tensor) -> Iterator[tuple[str, Any]]:
         array, node, version = t._array, t._node, t._version
-        if type(array) is not np.ndarray:
+        if not isinstance(array, np.ndarray | DeviceArray):
             return
         self._tensors[path] = t
-        copy = array.copy()
+        copy = array.copy() if isinstance(array, np.ndarray) else None  # values of a device never change
         stamp = version[0] if isinstance(version, list) else version
         grad = node.grad if type(node) is Leaf else None
 
@@ -128,7 +130,8 @@ class Snapshot:
             t._array, t._node, t._version = array, node, version
             if isinstance(version, list):
                 version[0] = stamp
-            _put(array, copy)
+            if isinstance(array, np.ndarray) and copy is not None:
+                _put(array, copy)
             if type(node) is Leaf:
                 node.grad = grad
 

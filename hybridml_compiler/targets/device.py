@@ -95,6 +95,12 @@ def download(array: DeviceArray) -> np.ndarray:
     return np.frombuffer(data, np.uint8).view(array.dtype).reshape(array.shape)
 
 
+def host_copy(array: Any) -> np.ndarray:
+    """A copy on the host of an array of NumPy's or of a device."""
+    copy: np.ndarray = download(array) if isinstance(array, DeviceArray) else array.copy()
+    return copy
+
+
 def on_host(array: Any) -> np.ndarray:
     """An array of NumPy's as it is, one of a device as a copy."""
     return download(array) if isinstance(array, DeviceArray) else array

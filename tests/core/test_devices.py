@@ -180,6 +180,27 @@ def test_there_is_no_other() -> None:
         hm.ones(3).to("cuda:0")
 
 
+def test_indices_may_be_on_the_cpu() -> None:
+    for key in ([1, 0], np.array([1, 0]), hm.asarray([1, 0]), hm.asarray([1, 0], device=DEVICE)):
+        assert x()[key].tolist() == [[3, 4, 5], [0, 1, 2]] and x()[key].device == DEVICE
+        t = x()
+        t[key] = 7
+        assert t.tolist() == [[7, 7, 7], [7, 7, 7]]
+    with pytest.raises(IndexError, match="index 7 is out of range"):
+        x()[[7]]
+
+
+def test_programs_are_seen() -> None:
+    f = hm.trace(lambda t: hm.exp(t).sum(0))
+    assert f(x()).device == DEVICE and "exp(" in f.llvm and "@reference" in f.ir
+    for report in (hm.compare(f, x()), hm.audit(f, x()), f.explain(x())):
+        assert str(report)
+    with pytest.raises(FloatingPointError, match="log made nan"), hm.debug_nans():
+        hm.log(-x() - 1)
+    with pytest.raises(FloatingPointError, match="log made nan"), hm.debug_nans():
+        hm.trace(lambda t: hm.log(-t - 1))(x())
+
+
 def test_updates_in_place_are_seen_by_views() -> None:
     t = x()
     row, turned = t[0], t.T

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from hybridml_compiler.ops.shapes import Positions, count, positions
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, is_symbolic
 
+from ...core.device_tensor import transfer
 from ...core.proxies.scalar import tensor_of
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, place_of
 from ..shaping.manipulation import broadcast_shapes
 from .selecting import lifted, true_positions
 
@@ -210,6 +211,9 @@ class Gathered:
 
 def gathered(x: Tensor, p: Plan) -> Gathered:
     """`x`: what `sliced` gives."""
+    place = place_of(x)
+    if place is not None:  # index arrays of the CPU may select from a device's tensor, as in PyTorch
+        p = replace(p, arrays=tuple([(axis, named, transfer(index, place)) for axis, named, index in p.arrays]))
     axes = tuple(axis for axis, _, _ in p.arrays)
     rest = [k for k in range(len(p.shape)) if k not in axes]
     order = (*rest[: p.front], *axes, *rest[p.front :])
