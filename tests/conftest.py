@@ -42,11 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def hold_to(bits: int) -> None:
     """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
-    from hybridml_compiler.targets.cpu.runtime import host
-    from tests.support.hosts import narrowed
+    from hybridml_compiler.targets.cpu import spec
+    from tests.support.cpus import narrowed
 
-    held = narrowed(host.host(), bits)
-    host.host = lambda: held
+    held = narrowed(spec.host_spec(), bits)
+    spec.host_spec = lambda: held
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -247,7 +247,7 @@ def test_llvmlite_is_for_the_runtime() -> None:
     allowed = {
         f"{COMPILER}.{name}"
         for name in (
-            "targets.cpu.runtime.host",
+            "targets.cpu.spec",
             "targets.cpu.runtime.jit",
             "targets.cpu.runtime.linking.loader",
             "eager.large",

@@ -26,13 +26,14 @@ from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Copy, Plan
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.targets.cpu.capabilities import capabilities
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 
 def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool = True) -> Plan:
     def has_library(call: Call) -> bool:
         return blas and isinstance(call, Product)
 
-    target = replace(capabilities(), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
+    target = replace(capabilities(host_spec()), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
     return make_plan(graph, donate or {}, target)
 
 
