@@ -12,6 +12,7 @@ import pytest
 import hybridml as hm
 from hybridml_compiler import pipeline
 from hybridml_compiler.schedule.control import Loop
+from hybridml_compiler.targets.cpu import target
 from hybridml_compiler.targets.cpu.runtime import threads
 from hybridml_compiler.targets.cpu.spec import host_spec
 from hybridml_compiler.targets.cpu.target import Cpu
@@ -50,12 +51,12 @@ def _loops(
     body: Body, monkeypatch: pytest.MonkeyPatch, n: int = N, cores: int = 2
 ) -> tuple[list[Loop], list[np.ndarray]]:
     """The loops that a traced scan is, planned for so many cores, and its results."""
-    target = Cpu(replace(host_spec(), cores=cores))
+    monkeypatch.setattr(target, "TARGET", Cpu(replace(host_spec(), cores=cores)))
     found: list[Loop] = []
     compile = pipeline.compile
 
     def spy(*args: Any, **kwargs: Any) -> Any:
-        made = compile(*args, target=target, **kwargs)
+        made = compile(*args, **kwargs)
         found.extend(launch.spec for launch in made.launches if isinstance(launch.spec, Loop))
         return made
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hybridml_compiler.targets.cpu.llvm.modules import Module
 
 _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
-_V3 = ("sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V3 = ("sse2", "sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 SSE = spec_of(_X86, ("sse2",), cores=2)
 AVX2 = spec_of(_X86, _V3, cores=2)

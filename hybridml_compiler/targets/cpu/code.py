@@ -104,10 +104,10 @@ class Code:
         return Loaded(program, library)
 
     def _require_here(self) -> None:
-        if missing := self.cpu.missing_on(here := host_spec()):
+        if obstacle := self.cpu.obstacle_on(host_spec()):
             raise CompileError(
-                f"a program for {self.cpu.name} ({self.cpu.triple}) was to be loaded by a process on {here.name} "
-                f"({here.triple}), {missing}: compile for `host_spec()`, or take `Code.objects(plan)` there"
+                f"a program cannot be loaded here: {obstacle}. Compile it for this process's CPU (`host_spec()`), or "
+                "take its object code, `Code.objects(plan)`, to a CPU that it is for"
             )
 
     def timed(self, plan: Plan) -> tuple[Library, Recorder]:

@@ -84,19 +84,19 @@ class CpuSpec:
         """The first part of the triple, by LLVM's name."""
         return _architecture(self.triple)
 
-    def missing_on(self, other: CpuSpec) -> str:
-        """What keeps its code from running on another CPU, as a part of a sentence; empty where nothing does."""
+    def obstacle_on(self, other: CpuSpec) -> str:
+        """The reason why its code cannot run on another CPU; empty where it can."""
         if self.triple != other.triple:
-            return f"that is {other.triple}"
+            return f"it is for {self.triple}, the CPU is {other.triple}"
         if lacking := sorted(self.enabled - other.enabled):
-            return f"that has no {', '.join(lacking)}"
-        return "" if self.name in (GENERIC, other.name) else f"that is a {other.name}"
+            return f"it uses {', '.join(lacking)}, the CPU ({other.name}) has none"
+        return "" if self.name in (GENERIC, other.name) else f"it is for {self.name}, the CPU is {other.name}"
 
 
 def spec_of(triple: str, features: Collection[str] = (), *, name: str = GENERIC, cores: int = 1) -> CpuSpec:
-    """A CPU by LLVM's names of its platform, of the features that its code may use, and of its model.
+    """A CPU by LLVM's names of its platform, of every feature that its code may use, and of its model.
 
-    Raises ArgumentError where `cores` is no positive number.
+    Plans look at these features alone, whatever others they or the model imply. Raises ArgumentError where `cores` is no positive number.
 
     >>> spec_of("x86_64-unknown-linux-gnu", ["avx2", "fma"], cores=8).vector_bits
     256
