@@ -156,8 +156,34 @@ def test_what_keeps_code_from_running_on_a_cpu() -> None:
 def test_keys_tell_cpus_apart() -> None:
     every = [cpus.SSE, cpus.AVX2, cpus.AVX512, cpus.NEON, replace(cpus.AVX2, name="znver4")]
     assert len({cpu.code_key for cpu in every}) == len({Cpu(cpu).key for cpu in every}) == len(every)
-    more = replace(cpus.AVX2, cores=64)
-    assert more.code_key == cpus.AVX2.code_key and Cpu(more).key != Cpu(cpus.AVX2).key
+    for other in (replace(cpus.AVX2, cores=64), replace(cpus.AVX2, blas=True)):
+        assert other.code_key == cpus.AVX2.code_key and Cpu(other).key != Cpu(cpus.AVX2).key
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [(1, 7, 9), (3, 5, 4), (64, 64, 64), (130, 300, 70), (1, 512, 301), (200, 96, 1)])
+def test_products_without_a_blas(size: tuple[int, int, int], dtype: str, bits: int) -> None:
+    """All of them are computed by our own kernels or by loop nests; sums of small integers are exact."""
+    m, k, n = size
+    rng = np.random.default_rng(2)
+    arrays = [rng.integers(-4, 5, shape).astype(dtype) for shape in ((m, k), (k, n), (k, m), (n, k))]
+    a, b, c, d = nodes = graph_of(arrays)
+    pairs = [(a, b), (turned(c), b), (a, turned(d)), (turned(c), turned(d))]
+    graph = Graph(tuple(nodes), tuple(make("matmul", *pair) for pair in pairs), "products")
+    executable = pipeline.compile(graph, target=Cpu(replace(cpus.narrowed_host(bits), blas=False)))
+    assert "hml_sgemm" not in executable.llvm and "hml_dgemm" not in executable.llvm
+    w, x, y, z = arrays
+    for found, expected in zip(executable(arrays), (w @ x, y.T @ x, w @ z.T, y.T @ z.T), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_objects_import_a_blas_that_the_cpu_has() -> None:
+    nodes = graph_of([np.ones((64, 64)), np.ones((64, 64))])
+    graph = Graph(tuple(nodes), (make("matmul", *nodes),), "product")
+    for blas in (True, False):
+        texts = [module.emit() for module in cpus.modules_of(graph, replace(cpus.AVX2, blas=blas))]
+        assert any("hml_dgemm" in text for text in texts) == blas
 
 
 def test_the_number_of_threads_is_no_part_of_a_cpu() -> None:

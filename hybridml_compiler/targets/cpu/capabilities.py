@@ -17,11 +17,14 @@ from .spec import CpuSpec
 
 
 def capabilities(cpu: CpuSpec) -> Capabilities:
-    """The abilities of a CPU. Where this process has a BLAS, code for another CPU may call one too."""
+    """The abilities of a CPU."""
+
+    def has_blas() -> bool:
+        return blas.gemm_symbols() is not None if cpu.blas is None else cpu.blas
 
     def has_library(call: Call) -> bool:
         if isinstance(call, Product):
-            return own_blocking(call, cpu) is not None or (call.dtype.kind == "f" and blas.gemm_symbols() is not None)
+            return own_blocking(call, cpu) is not None or (call.dtype.kind == "f" and has_blas())
         return has_convolution(call, cpu)
 
     def takes_epilogue(call: Call) -> bool:

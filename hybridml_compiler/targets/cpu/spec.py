@@ -63,11 +63,12 @@ class CpuSpec:
     registers: int  # of so many bits each, for tiles of multiply-adds; 0 where there are none
     triple: str
     cores: int  # CPUs that plans share their work among, whatever number of threads runs them
+    blas: bool | None = None  # whether products may be left to a BLAS; None: where this process has one
 
     @lazy
     def key(self) -> str:
         """Text of all that a plan depends on."""
-        return f"{self.code_key}\n{self.cores}"
+        return f"{self.code_key}\n{self.cores}\n{self.blas}"
 
     @lazy
     def code_key(self) -> str:
@@ -93,10 +94,14 @@ class CpuSpec:
         return "" if self.name in (GENERIC, other.name) else f"it is for {self.name}, the CPU is {other.name}"
 
 
-def spec_of(triple: str, features: Collection[str] = (), *, name: str = GENERIC, cores: int = 1) -> CpuSpec:
+def spec_of(
+    triple: str, features: Collection[str] = (), *, name: str = GENERIC, cores: int = 1, blas: bool = False
+) -> CpuSpec:
     """A CPU by LLVM's names of its platform, of every feature that its code may use, and of its model.
 
-    Plans look at these features alone, whatever others they or the model imply. Raises ArgumentError where `cores` is no positive number.
+    Plans look at these features alone, whatever others they or the model imply. With `blas` they leave products to one
+    that the code is linked with, under the names `hml_sgemm` and `hml_dgemm`. Raises ArgumentError where `cores` is no
+    number of cores.
 
     >>> spec_of("x86_64-unknown-linux-gnu", ["avx2", "fma"], cores=8).vector_bits
     256
@@ -106,7 +111,7 @@ def spec_of(triple: str, features: Collection[str] = (), *, name: str = GENERIC,
     if not 1 <= cores <= MAX_THREADS:
         raise ArgumentError(f"a CPU has from 1 to {MAX_THREADS} cores, got {cores!r}")
     found = vectors_of(triple, features)
-    return CpuSpec(name, ",".join(f"+{x}" for x in features), found.bits, found.registers, triple, cores)
+    return CpuSpec(name, ",".join(f"+{x}" for x in features), found.bits, found.registers, triple, cores, blas)
 
 
 @once
@@ -185,7 +190,7 @@ def _ask_llvm() -> dict[str, Any]:
     features, triple = llvm.get_host_cpu_features(), llvm.get_default_triple()
     found = vectors_of(triple, [name for name, here in features.items() if here])
     spec = asdict(CpuSpec(llvm.get_host_cpu_name(), features.flatten(), found.bits, found.registers, triple, cores=1))
-    del spec["cores"]  # a process may be given other ones
+    del spec["cores"], spec["blas"]  # a process may be given other ones
     version = f"{import_module('llvmlite').__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
     return {"spec": spec, "llvm": version}
 

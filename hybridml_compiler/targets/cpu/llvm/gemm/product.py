@@ -47,7 +47,7 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | None:
     if dots is not None:
         return dots
     blocking = blocking_of(product, bits // 8, cpu.registers, cpu.cores)
-    if product.dtype is dtypes.int32:  # there is no BLAS for it
+    if product.dtype is dtypes.int32 or cpu.blas is False:  # there is no BLAS for it
         return blocking
     filled = product.n / (blocking.panels * blocking.columns)
     return blocking if use_own_product(product, filled, bits // 8) else None
