@@ -37,16 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.pop("HYBRIDML_DEBUG", None)
     if bits := config.getoption("--vectors"):
+        from tests.support.cpus import hold_to
+
         hold_to(bits)
-
-
-def hold_to(bits: int) -> None:
-    """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
-    from hybridml_compiler.targets.cpu import spec
-    from tests.support.cpus import narrowed
-
-    held = narrowed(spec.host_spec(), bits)
-    spec.host_spec = lambda: held
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

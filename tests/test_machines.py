@@ -47,7 +47,7 @@ def test_arguments_of_the_suite_stand_behind_two_dashes(capsys: pytest.CaptureFi
 def test_the_suite_is_held_to_narrower_vectors() -> None:
     """Every module of the compiler is given the narrowed CPU, whoever has imported it by then."""
     program = """
-from tests.conftest import hold_to
+from tests.support.cpus import hold_to
 hold_to(128)
 from hybridml_compiler.targets.base import find_target
 from hybridml_compiler.targets.cpu.runtime import jit

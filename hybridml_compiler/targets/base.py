@@ -105,7 +105,7 @@ class Target(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the schedule asks."""
+        """The abilities that the schedule asks for."""
 
     def find(self, key: str) -> Program | None:
         """The program that was kept under the key by any process; None where there is none that runs here."""

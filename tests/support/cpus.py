@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hybridml_compiler.targets.cpu.spec import VECTORS, CpuSpec, host_spec, spec_of, vectors_of
+from hybridml_compiler.targets.cpu import spec
+from hybridml_compiler.targets.cpu.spec import VECTORS, CpuSpec, spec_of, vectors_of
 
 if TYPE_CHECKING:
     from hybridml_compiler.graph.ir import Graph
@@ -33,9 +34,15 @@ def narrowed(cpu: CpuSpec, bits: int) -> CpuSpec:
     return replace(cpu, features=features, vector_bits=found.bits, registers=found.registers)
 
 
+def hold_to(bits: int) -> None:
+    """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
+    held = narrowed(spec.host_spec(), bits)
+    spec.host_spec = lambda: held
+
+
 def narrowed_host(bits: int) -> CpuSpec:
     """This machine, as if it had no vectors wider than this; as it is where it is no x86."""
-    here = host_spec()
+    here = spec.host_spec()
     return narrowed(here, bits) if here.architecture == "x86_64" else here
 
 

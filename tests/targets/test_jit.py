@@ -189,6 +189,7 @@ import gc
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 gc.disable()
 for k in range(20):
     try:

@@ -1,4 +1,4 @@
-"""What the schedule asks of a CPU: the calls that it has kernels for, its vectors and its cores."""
+"""Abilities of a CPU that the schedule asks for: the calls that it has kernels for, its vectors and its cores."""
 
 from __future__ import annotations
 

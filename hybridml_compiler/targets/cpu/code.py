@@ -66,7 +66,7 @@ class Code:
         return self._modules
 
     def module(self, spec: KernelSpec) -> Module | None:
-        """That of a launch of the plan; None for a copy, which has no code."""
+        """The module of a launch's spec; None for a copy, which has no code."""
         return self._specs.modules(spec)[-1] if spec in self._specs else None
 
     def kernels(self, plan: Plan) -> int:
