@@ -156,6 +156,7 @@ def test_what_keeps_code_from_running_on_a_cpu() -> None:
 def test_keys_tell_cpus_apart() -> None:
     every = [cpus.SSE, cpus.AVX2, cpus.AVX512, cpus.NEON, replace(cpus.AVX2, name="znver4")]
     assert len({cpu.code_key for cpu in every}) == len({Cpu(cpu).key for cpu in every}) == len(every)
+    assert spec_of("aarch64-linux", ["neon", "fp-armv8"]) == spec_of("aarch64-linux", {"fp-armv8", "neon"})
     for other in (replace(cpus.AVX2, cores=64), replace(cpus.AVX2, blas=True)):
         assert other.code_key == cpus.AVX2.code_key and Cpu(other).key != Cpu(cpus.AVX2).key
 

@@ -111,7 +111,8 @@ def spec_of(
     if not 1 <= cores <= MAX_THREADS:
         raise ArgumentError(f"a CPU has from 1 to {MAX_THREADS} cores, got {cores!r}")
     found = vectors_of(triple, features)
-    return CpuSpec(name, ",".join(f"+{x}" for x in features), found.bits, found.registers, triple, cores, blas)
+    enabled = ",".join(f"+{x}" for x in sorted(set(features)))  # one key for one set
+    return CpuSpec(name, enabled, found.bits, found.registers, triple, cores, blas)
 
 
 @once
