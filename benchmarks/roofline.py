@@ -28,6 +28,7 @@ from hybridml_compiler.schedule.cost import RANGES_A_THREAD
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Pixels, Weights
 from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.targets.cpu.runtime.spans import CAPACITY
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 from . import ours
 from .compare import circumstances
@@ -119,7 +120,7 @@ class Measured:
 def multiplied(work: Any) -> float:
     """The multiplications that a convolution's algorithm is left with: Winograd's has 16 for 36 with taps of 3x3."""
     convolution = getattr(work, "call", work)  # of a work with an epilogue
-    found = own_algorithm(convolution) if isinstance(convolution, Convolution) else None
+    found = own_algorithm(convolution, host_spec()) if isinstance(convolution, Convolution) else None
     if found is None or found[0].name != "winograd":
         return 1.0
     height, width = convolution.kernel

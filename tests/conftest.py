@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MPLBACKEND"] = "Agg"
     os.environ.pop("HYBRIDML_DEBUG", None)
     if bits := config.getoption("--vectors"):
+        from tests.support.cpus import hold_to
+
         hold_to(bits)
 
 
@@ -51,15 +53,6 @@ def in_memory(free: int) -> str | None:
     folder = "/dev/shm"
     usable = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
     return folder if usable and shutil.disk_usage(folder).free >= free else None
-
-
-def hold_to(bits: int) -> None:
-    """Compile for this machine as if it had no wider vectors; before the compiler is imported, which asks once."""
-    from hybridml_compiler.targets.cpu.runtime import host
-    from tests.support.hosts import narrowed
-
-    held = narrowed(host.host(), bits)
-    host.host = lambda: held
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

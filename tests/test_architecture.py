@@ -247,7 +247,7 @@ def test_llvmlite_is_for_the_runtime() -> None:
     allowed = {
         f"{COMPILER}.{name}"
         for name in (
-            "targets.cpu.runtime.host",
+            "targets.cpu.spec",
             "targets.cpu.runtime.jit",
             "targets.cpu.runtime.linking.loader",
             "eager.large",
@@ -255,6 +255,17 @@ def test_llvmlite_is_for_the_runtime() -> None:
     }
     found = {a.source for p in (FRONT, COMPILER) for a in arrows(ROOT, p) if a.target.split(".")[0] == "llvmlite"}
     assert found <= allowed, f"{sorted(found - allowed)}: use hybridml_compiler.targets.cpu.llvm.ir"
+
+
+def test_plans_and_emitters_are_given_their_cpu() -> None:
+    """A process compiles for other CPUs than its own: nothing that decides about code asks which one it has."""
+    of_process = {"host_spec", "llvm_version", "cores", "jit", "threads"}
+    folder = ROOT / COMPILER / "targets/cpu"
+    deciding = [*folder.glob("llvm/**/*.py"), *folder.glob("kernels/*.py"), folder / "capabilities.py"]
+    assert len(deciding) > 40
+    for path in deciding:
+        nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+        assert not {alias.name for node in nodes for alias in node.names} & of_process, f"{path}: take a CpuSpec"
 
 
 def test_import_loads_numpy_alone() -> None:

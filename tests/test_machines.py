@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests import machines
@@ -38,3 +42,17 @@ def test_arguments_of_the_suite_stand_behind_two_dashes(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         machines.main(["486"])
     assert "no configuration 486" in capsys.readouterr().err
+
+
+def test_the_suite_is_held_to_narrower_vectors() -> None:
+    """Every module of the compiler is given the narrowed CPU, whoever has imported it by then."""
+    program = """
+from tests.support.cpus import hold_to
+hold_to(128)
+from hybridml_compiler.targets.registry import find_target
+from hybridml_compiler.targets.cpu.runtime import jit
+print(find_target().spec.vector_bits, jit.host_spec().vector_bits)
+"""
+    root = Path(__file__).parent.parent
+    run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["128", "128"]

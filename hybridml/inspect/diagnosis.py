@@ -76,14 +76,14 @@ def _versions() -> Iterable[Finding]:
 
 def _llvm() -> Iterable[Finding]:
     try:
-        from hybridml_compiler.targets.cpu.runtime.jit import host
+        from hybridml_compiler.targets.cpu.spec import host_spec, llvm_version
 
-        machine = host()
+        machine, version = host_spec(), llvm_version()
     except ImportError as error:
         yield "LLVM", False, f"{error}; pip install llvmlite. Traced functions cannot be compiled"
         return
-    yield "LLVM", True, f"llvmlite {machine.llvm}"
-    vectors = f"{machine.cpu}, vectors of {machine.vector_bits} bits"
+    yield "LLVM", True, f"llvmlite {version}"
+    vectors = f"{machine.name}, vectors of {machine.vector_bits} bits"
     more = "" if machine.registers else "; no fused multiply-add: products are left to BLAS"
     yield "CPU", bool(machine.registers), vectors + more
 

@@ -15,6 +15,7 @@ from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.run_plan import plan_of, run_plan
 
 # Reductions and products run in another order than NumPy's; everything else has the same bits.
@@ -24,7 +25,7 @@ _REORDERED = ("reduction", "contraction", "convolution", "scan")
 def llvm(kernel: Kernel) -> str:
     from hybridml_compiler.targets.cpu.llvm import ir
 
-    module = ir.Module("kernel")
+    module = ir.Module("kernel", host_spec())
     emit_kernel(module, "kernel", kernel)
     return str(module)
 

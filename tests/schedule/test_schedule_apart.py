@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 import hybridml as hm
 from hybridml_compiler import pipeline
 from hybridml_compiler.schedule.control import Loop
+from hybridml_compiler.targets.cpu import target
 from hybridml_compiler.targets.cpu.runtime import threads
+from hybridml_compiler.targets.cpu.spec import host_spec
+from hybridml_compiler.targets.cpu.target import Cpu
 
 N, WIDTH, STEPS = 64, 128, 7
 Body = Callable[[Any, Any], Any]
@@ -47,7 +51,7 @@ def _loops(
     body: Body, monkeypatch: pytest.MonkeyPatch, n: int = N, cores: int = 2
 ) -> tuple[list[Loop], list[np.ndarray]]:
     """The loops that a traced scan is, planned for so many cores, and its results."""
-    monkeypatch.setattr(threads, "cores", lambda: cores)
+    monkeypatch.setattr(target, "TARGET", Cpu(replace(host_spec(), cores=cores)))
     found: list[Loop] = []
     compile = pipeline.compile
 

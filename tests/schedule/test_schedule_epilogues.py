@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
-from hybridml_compiler.targets.cpu.llvm import callee
 from hybridml_compiler.targets.cpu.llvm.registry import callee_of
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
@@ -257,18 +258,18 @@ def test_operands_that_lie_as_the_product_does_are_fetched_for_its_tiles(
     (launch,) = planned(followed(program, 128, 256, 300)).launches
     assert isinstance(launch.spec, Fused) and launch.spec.epilogue is not None
     assert matrices_of(launch.spec.epilogue) == expected
-    if callee_of(launch.spec).calls_blas:
+    if callee_of(launch.spec, host_spec()).calls_blas:
         return
     fetches = "llvm.prefetch" in pipeline.compile(followed(program, 128, 256, 300)).llvm
     assert fetches == bool(expected)
     assert "llvm.prefetch" not in pipeline.compile(followed(program, 128, 256, 3000)).llvm, "several blocks of k"
 
 
-def test_long_launches_have_several_ranges_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callee, "cores", lambda: 2)
-    found = [
-        callee_of(planned(followed(updated, m, 256, 512)).launches[0].spec).ranges_a_thread for m in (16, 64, 256, 1024)
-    ]
+def test_long_launches_have_several_ranges_a_thread() -> None:
+    def ranges(m: int, cores: int) -> int:
+        (launch,) = planned(followed(updated, m, 256, 512)).launches
+        return callee_of(launch.spec, replace(host_spec(), cores=cores)).ranges_a_thread
+
+    found = [ranges(m, 2) for m in (16, 64, 256, 1024)]
     assert found == sorted(found) and (found[0], found[-1]) == (1, cost.RANGES_A_THREAD) and 1 < found[1]
-    monkeypatch.setattr(callee, "cores", lambda: 64)
-    assert callee_of(planned(followed(updated, 256, 256, 512)).launches[0].spec).ranges_a_thread == 1, "of many threads"
+    assert ranges(256, 64) == 1, "of many threads"

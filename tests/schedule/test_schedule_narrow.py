@@ -15,6 +15,7 @@ from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.targets.cpu import capabilities
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.run_plan import run_plan
 from tests.support.typical_graphs import Value, array, graph, op
 
@@ -22,9 +23,9 @@ BF16 = "bfloat16"
 
 
 def planned(program: Graph, *, narrow: bool = True) -> Plan:
-    reads = capabilities.capabilities().reads_narrow if narrow else lambda _: False
+    reads = capabilities.capabilities(host_spec()).reads_narrow if narrow else lambda _: False
     target = replace(
-        capabilities.capabilities(), has_library=lambda call: isinstance(call, Product), reads_narrow=reads
+        capabilities.capabilities(host_spec()), has_library=lambda call: isinstance(call, Product), reads_narrow=reads
     )
     return make_plan(run_passes(program)[0], {}, target)
 

@@ -18,7 +18,8 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.kernels.library import Capabilities
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.schedule.text import describe_plan
-from hybridml_compiler.targets.cpu.llvm.modules import modules_of
+from hybridml_compiler.targets.cpu.llvm.modules import PlanModules, modules_of
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import GRAPHS, array, gelu_chain, graph, op
@@ -129,7 +130,7 @@ def test_repeated_blocks_share_kernels() -> None:
         y = op("tanh", y @ w)
     plan = plan_of(graph("layers", [x, *ws], [y]))
     assert len(plan.launches) == 10
-    modules = modules_of(plan)
+    modules = modules_of(plan, PlanModules(host_spec()))
     assert len(modules) - 1 == 1
 
 

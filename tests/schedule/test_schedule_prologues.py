@@ -20,7 +20,8 @@ from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Launch, Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.targets.cpu import capabilities
-from hybridml_compiler.targets.cpu.llvm.gemm.product import _own_blocking
+from hybridml_compiler.targets.cpu.llvm.gemm.product import own_blocking
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import Value, array, graph, op
@@ -77,20 +78,20 @@ def data(program: Graph, seed: int = 0) -> list[np.ndarray]:
 
 
 def planned(program: Graph) -> Plan:
-    return make_plan(run_passes(program)[0], {}, capabilities.capabilities())
+    return make_plan(run_passes(program)[0], {}, capabilities.capabilities(host_spec()))
 
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever can be computed while it is packed is, with vectors of any width."""
-    host = capabilities.capabilities()
+    host = capabilities.capabilities(host_spec())
     target = replace(host, computes_left=lambda product: min(host.computes_left(product), 1))
-    monkeypatch.setattr(capabilities, "capabilities", lambda: target)
+    monkeypatch.setattr(capabilities, "capabilities", lambda cpu: target)
     monkeypatch.setattr(prologue, "_once", lambda *_: 0.0)
     monkeypatch.setattr(cost, "OWN_PRODUCT_BYTES", 0)
-    _own_blocking.cache_clear()
+    own_blocking.cache_clear()
     yield
-    _own_blocking.cache_clear()
+    own_blocking.cache_clear()
 
 
 def products(plan: Plan) -> list[Launch]:

@@ -16,6 +16,7 @@ from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.memory import ALIGNMENT, Interval, plan_arena
 from hybridml_compiler.targets.cpu.llvm.kernel import emit_kernel
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.random_plans import arrays_for, check, donations, run_compiled
 from tests.support.run_plan import plan_of, run_plan
 
@@ -71,7 +72,7 @@ def test_the_text_of_a_kernel_decides_its_code(seed: int) -> None:
 def llvm(kernel: Kernel) -> str:
     from hybridml_compiler.targets.cpu.llvm import ir
 
-    module = ir.Module("kernel")
+    module = ir.Module("kernel", host_spec())
     emit_kernel(module, "kernel", kernel)
     return str(module)
 

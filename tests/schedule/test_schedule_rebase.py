@@ -12,7 +12,8 @@ from hybridml_compiler.loops.builder import LoopBuilder
 from hybridml_compiler.loops.ir import Buffer, For, Kernel, Store
 from hybridml_compiler.loops.text import print_kernel
 from hybridml_compiler.schedule.lowering.offset_hoisting import rebase
-from hybridml_compiler.targets.cpu.llvm.modules import modules_of
+from hybridml_compiler.targets.cpu.llvm.modules import PlanModules, modules_of
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.run_plan import plan_of, run_plan
 
 
@@ -26,7 +27,7 @@ def test_running_sums_of_slices_are_one_kernel() -> None:
 
     graph = Graph((x,), tuple(map(running, range(5))))
     plan = plan_of(graph)
-    assert len(plan.launches) == 5 and len(modules_of(plan)) == 1 + 1  # the kernel, the step
+    assert len(plan.launches) == 5 and len(modules_of(plan, PlanModules(host_spec()))) == 1 + 1  # the kernel, the step
     results = run_plan(plan, [array], 5, {})
     assert results is not None
     expected = interpret(graph, [array])

@@ -20,6 +20,7 @@ from hybridml_compiler.schedule.fusion.horizontal_fusion import HorizontalFusion
 from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.targets.cpu import capabilities
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.random_graphs import same_bits
 from tests.support.random_plans import arrays_for, donations, run_compiled
 from tests.support.run_plan import plan_of, run_plan
@@ -89,12 +90,12 @@ def test_what_waits_keeps_little_alive(every_region: None, monkeypatch: pytest.M
         value = op("matmul", value, x)
     program = graph("sums", [x], [*outputs, value])
     monkeypatch.setattr(cost, "REGION_BYTES", most)
-    found = regions(make_plan(program, {}, replace(capabilities.capabilities(), cores=2)))
+    found = regions(make_plan(program, {}, replace(capabilities.capabilities(host_spec()), cores=2)))
     assert found == ([6] if most else [])
 
 
 def test_the_plan_of_a_region(every_region: None, golden: Callable[[str, str], None]) -> None:
-    target = replace(capabilities.capabilities(), cores=2, lanes=lambda _: 16)
+    target = replace(capabilities.capabilities(host_spec()), cores=2, lanes=lambda _: 16)
     program, donate = adam([64, 3])
     text = describe_plan(make_plan(program, donate, target))
     golden("plan_region", "\n".join(line.split(" cost ")[0] for line in text.splitlines()) + "\n")

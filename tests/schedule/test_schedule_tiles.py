@@ -17,7 +17,7 @@ from hybridml_compiler.loops.ir import Kernel
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.random_graphs import same_bits
 from tests.support.run_plan import plan_of, run_plan
 from tests.support.typical_graphs import array, graph, op
@@ -100,7 +100,7 @@ def test_a_transpose_goes_through_a_tile() -> None:
 
 def test_threads_share_the_longer_side() -> None:
     x = array(5000, 64)
-    side = 4 * jit.host().vector_bits // 32
+    side = 4 * host_spec().vector_bits // 32
     assert the_kernel(graph("wide", [x], [x.T + 1.0])).total == -(-5000 // side)
 
 

@@ -6,7 +6,7 @@ as_eager.py            everything that a user sees of a program, in both styles
 cases.py               the label of a case on its error
 closeness.py           comparison of sums by the terms that were added
 convolution_cases.py   convolutions with operands in memory, and runs of what is emitted for them
-hosts.py               machines with narrower vectors or of another architecture
+cpus.py                CPUs with narrower vectors or of another architecture, and code for them
 markup.py              a check that markup is well formed
 numpy_calls.py         calls of NumPy's functions on arrays, on tensors, traced; their derivatives
 numpy_page.py          the tables of docs/numpy.md

@@ -26,6 +26,7 @@ from hybridml_compiler.targets.cpu.llvm.convolution.winograd import (
 )
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
@@ -33,7 +34,7 @@ PARTS = ("forward", "backward")
 
 
 def machines() -> list[Machine]:
-    return [m for m in MACHINES if 8 * m.vector_bytes <= jit.host().vector_bits]
+    return [m for m in MACHINES if 8 * m.vector_bytes <= host_spec().vector_bits]
 
 
 class Case:
@@ -105,7 +106,7 @@ class Case:
         return values.ctypes.data - place.offset * self.convolution.dtype.itemsize
 
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
-        module = ir.Module("convolution")
+        module = ir.Module("convolution", host_spec())
         more: dict[str, Any] = {}
         turned = emit in (emit_direct, emit_winograd) and self.convolution.channels_first
         if turned or emit in (emit_packed, emit_winograd, emit_winograd_weights):

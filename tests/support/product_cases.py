@@ -16,6 +16,7 @@ from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
 from hybridml_compiler.targets.cpu.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 WIDTHS = {64: 32, 32: 16}  # bytes of a register: how many there are
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -61,7 +62,7 @@ class Case:
 
     def run(self, blocking: Blocking, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
         p = self.product
-        module = ir.Module("product")
+        module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(p.dtype, blocking.lanes))
         emit_blocked_product(module, "product", p, blocking, turn="turn")
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
@@ -86,4 +87,4 @@ class Case:
 
 
 def usable_widths() -> list[int]:
-    return [width for width in WIDTHS if 8 * width <= jit.host().vector_bits]
+    return [width for width in WIDTHS if 8 * width <= host_spec().vector_bits]

@@ -17,6 +17,7 @@ from hybridml_compiler.schedule.kernels.library import Call
 from hybridml_compiler.schedule.launch import Plan
 from hybridml_compiler.schedule.plan import make_plan
 from hybridml_compiler.targets.cpu.capabilities import capabilities
+from hybridml_compiler.targets.cpu.spec import host_spec
 from hybridml_compiler.targets.reference import plan as reference
 
 
@@ -24,7 +25,7 @@ def plan_of(graph: Graph, donate: Mapping[int, int] | None = None, *, blas: bool
     def has_library(call: Call) -> bool:
         return blas and isinstance(call, Product)
 
-    target = replace(capabilities(), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
+    target = replace(capabilities(host_spec()), has_library=has_library, takes_epilogue=lambda _: True, cores=2)
     return make_plan(graph, donate or {}, target)
 
 

@@ -12,6 +12,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import elf, image, loader
 from hybridml_compiler.targets.cpu.runtime.linking.image import Image
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 pytestmark = pytest.mark.skipif(not image.SUPPORTED, reason="LLVM links on this machine")
 
@@ -144,7 +145,7 @@ def test_modules_compiled_together_are_objects_of_their_own(monkeypatch: pytest.
     imports = {"far": loader.address_of(far)}
     for ping in (loader.load(objects, imports, ["ping"]), loader._load(objects, imports, ["ping"], ())):
         assert call(ping.address("ping"), 4) == 1000 + 2 * 100 + 2 * 1
-    alone = jit._compiled([texts[1]], False, 1)  # as another process may have made it
+    alone = jit._compiled([texts[1]], False, 1, host_spec())  # as another process may have made it
     assert call(loader.load([objects[0], alone], imports, ["ping"]).address("ping"), 3) == 1000 + 2 * 100 + 1
     with pytest.raises(CompileError, match="nothing defines pong"):
         loader.load(objects[:1], imports, ["ping"])

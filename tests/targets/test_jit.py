@@ -22,6 +22,7 @@ from hybridml_compiler.runtime import uninterrupted as uninterrupted_module
 from hybridml_compiler.runtime.uninterrupted import stepping, uninterrupted
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import image, loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 
 def adder(k: int) -> str:
@@ -41,9 +42,9 @@ def linker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def test_host_is_known() -> None:
-    host = jit.host()
-    assert host.cpu and host.triple and host.vector_bits in (128, 256, 512)
-    assert host is jit.host()
+    host = host_spec()
+    assert host.name and host.triple and host.cores and host.vector_bits in (128, 256, 512)
+    assert host is host_spec()
 
 
 @pytest.mark.parametrize("passes", [True, False])
@@ -188,10 +189,11 @@ import gc
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.targets.cpu.runtime import jit
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 gc.disable()
 for k in range(20):
     try:
-        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, False, 1)
+        jit._compiled([f"define i64 @f{k}() {{ ret i64 {k} }}"] * 2, False, 1, host_spec())
     except CompileError as error:
         error.kept = error
 gc.collect()
@@ -295,6 +297,7 @@ import os, sys
 from functools import partial
 from hybridml_compiler.runtime import uninterrupted
 from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 def interrupt(frame, event, argument):
     if event == "call" and frame.f_code is jit.Compilation.__exit__.__code__:

@@ -22,6 +22,7 @@ from hybridml_compiler.targets.cpu.llvm.checked import CheckedBuilder
 from hybridml_compiler.targets.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, intrinsic
 from hybridml_compiler.targets.cpu.runtime import jit, sanitize, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 F32 = ir.FloatType()
 LANES = 8
@@ -130,7 +131,7 @@ ACCESSES: dict[str, tuple[Callable[..., None], int]] = {
 @pytest.mark.parametrize("name", ACCESSES)
 def test_a_planted_access_is_found(name: str) -> None:
     access, last = ACCESSES[name]
-    module = ir.Module("planted", CheckedBuilder)
+    module = ir.Module("planted", host_spec(), CheckedBuilder)
     kernel = ir.Function(module, ir.FunctionType(VOID, [PTR, I64]), "kernel")
     b = kernel.build()
     access(b, b.bounded(b.given(kernel.args[0], 0), i64(4 * SIZE), "the buffer"), kernel.args[1])
@@ -167,6 +168,7 @@ import contextlib, numpy as np, hybridml as hm
 from hybridml import functional as F
 from hybridml_compiler.targets.cpu.llvm.gemm.tile import Vectors
 from hybridml_compiler.targets.cpu.llvm.kernel import KernelEmitter
+from hybridml_compiler.targets.cpu.spec import host_spec
 def of(*shape): return hm.tensor(np.random.default_rng(0).standard_normal(shape).astype("f"))
 Vectors.mask = lambda self, live, vector: None
 KernelEmitter.tail_mask = lambda *_: contextlib.nullcontext()
@@ -323,7 +325,7 @@ def test_an_empty_array_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_lanes_are_checked_in_words() -> None:
-    module = ir.Module("wide", CheckedBuilder)
+    module = ir.Module("wide", host_spec(), CheckedBuilder)
     kernel = ir.Function(module, ir.FunctionType(VOID, [PTR]), "kernel")
     b, kind = kernel.build(), ir.VectorType(I8, 128)
     buffer = b.bounded(b.given(kernel.args[0], 0), i64(100), "the buffer")

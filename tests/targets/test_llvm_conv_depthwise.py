@@ -17,10 +17,10 @@ from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
 from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import weight_blocking_of
 from hybridml_compiler.targets.cpu.llvm.convolution.depthwise import emit_depthwise
 from hybridml_compiler.targets.cpu.llvm.convolution.depthwise_nchw import emit_planes
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import Case, exchanged, machines, run_gradient
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 TORCH = (2, 4, 3, 0, 1)  # weights in memory: (g, o, c, kh, kw)
 FIRST = (0, 3, 4, 1, 2)  # an image in memory: (n, g, c, h, w)

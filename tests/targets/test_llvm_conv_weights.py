@@ -12,10 +12,10 @@ from hybridml_compiler.targets.cpu.kernels import conv_weights_blocking as limit
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
 from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import weight_blocking_of, weight_units
 from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
-from hybridml_compiler.targets.cpu.runtime import jit
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import FIRST, Case, exchanged, machines, run_gradient
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 CASES: dict[str, dict[str, Any]] = {
     "3x3": exchanged(2, (9, 17), 1, 21, 37, (3, 3), padding=(1, 1)),
@@ -68,7 +68,7 @@ def test_bits_depend_neither_on_units_nor_on_the_width_of_a_vector(name: str) ->
 
 def test_what_is_taken_for_a_gradient() -> None:
     def chosen(**case: Any) -> str | None:
-        found = own_algorithm(Case(**case).convolution)
+        found = own_algorithm(Case(**case).convolution, host_spec())
         return found[0].name if found else None
 
     assert all(chosen(**case) == "gradient of weights" for case in CASES.values())

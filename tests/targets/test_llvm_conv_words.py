@@ -21,10 +21,12 @@ from hybridml_compiler.schedule.plan import Plan, make_plan
 from hybridml_compiler.targets.cpu import capabilities
 from hybridml_compiler.targets.cpu.kernels.low_precision import BYTES, PAIRS, SHORTS
 from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
-from hybridml_compiler.targets.cpu.runtime import jit, threads
-from tests.support import hosts
+from hybridml_compiler.targets.cpu.runtime import threads
+from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec
+from hybridml_compiler.targets.cpu.target import Cpu
+from tests.support import cpus
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 BF16 = ("bfloat16", "bfloat16")
 KINDS = (BF16, ("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8"), ("int8", "uint8"))
@@ -67,12 +69,12 @@ def program(kinds: tuple[str, str], name: str) -> tuple[Graph, list[np.ndarray]]
     return Graph(tuple(inputs), (make("convolution", *operands, **params),), "narrow"), arrays
 
 
-def planned(graph: Graph) -> Plan:
-    return make_plan(run_passes(graph)[0], {}, capabilities.capabilities())
+def planned(graph: Graph, cpu: CpuSpec | None = None) -> Plan:
+    return make_plan(run_passes(graph)[0], {}, capabilities.capabilities(cpu or host_spec()))
 
 
-def computed(graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
-    (found,) = pipeline.compile(run_passes(graph)[0])(arrays)
+def computed(graph: Graph, arrays: list[np.ndarray], cpu: CpuSpec | None = None) -> np.ndarray:
+    (found,) = pipeline.compile(run_passes(graph)[0], target=Cpu(cpu or host_spec()))(arrays)
     return np.asarray(found)
 
 
@@ -86,23 +88,22 @@ def test_the_sums_are_exact(kinds: tuple[str, str], name: str) -> None:
 
 @pytest.mark.parametrize("name", ["in place", "no whole words, channels first", "groups, in no useful order"])
 @pytest.mark.parametrize("kinds", KINDS, ids=" by ".join)
-def test_without_instructions_for_them(kinds: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_instructions_for_them(kinds: tuple[str, str], name: str) -> None:
     """8 bits are widened to pairs of 16, bfloat16 to float32, with the same results."""
     graph, arrays = program(kinds, name)
     (expected,) = interpret(graph, arrays)
-    host = hosts.narrowed(jit.host(), 256)
-    monkeypatch.setattr(jit, "host", lambda: host)
-    calls = [spec for launch in planned(graph).launches for spec in launch.specs if isinstance(spec, Convolution)]
+    cpu = cpus.narrowed_host(256)
+    calls = [spec for launch in planned(graph, cpu).launches for spec in launch.specs if isinstance(spec, Convolution)]
     assert len(calls) == 1 and (calls[0].stored is None) == (kinds == BF16)
     if kinds != BF16:
-        found = own_algorithm(calls[0])
+        found = own_algorithm(calls[0], cpu)
         assert found is not None and found[1].how is SHORTS
-    np.testing.assert_array_equal(computed(graph, arrays), expected)
+    np.testing.assert_array_equal(computed(graph, arrays, cpu), expected)
 
 
 @pytest.mark.parametrize("kinds", KINDS, ids=" by ".join)
 def test_which_format_and_what_is_packed(kinds: tuple[str, str]) -> None:
-    features = jit.features() if jit.host().vector_bits == 512 else frozenset()
+    features = host_spec().enabled if host_spec().vector_bits == 512 else frozenset()
     here = {
         PAIRS: kinds == BF16 and "avx512bf16" in features,
         BYTES: kinds[1] == "int8" and "avx512vnni" in features,
@@ -113,7 +114,7 @@ def test_which_format_and_what_is_packed(kinds: tuple[str, str]) -> None:
     if how is None:
         assert call.stored is None
         return
-    found = own_algorithm(call)
+    found = own_algorithm(call, host_spec())
     assert found is not None and found[1].how is how
     packed = [type(spec) for spec in specs if isinstance(spec, Pixels | Weights)]
     assert packed == ([Pixels, Weights] if how is SHORTS else [Weights])
@@ -178,11 +179,10 @@ def test_convolutions_in_float32_of_operands_that_are_cast() -> None:
 
 
 @pytest.mark.parametrize("name", ["in place", "channels first", "a word a pixel"])
-def test_code_for_other_machines_has_no_instructions_of_this_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "host", lambda: hosts.AARCH64)
+def test_code_for_other_machines_has_no_instructions_of_this_one(name: str) -> None:
     graph, _ = program(("int8", "int8"), name)
     emit: Callable[[], str]
-    for emit in [module.emit for module in hosts.modules_of(graph)]:
+    for emit in [module.emit for module in cpus.modules_of(graph, cpus.NEON)]:
         assert "x86" not in emit()
 
 

@@ -15,10 +15,11 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.schedule.fusion.epilogue import Fused
 from hybridml_compiler.targets.cpu.kernels import conv_winograd
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
-from hybridml_compiler.targets.cpu.runtime import jit, threads
+from hybridml_compiler.targets.cpu.runtime import threads
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import Case, machines
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 
 def one_and_many() -> list[Machine]:

@@ -18,9 +18,10 @@ from hybridml_compiler.targets.cpu.llvm.gemm.gemv import emit_dots
 from hybridml_compiler.targets.cpu.llvm.gemm.product import own_blocking
 from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.product_cases import RUN, WIDTHS, Case, usable_widths
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 SIZES = [(1, 2, 16), (1, 9, 17), (2, 3, 40), (3, 8, 129), (5, 7, 31), (8, 33, 64), (13, 21, 100), (16, 16, 131)]
 
@@ -39,7 +40,7 @@ def cut(case: Case, width: int, cores: int = 2) -> Gemv:
 
 def run(case: Case, dots: Gemv, apart: bool = False) -> np.ndarray:
     p = case.product
-    module = ir.Module("product")
+    module = ir.Module("product", host_spec())
     emit_dots(module, "product", p, dots)
     library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
@@ -94,10 +95,11 @@ def test_tiles_and_blocks_cover_the_result_and_fit_the_registers(size: tuple[int
 
 def test_which_products_are_sums_along_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
+    cpu = host_spec()
     few, many = Case((8, 512, 512), "nt").product, Case((32, 512, 512), "nt").product
-    assert isinstance(own_blocking(few), Gemv) and not isinstance(own_blocking(many), Gemv)
+    assert isinstance(own_blocking(few, cpu), Gemv) and not isinstance(own_blocking(many, cpu), Gemv)
     others = [Case((8, 512, 512)), Case((8, 512, 512), "tt"), Case((16, 512, 64), "nt"), Case((4, 16, 64), "nt")]
-    assert not any(isinstance(own_blocking(case.product), Gemv) for case in others)
+    assert not any(isinstance(own_blocking(case.product, cpu), Gemv) for case in others)
     far = dots_of(Case((1, 2048, 1024), "nt").product, 64, 32, 1)
     assert far is not None and far.far
 

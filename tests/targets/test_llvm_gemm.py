@@ -27,10 +27,11 @@ from hybridml_compiler.targets.cpu.llvm.gemm.product import (
 )
 from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.product_cases import WIDTHS, Case, usable_widths
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 
 def blocked(product: Product, width: int = 32, cores: int = 2) -> Blocking:
@@ -161,17 +162,18 @@ def test_a_right_operand_that_comes_from_memory_is_packed() -> None:
 def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     case = Case((128, 192, 128), layout)
     p = case.product
-    module = ir.Module("chosen")
-    parts = [emit_turn(module, f"turn{k}", part).name for k, part in enumerate(parts_of_product(p))]
+    cpu = host_spec()
+    module = ir.Module("chosen", cpu)
+    parts = [emit_turn(module, f"turn{k}", part).name for k, part in enumerate(parts_of_product(p, cpu))]
     emit_product(module, "product", p, parts)
-    assert ("slabs" in product_source(p)) == (own_blocking(p) is None)
-    if own_blocking(p) is None:
+    assert ("slabs" in product_source(p, cpu)) == (own_blocking(p, cpu) is None)
+    if own_blocking(p, cpu) is None:
         return
     library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
-    threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p), 1)
+    threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p, cpu), 1)
     np.testing.assert_array_equal(out, case.run(blocked(p, usable_widths()[-1], 1)))
 
 
@@ -196,5 +198,5 @@ def test_a_compiled_graph_has_the_same_bits_on_any_number_of_threads() -> None:
     finally:
         threads.set_num_threads(count)
     assert ("hml_sgemm" in executable.llvm) == (
-        jit.host().vector_bits < 512
+        host_spec().vector_bits < 512
     )  # narrower vectors leave a transposed A to it

@@ -14,8 +14,9 @@ from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.loops.scalar import NumpyBuilder
 from hybridml_compiler.loops.transcendental import TABLE
 from hybridml_compiler.schedule import cost
-from hybridml_compiler.targets.cpu.runtime import jit
-from tests.support import hosts
+from hybridml_compiler.targets.cpu import target
+from hybridml_compiler.targets.cpu.target import Cpu
+from tests.support import cpus
 
 SHAPES = [((3, 4), 1), ((5, 67), 1), ((67, 5), 0), ((130, 64), 0), ((2, 40, 70), 1), ((2, 3, 300), 2), ((129,), 0)]
 
@@ -28,9 +29,7 @@ def on_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[512, 256])
 def vector_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine, and as if it had no vectors wider than 256 bits."""
-    here = jit.host()
-    if here.triple.startswith("x86_64"):
-        monkeypatch.setattr(jit, "host", lambda: hosts.narrowed(here, request.param))
+    monkeypatch.setattr(target, "TARGET", Cpu(cpus.narrowed_host(request.param)))
 
 
 def run(name: str, x: np.ndarray, **params: object) -> np.ndarray:

@@ -28,13 +28,14 @@ from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
 from hybridml_compiler.targets.cpu.llvm.gemm.low_precision import emit_narrow_product
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 WIDTHS = {64: 32, 32: 16, 16: 16}  # bytes of a register: how many there are
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 BF16 = dtypes.bfloat16
 
-pytestmark = pytest.mark.skipif(jit.host().vector_bits < 256, reason="without fused multiply-add fma is a call")
+pytestmark = pytest.mark.skipif(host_spec().vector_bits < 256, reason="without fused multiply-add fma is a call")
 
 # What is stored, and the format that multiplies it: by instructions of its own where the machine has them, converted.
 Kind = tuple[np.dtype, np.dtype, Format]
@@ -51,11 +52,11 @@ NATIVE: dict[str, tuple[str, Kind]] = {
     "i8": ("avx512vnni", (dtypes.int8, dtypes.int8, BYTES)),
     "u8 by i8": ("avx512vnni", (dtypes.uint8, dtypes.int8, BYTES)),
 }
-KINDS = CONVERTED | {name: kind for name, (feature, kind) in NATIVE.items() if feature in jit.features()}
+KINDS = CONVERTED | {name: kind for name, (feature, kind) in NATIVE.items() if feature in host_spec().enabled}
 
 
 def widths(how: Format) -> list[int]:
-    return [w for w in WIDTHS if 8 * w <= jit.host().vector_bits and (w == 64 or how in (FLOATS, SHORTS))]
+    return [w for w in WIDTHS if 8 * w <= host_spec().vector_bits and (w == 64 or how in (FLOATS, SHORTS))]
 
 
 class Case:
@@ -97,7 +98,7 @@ class Case:
     def run(self, width: int, cores: int = 2, ranges: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
         p = self.product
         blocking = narrow_blocking(p, self.how, width, WIDTHS[width], cores)
-        module = ir.Module("product")
+        module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(dtypes.float32, blocking.lanes))
         emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
@@ -198,6 +199,6 @@ def test_code_for_other_machines_has_no_instructions_of_this_one() -> None:
     for kind in CONVERTED.values():
         case = Case(kind, (9, 20, 33), "nt")
         blocking = narrow_blocking(case.product, case.how, 16, 32, 2)
-        module = ir.Module("product")
+        module = ir.Module("product", host_spec())
         emit_narrow_product(module, "product", case.product, case.how, blocking, turn="turn")
         assert "x86" not in str(module)

@@ -20,6 +20,7 @@ from hybridml_compiler.errors import CompileError
 from hybridml_compiler.runtime import stacks
 from hybridml_compiler.targets.cpu.llvm import ir
 from hybridml_compiler.targets.cpu.runtime import scratch
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 MOST = 64 << 10  # bytes of a chain of calls
 BYTES = {"ptr": 8, "float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
@@ -103,7 +104,7 @@ def test_the_stack_of_a_program_is_bounded(name: str) -> None:
 
 
 def function(name: str = "kernel") -> ir.IRBuilder:
-    module = ir.Module("test")
+    module = ir.Module("test", host_spec())
     made = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(1)]), name)
     return ir.IRBuilder(made.append_basic_block("entry"))
 
@@ -145,6 +146,7 @@ import sys, threading
 import numpy as np, hybridml as hm
 threading.stack_size(int(sys.argv[1]))
 from hybridml import functional as F
+from hybridml_compiler.targets.cpu.spec import host_spec
 rng = np.random.default_rng(0)
 x, w, deep = (rng.standard_normal(s).astype("f") for s in ((2, 64, 40, 40), (64, 64, 3, 3), (64, 1, 3, 3)))
 done = []

@@ -15,9 +15,9 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.schedule import cost
 from hybridml_compiler.sizes.dims import symbol
 from hybridml_compiler.targets.cpu.python_entry.spec import call_step
-from hybridml_compiler.targets.cpu.runtime.host import host
+from hybridml_compiler.targets.cpu.spec import host_spec
 
-past = host().triple.startswith("x86_64")
+past = host_spec().architecture == "x86_64"
 ROWS = cost.STREAM_BYTES // 4 // 1024
 
 

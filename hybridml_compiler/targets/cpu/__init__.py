@@ -1,12 +1,13 @@
 """The CPU: LLVM emits the kernels of a plan, threads share them, and one native function runs the program.
 
-target.py        the CPU behind the protocol of targets
-capabilities.py  its answers to what the schedule asks
-code.py          the code of one program, compiled while others are being planned
-program.py       a compiled program on disk, and loaded
-executable.py    a compiled graph, as one native function over data pointers
+spec.py          the CPU that code is generated for, which everything here is given
+target.py        a CPU as a target: the door of this folder
+capabilities.py  its abilities that the schedule asks for
 kernels/         how products and convolutions are cut into tiles and blocks
 llvm/            kernels and programs as LLVM IR
+code.py          the code of one program, compiled while it is planned
+program.py       a compiled program on disk
+executable.py    a compiled graph, as one native function over data pointers
 runtime/         LLVM IR to running code: compiler, linker, threads, the library of matrix products
 python_entry/    the native function that a call from Python ends in
 eager/           compiled kernels of single operations

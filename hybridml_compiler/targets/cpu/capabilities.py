@@ -1,4 +1,4 @@
-"""Capabilities of this machine's CPU: the calls that it has kernels for, its vectors and its cores."""
+"""Abilities of a CPU that the schedule asks for: the calls that it has kernels for, its vectors and its cores."""
 
 from __future__ import annotations
 
@@ -12,40 +12,51 @@ from ...schedule.kernels.library import LIBRARY, Call, Capabilities, Prepared
 from .llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
 from .llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
 from .llvm.registry import kind_of
-from .runtime import blas, jit, threads
+from .runtime import blas
+from .spec import CpuSpec
 
 
-def capabilities() -> Capabilities:
-    """Capabilities of the host."""
-    bits = jit.host().vector_bits
+def capabilities(cpu: CpuSpec) -> Capabilities:
+    """The abilities of a CPU."""
+
+    def has_blas() -> bool:
+        return blas.gemm_symbols() is not None if cpu.blas is None else cpu.blas
 
     def has_library(call: Call) -> bool:
         if isinstance(call, Product):
-            return own_blocking(call) is not None or (call.dtype.kind == "f" and blas.gemm_symbols() is not None)
-        return has_convolution(call)
+            return own_blocking(call, cpu) is not None or (call.dtype.kind == "f" and has_blas())
+        return has_convolution(call, cpu)
 
     def takes_epilogue(call: Call) -> bool:
-        return kind_of(call).takes_epilogue(call)
+        return kind_of(call).takes_epilogue(call, cpu)
 
     def lanes(expressions: Sequence[Expr]) -> int:
         """One hardware vector of the widest element."""
         widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
-        return max(bits // (8 * max(widest, 4)), 2)
+        return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
 
     def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
-        return (None, None) if isinstance(call, Product) else prepared_operands(call)
+        return (None, None) if isinstance(call, Product) else prepared_operands(call, cpu)
 
     def reads_narrow(node: Node) -> bool:
         assert node.op is not None
-        if not jit.host().registers or not LIBRARY[node.op.kind].reads_narrow(node):
+        if not cpu.registers or not LIBRARY[node.op.kind].reads_narrow(node):
             return False
-        return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs()
+        return node.op.kind != "convolution" or node.dtype is dtypes.int32 or reads_pairs(cpu)
 
     def passing(call: Call) -> Call | None:
-        return passing_product(call) if isinstance(call, Product) else passing_convolution(call)
+        return passing_product(call, cpu) if isinstance(call, Product) else passing_convolution(call, cpu)
 
     return Capabilities(
-        lanes, has_library, takes_epilogue, threads.cores(), prepared, reads_narrow, computes_left, passing, same_sums
+        lanes,
+        has_library,
+        takes_epilogue,
+        cpu.cores,
+        prepared,
+        reads_narrow,
+        lambda product: computes_left(product, cpu),
+        passing,
+        lambda product, other: same_sums(product, other, cpu),
     )
 
 

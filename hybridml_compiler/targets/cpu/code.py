@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ...aval import Aval
+from ...errors import CompileError
 from ...loops.ir import KernelSpec
 from ...schedule.launch import Plan
 from ...sizes.dims import hint, structural
@@ -18,14 +19,15 @@ from .runtime import allocation, jit, threads
 from .runtime.linking import loader
 from .runtime.linking.loader import Library
 from .runtime.spans import Recorder
+from .spec import CpuSpec, host_spec
 
 
 class Code:
     """Made by `begin` for each launch, and by `finish`, inside of `compiling`; its texts can be had without that."""
 
-    def __init__(self, outputs: Sequence[Aval], stage: Stage) -> None:
-        self._outputs, self._stage = outputs, stage
-        self._specs = PlanModules()
+    def __init__(self, cpu: CpuSpec, outputs: Sequence[Aval], stage: Stage) -> None:
+        self.cpu, self._outputs, self._stage = cpu, outputs, stage
+        self._specs = PlanModules(cpu)
         self._modules: list[Module] | None = None
         self._compilation: jit.Compilation | None = None
         self._wants_pool = True
@@ -47,7 +49,8 @@ class Code:
         if self._compilation is None:
             return
         with self._stage("codegen"):
-            if self._wants_pool and callee_of(spec).parallel:  # linking wants it, and finds its code in the cache
+            # Linking wants the pool, and finds its code in the cache.
+            if self._wants_pool and callee_of(spec, self.cpu).parallel:
                 self._compilation.add(threads.source())
                 self._wants_pool = False
             for module in modules:
@@ -63,7 +66,7 @@ class Code:
         return self._modules
 
     def module(self, spec: KernelSpec) -> Module | None:
-        """The module of a launch of the plan; None for a copy, which has no code."""
+        """The module of a launch's spec; None for a copy, which has no code."""
         return self._specs.modules(spec)[-1] if spec in self._specs else None
 
     def kernels(self, plan: Plan) -> int:
@@ -72,8 +75,19 @@ class Code:
     def text(self, plan: Plan) -> str:
         return "\n".join(f"; ---- {module.symbol}\n{module.emit()}" for module in self.modules(plan))
 
+    def objects(self, plan: Plan) -> dict[str, bytes]:
+        """Object code of every kernel and of the step by symbol, which may be for another CPU: nothing is loaded.
+
+        They import what `program.imports` names.
+        """
+        modules = self.modules(plan)
+        with self._stage("codegen"):
+            objects = jit.compile_sources([module.code for module in modules])
+        return {module.symbol: data for module, data in zip(modules, objects, strict=True)}
+
     def finish(self, plan: Plan, facts: Mapping[str, int], key: str | None) -> Loaded:
         assert self._compilation is not None
+        self._require_here()
         modules = self.modules(plan)
         with self._stage("codegen"):
             objects = self._compilation.objects([module.code for module in modules])
@@ -89,8 +103,16 @@ class Code:
         program.save(key)
         return Loaded(program, library)
 
+    def _require_here(self) -> None:
+        if obstacle := self.cpu.obstacle_on(host_spec()):
+            raise CompileError(
+                f"a program cannot be loaded here: {obstacle}. Compile it for this process's CPU (`host_spec()`), or "
+                "take its object code, `Code.objects(plan)`, to a CPU that it is for"
+            )
+
     def timed(self, plan: Plan) -> tuple[Library, Recorder]:
         """The same program with a step that reads the clock round every launch, and where it writes that to."""
+        self._require_here()
         recorder = Recorder()
         with collecting(None), structural():
             objects = jit.compile_sources([module.code for module in self.modules(plan, timed=True)])

@@ -1,4 +1,4 @@
-"""The CPU of this process as a target (see targets/base.py)."""
+"""A CPU as a target (see targets/base.py): programs run on that of this process; for another one there are objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from ..base import Interface, Stage
 from . import program
 from .executable import Executable
 from .program import STEP, Loaded
-from .runtime import threads
-from .runtime.host import host
+from .spec import CpuSpec, host_spec, llvm_version
 
 if TYPE_CHECKING:
     from ...schedule.kernels.library import Capabilities
@@ -25,15 +24,18 @@ class Cpu:
 
     name = "cpu"
 
+    def __init__(self, spec: CpuSpec) -> None:
+        self.spec = spec
+
     @property
     def key(self) -> str:
-        return f"{host().key} {threads.cores()}"
+        return f"{self.spec.key} {llvm_version()}"
 
     @property
     def capabilities(self) -> Capabilities:
         from .capabilities import capabilities
 
-        return capabilities()
+        return capabilities(self.spec)
 
     def find(self, key: str) -> Loaded | None:
         try:
@@ -45,7 +47,7 @@ class Cpu:
     def code(self, outputs: Sequence[Aval], stage: Stage) -> Code:
         from .code import Code
 
-        return Code(outputs, stage)
+        return Code(self.spec, outputs, stage)
 
     def executable(
         self, program: Loaded, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None
@@ -66,4 +68,4 @@ class Cpu:
         )
 
 
-TARGET = Cpu()
+TARGET = Cpu(host_spec())

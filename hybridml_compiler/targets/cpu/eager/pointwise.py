@@ -30,14 +30,16 @@ def compile_pointwise(
     from ..python_entry import object_layout
     from ..runtime import jit, threads
     from ..runtime.linking import loader
+    from ..spec import host_spec
 
     s = LoopBuilder()
     var = s.var("i", ANY_LENGTH)
     buffers = [Buffer(f"x{k}", kind, ANY_LENGTH) for k, kind in enumerate(sources)]
     out = Buffer("out", result, ANY_LENGTH, "out")
     body = For(var, (Store(out, var, value(s, var, buffers)),), vector=True)
-    lanes = jit.host().vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
-    module = ir.Module(f"eager_{name}")
+    cpu = host_spec()
+    lanes = cpu.vector_bits // (8 * max(result.itemsize, *(kind.itemsize for kind in sources)))
+    module = ir.Module(f"eager_{name}", cpu)
     function = emit_kernel(module, "kernel", Kernel((*buffers, out), (body,), var, lanes, lanes))
     offsets = object_layout.measured()
     if offsets is None:

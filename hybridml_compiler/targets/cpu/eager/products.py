@@ -74,6 +74,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
         from ..llvm.gemm.product import own_blocking
         from ..runtime import blas, jit, scratch, threads
         from ..runtime.linking import loader
+        from ..spec import host_spec
     except ImportError:
         return None
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -82,13 +83,14 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     shape = (*batch, x.shape[-2], y.shape[-1])
     dtype, stored = (dtypes.int32, (x.dtype, y.dtype)) if narrow else (x.dtype, None)
     product = fold_batch(Product(dtype, batch, x.shape[-2], y.shape[-1], x.shape[-1], a, b, stored))
-    holds, imports = own_blocking(product) is None, blas.gemm_symbols()
+    cpu = host_spec()
+    holds, imports = own_blocking(product, cpu) is None, blas.gemm_symbols()
     if imports is None or (holds and product.dtype.kind != "f"):
         return None
-    *_, module = needed = modules.modules_of_spec(product)
+    *_, module = needed = modules.PlanModules(cpu).modules(product)
     objects = jit.compile_sources([module.code for module in needed])
     library = loader.load(objects, imports | scratch.symbols(), [module.symbol])
-    address, callee = library.address(module.symbol), registry.callee_of(product)
+    address, callee = library.address(module.symbol), registry.callee_of(product, cpu)
     symbols = blas.hold_symbols()
     hold, release = (ctypes.CFUNCTYPE(None)(symbols[f"hml_blas_{name}"]) for name in ("hold", "release"))
     table = ctypes.c_void_p * 3

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ....schedule import cost
 from ....sizes.dims import Size, hint, is_dim
-from ..runtime.threads import cores
 
 
 @dataclass(frozen=True)
@@ -16,6 +15,7 @@ class Callee:
     granule: int  # split points are multiples of it
     nanoseconds: float  # estimated, on one core
     calls_blas: bool
+    cores: int  # that the threads are expected to have
 
     @property
     def parallel(self) -> bool:
@@ -33,4 +33,4 @@ class Callee:
     @property
     def ranges_a_thread(self) -> int:
         """Number of ranges that a thread's share is cut into: a thread that is done takes over ranges of another."""
-        return min(max(int(self.nanoseconds / (cores() * cost.RANGE_NS)), 1), cost.RANGES_A_THREAD)
+        return min(max(int(self.nanoseconds / (self.cores * cost.RANGE_NS)), 1), cost.RANGES_A_THREAD)

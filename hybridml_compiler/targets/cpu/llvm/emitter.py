@@ -87,7 +87,7 @@ class LoopEmitter:
                 self.pointers[buffer.name] = self.b.bounded(pointer, self.size(buffer.nbytes), what)
         # What an epilogue or a stage of a chain writes is a part that others may find in a cache.
         whole = len(ranges) == 1 and not kernel.chained
-        results = [buffer for buffer in kernel.operands if whole and streamed(buffer)]
+        results = [buffer for buffer in kernel.operands if whole and streamed(buffer, module.cpu)]
         self.streams = {buffer.name: beside(self.b, self._bytes(buffer)) for buffer in results}
         self.streaming = False
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ....errors import CompileError
 from ..runtime.scratch import SCRATCH
+from ..spec import CpuSpec
 from .values import ArrayType as ArrayType
 from .values import Constant as Constant
 from .values import DoubleType as DoubleType
@@ -179,10 +180,11 @@ class Function(Value):
 
 
 class Module:
-    """Functions and variables; `str` is the text that LLVM reads. `builder` is the class that builds its functions."""
+    """Functions and variables for a CPU; `str` is the text that LLVM reads. `builder` is the class that builds its
+    functions."""
 
-    def __init__(self, name: str = "", builder: type[IRBuilder] | None = None) -> None:
-        self.name, self.builder = name, builder or IRBuilder
+    def __init__(self, name: str, cpu: CpuSpec, builder: type[IRBuilder] | None = None) -> None:
+        self.name, self.cpu, self.builder = name, cpu, builder or IRBuilder
         self.stack, self.scratch = 0, 0  # bytes that all functions together have there
         self.globals: dict[str, Any] = {}
         self._metadata: dict[str, str] = {}  # text -> name

@@ -18,6 +18,7 @@ from ....schedule.launch import Copy, Plan
 from ....sizes.guards import collecting
 from ..program import STEP
 from ..runtime.jit import OPT, Source
+from ..spec import CpuSpec
 from . import ir
 from .callee import Callee
 from .checked import CheckedBuilder
@@ -44,19 +45,22 @@ EMITTERS = (
 class Module:
     symbol: str
     source: str
+    cpu: CpuSpec
     emit: Callable[[], str]  # its LLVM IR
     opt: int = OPT
 
     @property
     def code(self) -> Source:
         """The source to compile."""
-        return Source(self.source, self.emit, self.opt, passes=False, symbol="" if self.symbol == STEP else self.symbol)
+        symbol = "" if self.symbol == STEP else self.symbol
+        return Source(self.source, self.emit, self.opt, passes=False, symbol=symbol, cpu=self.cpu)
 
 
 class PlanModules:
-    """Specs of a plan, with the modules of each: launches of equal groups have one spec."""
+    """Specs of a plan, with the modules of each for a CPU: launches of equal groups have one spec."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu: CpuSpec) -> None:
+        self.cpu = cpu
         self._known: dict[int, tuple[KernelSpec, list[Module]]] = {}  # by identity
 
     def __contains__(self, spec: KernelSpec) -> bool:
@@ -65,13 +69,13 @@ class PlanModules:
     def modules(self, spec: KernelSpec) -> list[Module]:
         """Modules of the specs that it calls, then its own."""
         if spec not in self:
-            self._known[id(spec)] = spec, modules_of_spec(spec, self)
+            self._known[id(spec)] = spec, _modules_of_spec(spec, self)
         return self._known[id(spec)][1]
 
 
-def modules_of(plan: Plan, specs: PlanModules | None = None, *, timed: bool = False) -> list[Module]:
+def modules_of(plan: Plan, specs: PlanModules, *, timed: bool = False) -> list[Module]:
     """Distinct kernels in order of first use, then the step that launches them (`timed`: for a profile)."""
-    specs = PlanModules() if specs is None else specs
+    cpu = specs.cpu
     found: dict[str, Module] = {}
     callees: list[Callee | None] = []
     for launch in plan.launches:
@@ -80,42 +84,41 @@ def modules_of(plan: Plan, specs: PlanModules | None = None, *, timed: bool = Fa
             continue
         *_, own = needed = specs.modules(launch.spec)
         found |= {module.symbol: module for module in needed}
-        callees.append(callee_of(launch.spec, own.symbol))
+        callees.append(callee_of(launch.spec, cpu, own.symbol))
     lines = launch_sources(plan, callees)
     header = (
         f"{'timed ' * timed}step {len(plan.inputs)} inputs {len(plan.outputs)} outputs{' '.join(['', *plan.symbols])}"
     )
     # One call per launch, and each once: there is nothing in it to optimise ([Note: Compile time]).
-    step = Module(STEP, _source("\n".join([header, *lines])), lambda: _step_text(plan, callees, timed), opt=0)
+    step = Module(STEP, _source("\n".join([header, *lines])), cpu, lambda: _step_text(plan, cpu, callees, timed), opt=0)
     return [*found.values(), step]
 
 
-def modules_of_spec(spec: KernelSpec, specs: PlanModules | None = None) -> list[Module]:
-    """Modules of the specs that it calls, then its own."""
-    kind, specs = kind_of(spec), PlanModules() if specs is None else specs
-    parts = [specs.modules(part) for part in kind.parts(spec)]
+def _modules_of_spec(spec: KernelSpec, specs: PlanModules) -> list[Module]:
+    kind, cpu = kind_of(spec), specs.cpu
+    parts = [specs.modules(part) for part in kind.parts(spec, cpu)]
     names = [[own.symbol for *_, own in parts]] if parts else []
-    source = _source(kind.source(spec, *names))
+    source = _source(kind.source(spec, cpu, *names))
     symbol = "k_" + hashlib.sha256(source.encode()).hexdigest()[:16]
 
     def emit() -> str:
-        module = new_module(symbol)
+        module = new_module(symbol, cpu)
         with collecting(None):  # code is kept by its source, which says nothing of the guards of a program
             kind.emit(module, symbol, spec, *names)
         return str(module)
 
-    return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, emit)]
+    return [*{module.symbol: module for part in parts for module in part}.values(), Module(symbol, source, cpu, emit)]
 
 
-def _step_text(plan: Plan, callees: list[Callee | None], timed: bool) -> str:
-    module = new_module(STEP)
+def _step_text(plan: Plan, cpu: CpuSpec, callees: list[Callee | None], timed: bool) -> str:
+    module = new_module(STEP, cpu)
     emit_step(module, plan, callees, timed=timed)
     return str(module)
 
 
-def new_module(name: str) -> ir.Module:
+def new_module(name: str, cpu: CpuSpec) -> ir.Module:
     """An empty module, whose functions check their accesses under `HYBRIDML_SANITIZE`."""
-    return ir.Module(name, CheckedBuilder if config.read().sanitize else None)
+    return ir.Module(name, cpu, CheckedBuilder if config.read().sanitize else None)
 
 
 def _source(text: str) -> str:

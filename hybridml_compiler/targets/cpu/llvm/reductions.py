@@ -11,7 +11,7 @@ from .... import dtypes
 from ....loops.builder import identity
 from ....loops.ir import Expr, Reduce, extent
 from ....sizes.dims import Size, is_dim
-from ..runtime import jit
+from ..spec import CpuSpec
 from . import ir
 from .emitter import LoopEmitter
 from .scalars import Lanes
@@ -129,7 +129,7 @@ def _in_lanes(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     *outer, inner = joined[0].vars
     size = extent(inner)
     width = reduce_width(size, joined[0].value.dtype)
-    lanes = min(width, _lanes_at_once(max(r.value.dtype.itemsize for r in joined)))
+    lanes = min(width, _lanes_at_once(e.b.module.cpu, max(r.value.dtype.itemsize for r in joined)))
     parts = range(width // lanes)
 
     def values() -> list[Lanes]:
@@ -149,11 +149,10 @@ def _in_lanes(e: LoopEmitter, joined: Sequence[Reduce]) -> list[Lanes]:
     return [_halved(e, r.op, totals[k :: len(joined)]) for k, r in enumerate(joined)]
 
 
-def _lanes_at_once(itemsize: int) -> int:
+def _lanes_at_once(cpu: CpuSpec, itemsize: int) -> int:
     """Lanes computed at once: an eighth of the registers, as an exponential has up to eight values in each lane
     ([Note: Micro-kernels])."""
-    host = jit.host()
-    return max(host.registers, 16) * host.vector_bits // (8 * 8 * max(itemsize, 4))
+    return max(cpu.registers, 16) * cpu.vector_bits // (8 * 8 * max(itemsize, 4))
 
 
 def _inside(e: LoopEmitter, op: str, value: Expr, width: int) -> Lanes:

@@ -17,7 +17,6 @@ from .... import dtypes
 from ....loops.notation import Value
 from ....loops.transcendental import TABLE
 from ....loops.transcendental.exp import in_two_factors
-from ..runtime import jit
 from . import ir
 from .types import I1, I64, Literal, constant, intrinsic, literal, memory_type, register_type
 
@@ -110,7 +109,7 @@ class LaneBuilder:
         """x * 2^n: one instruction of AVX-512 ([Note: Micro-kernels]), or two products."""
         x, y = self._same((a, b))
         lanes = _REGISTER // (8 * x.dtype.itemsize)
-        if x.lanes % lanes or jit.host().vector_bits < _REGISTER:
+        if x.lanes % lanes or self.module.cpu.vector_bits < _REGISTER:
             return self._wrap(in_two_factors(Value(self, x), Value(self, y)).raw.value, x)
         kind, bits = register_type(x.dtype, lanes), ir.IntType(lanes)
         name = f"x86.avx512.mask.scalef.{'ps' if x.dtype is dtypes.float32 else 'pd'}.512"

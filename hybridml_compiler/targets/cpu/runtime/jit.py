@@ -25,10 +25,8 @@ from hybridml_compiler.once import once
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.uninterrupted import start, stepping, uninterrupted, wait
 from hybridml_compiler.targets.cpu.runtime import memory
-from hybridml_compiler.targets.cpu.runtime.host import Host as Host
-from hybridml_compiler.targets.cpu.runtime.host import features as features
-from hybridml_compiler.targets.cpu.runtime.host import host as host
 from hybridml_compiler.targets.cpu.runtime.linking import elf, image
+from hybridml_compiler.targets.cpu.spec import CpuSpec, host_spec, llvm_version
 from hybridml_compiler.weak import WeakMembers
 
 if TYPE_CHECKING:
@@ -59,32 +57,43 @@ def initialized() -> Any:
     return llvm
 
 
+@once
+def _target(triple: str) -> Any:
+    """LLVM's code generator for a platform."""
+    llvm = initialized()
+    if triple != host_spec().triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM compiles nothing for {triple!r}: {error}") from error
+
+
 class _Thread(threading.local):
     """A thread's own: its target machines, whether it may skip llvmlite's lock, and the lock it takes then."""
 
     def __init__(self) -> None:
-        self.machines: dict[tuple[Host, int], llvm.TargetMachine] = {}
+        self.machines: dict[tuple[CpuSpec, int], llvm.TargetMachine] = {}
         self.alone = False
         self.lock = rlock()
         _alone.add(self.lock)
 
 
 _alone: WeakMembers[threading.RLock] = WeakMembers()
-_machines: dict[tuple[Host, int], llvm.TargetMachine] = {}  # of uninterrupted steps, one at a time
+_machines: dict[tuple[CpuSpec, int], llvm.TargetMachine] = {}  # of uninterrupted steps, one at a time
 
 
 _thread = _Thread()
 
 
-def _machine(opt: int) -> llvm.TargetMachine:
-    this = host()
-    machine = _thread.machines.get((this, opt))
+def _machine(cpu: CpuSpec, opt: int) -> llvm.TargetMachine:
+    machine = _thread.machines.get((cpu, opt))
     if machine is None:
-        target = initialized().Target.from_triple(this.triple)
-        machine = target.create_target_machine(
-            cpu=this.cpu, features=this.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
+        machine = _target(cpu.triple).create_target_machine(
+            cpu=cpu.name, features=cpu.features, opt=opt, reloc="pic", codemodel=_CODE_MODEL, jit=True
         )
-        _thread.machines[this, opt] = machine
+        _thread.machines[cpu, opt] = machine
     return machine
 
 
@@ -128,33 +137,33 @@ def _set_option(option: str) -> None:
         initialized().set_option("hybridml", option)
 
 
-def compile_ir(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
-    """Object code of a module of LLVM IR, for this CPU.
+def compile_ir(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
+    """Object code of a module of LLVM IR, for the CPU of this process unless another is given.
 
     `passes=False` skips LLVM's IR passes and takes half the time: right for code that is final as emitted, as kernels
     are, whose expressions are hoisted by construction ([Note: Compile time]).
     With passes it is the O1 pipeline: the compiler emits explicit vectors, so neither vectoriser is wanted.
     Raises CompileError with LLVM's message where the text is not valid IR.
     """
-    return _compiled([text], passes, opt)
+    return _compiled([text], passes, opt, cpu or host_spec())
 
 
-def _compiled(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+def _compiled(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
     """One object of several modules."""
     memory.require(sum(map(len, texts)))
-    return uninterrupted(lambda: _object(texts, passes, opt))
+    return uninterrupted(lambda: _object(texts, passes, opt, cpu))
 
 
-def _object(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+def _object(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
     with _leaner():
-        return _emitted(texts, passes, opt)
+        return _emitted(texts, passes, opt, cpu)
 
 
-def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
+def _emitted(texts: Sequence[str], passes: bool, opt: int, cpu: CpuSpec) -> bytes:
     if stepping():
         _thread.machines = _machines
     llvm = initialized()
-    machine = _machine(opt)
+    machine = _machine(cpu, opt)
     try:
         # A context a module: everything that a compilation allocates goes with it, and no two threads share any of it.
         context = llvm.create_context()
@@ -164,7 +173,7 @@ def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
         module, *others = [llvm.parse_assembly(text, context) for text in texts]
         for other in others:
             module.link_in(other)
-        module.triple = host().triple
+        module.triple = cpu.triple
         module.data_layout = str(machine.target_data)
         module.verify()
         if passes:
@@ -181,16 +190,18 @@ def _emitted(texts: Sequence[str], passes: bool, opt: int) -> bytes:
         raise CompileError(f"LLVM rejected generated code: {error}") from error
 
 
-def _key(text: str, passes: bool, opt: int) -> str:
-    return cache.key(text, f"passes={passes} opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}", host().key)
+def _key(text: str, passes: bool, opt: int, cpu: CpuSpec) -> str:
+    how = f"passes={passes} opt={opt} {_CODE_MODEL} {_PASS_LEFT_OUT}"
+    return cache.key(text, how, cpu.code_key, llvm_version())
 
 
-def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
+def compile_cached(text: str, *, passes: bool = True, opt: int = OPT, cpu: CpuSpec | None = None) -> bytes:
     """`compile_ir`, from the cache where it has been done before."""
-    name = _key(text, passes, opt)
+    cpu = cpu or host_spec()
+    name = _key(text, passes, opt, cpu)
     data = cache.get(name)
     if data is None:
-        data = compile_ir(text, passes=passes, opt=opt)
+        data = compile_ir(text, passes=passes, opt=opt, cpu=cpu)
         cache.put(name, data)
     return data
 
@@ -198,7 +209,8 @@ def compile_cached(text: str, *, passes: bool = True, opt: int = OPT) -> bytes:
 class Source(NamedTuple):
     """A module to be compiled: the text that it is known by, and the function that emits its LLVM IR.
 
-    One that defines nothing but this symbol for others may be compiled together with others.
+    One that defines nothing but this symbol for others may be compiled together with others. It is compiled for the
+    CPU of this process unless another is given.
     """
 
     text: str
@@ -206,6 +218,7 @@ class Source(NamedTuple):
     opt: int = OPT
     passes: bool = True
     symbol: str = ""
+    cpu: CpuSpec | None = None
 
 
 def compile_sources(sources: Iterable[Source]) -> list[bytes]:
@@ -219,6 +232,7 @@ class _Job:
 
     def __init__(self, name: str, source: Source) -> None:
         self.name, self.source, self.text = name, source, source.emit()
+        self.cpu = source.cpu or host_spec()
         self.object: bytes | None = None
         self.error: BaseException | None = None
         self.done = threading.Lock()
@@ -260,7 +274,7 @@ class Compilation:
 
     def add(self, source: Source) -> str:
         """Begin with a module; returns its name in the cache."""
-        name = _key(source.text, source.passes, source.opt)
+        name = _key(source.text, source.passes, source.opt, source.cpu or host_spec())
         if name in self.made:
             return name
         data = cache.get(name)
@@ -305,9 +319,8 @@ class Compilation:
         jobs: list[_Job] = []
         count, size = min(-(-len(self.waiting) // self.threads), MOST_TOGETHER), 0
         while self.waiting and len(jobs) < max(count, 1):
-            source = self.waiting[0].source
             size += len(self.waiting[0].text)
-            if jobs and (size > LARGEST_TOGETHER or not _go_together(jobs[0].source, source)):
+            if jobs and (size > LARGEST_TOGETHER or not _go_together(jobs[0], self.waiting[0])):
                 break
             jobs.append(self.waiting.popleft())
         return jobs
@@ -336,21 +349,24 @@ def _compile_alone(compilation: ref[Compilation], work: SimpleQueue[object]) -> 
     work.put(token)  # for the next worker
 
 
-def _go_together(one: Source, other: Source) -> bool:
-    return bool(one.symbol and other.symbol) and (one.opt, one.passes) == (other.opt, other.passes)
+def _go_together(one: _Job, other: _Job) -> bool:
+    first, second = one.source, other.source
+    if not (first.symbol and second.symbol) or (first.opt, first.passes) != (second.opt, second.passes):
+        return False
+    return one.cpu == other.cpu and one.cpu.triple == host_spec().triple  # what `elf.cut` knows
 
 
 def _compile_together(jobs: Sequence[_Job]) -> list[bytes]:
     """One object for each of the jobs."""
-    opt, passes = jobs[0].source.opt, jobs[0].source.passes
+    opt, passes, cpu = jobs[0].source.opt, jobs[0].source.passes, jobs[0].cpu
     if len(jobs) == 1:
-        return [_compiled([jobs[0].text], passes, opt)]
+        return [_compiled([jobs[0].text], passes, opt, cpu)]
     # What a module defines has a section of its own to be found by. A definition, and nothing else, ends its line so.
     texts = [job.text.replace(" {\n", f' section ".text.{job.source.symbol}" {{\n') for job in jobs]
     try:
-        return elf.cut(_compiled(texts, passes, opt), [job.source.symbol for job in jobs])
+        return elf.cut(_compiled(texts, passes, opt, cpu), [job.source.symbol for job in jobs])
     except elf.Foreign:
-        return [_compiled([job.text], passes, opt) for job in jobs]
+        return [_compiled([job.text], passes, opt, cpu) for job in jobs]
 
 
 def _most_threads() -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import math
 import operator
 import os
 import threading
@@ -24,6 +23,7 @@ from .... import config
 from ....config import MAX_THREADS
 from ....once import once
 from ....runtime import stacks
+from ..spec import cores
 from . import jit, pool_ir, scratch
 from .linking import loader
 
@@ -111,23 +111,6 @@ def _default_count() -> int:
         return 1
     asked = config.read().num_threads
     return cores() if asked is None else asked
-
-
-@once
-def cores() -> int:
-    """CPUs that the process may use, whatever number of threads it was asked to use."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, _quota(), MAX_THREADS))
-
-
-def _quota() -> int:
-    """CPUs' worth of time that a container may use; threads beyond it are throttled in the middle of a loop."""
-    with suppress(OSError, ValueError):
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            return max(1, math.ceil(int(quota) / int(period)))
-    return MAX_THREADS
 
 
 class Pool:

@@ -1,4 +1,4 @@
-"""The algorithm that computes a convolution on this machine: the first row of a table that can."""
+"""The algorithm that computes a convolution on a CPU: the first row of a table that can."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ...kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
 from ...kernels.conv_depthwise_nchw import plane_units, planes_of
 from ...kernels.conv_tiling import Machine
 from ...kernels.conv_weights_blocking import turns_gradient, weight_blocking_of, weight_units
-from ...runtime import jit
-from ...runtime.threads import cores
+from ...spec import CpuSpec
 from .. import ir
 from ..kernel import emit_epilogue
 from .depthwise import emit_depthwise
@@ -101,17 +100,13 @@ CHANNELS_FIRST = (  # those of the result
 )
 
 
-def own_algorithm(convolution: Convolution) -> tuple[Algorithm, Any] | None:
-    """(algorithm, its plan) of our own for a convolution; None where a loop nest must compute it."""
-    return _own_algorithm(convolution, jit.host())
-
-
 @once
-def _own_algorithm(convolution: Convolution, host: jit.Host) -> tuple[Algorithm, Any] | None:
-    if not host.registers:
+def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Any] | None:
+    """(algorithm, its plan) of our own for a convolution; None where a loop nest must compute it."""
+    if not cpu.registers:
         return None
     for algorithm in _algorithms(convolution):
-        plan = algorithm.accepts(convolution, _machine(host))
+        plan = algorithm.accepts(convolution, _machine(cpu))
         if plan is not None:
             return algorithm, plan
     return None
@@ -125,31 +120,31 @@ def _algorithms(convolution: Convolution) -> tuple[Algorithm, ...]:
     return ALGORITHMS if convolution.dtype.kind == "f" else INTEGERS
 
 
-def has_convolution(convolution: Convolution) -> bool:
-    return own_algorithm(convolution) is not None
+def has_convolution(convolution: Convolution, cpu: CpuSpec) -> bool:
+    return own_algorithm(convolution, cpu) is not None
 
 
-def range_of_convolution(convolution: Convolution) -> int:
+def range_of_convolution(convolution: Convolution, cpu: CpuSpec) -> int:
     """Extent of the range that threads share."""
-    algorithm, plan = _chosen(convolution)
+    algorithm, plan = _chosen(convolution, cpu)
     return algorithm.units(convolution, plan)
 
 
-def finishes(convolution: Convolution) -> bool:
+def finishes(convolution: Convolution, cpu: CpuSpec) -> bool:
     """Whether the convolution's kernel takes an epilogue."""
-    found = own_algorithm(convolution)
+    found = own_algorithm(convolution, cpu)
     return found is not None and found[0].finishes
 
 
-def passing_convolution(convolution: Convolution) -> Convolution | None:
+def passing_convolution(convolution: Convolution, cpu: CpuSpec) -> Convolution | None:
     """The same without memory for its result, where the epilogue can read each row while it is in cache."""
-    found = own_algorithm(convolution)
+    found = own_algorithm(convolution, cpu)
     passes = found is not None and found[0].emit is emit_direct and conv_tiling.can_pass(convolution, found[1])
     return replace(convolution, passing=True) if passes else None
 
 
-def parts_of_convolution(convolution: Convolution) -> list[KernelSpec]:
-    algorithm, plan = _chosen(convolution)
+def parts_of_convolution(convolution: Convolution, cpu: CpuSpec) -> list[KernelSpec]:
+    algorithm, plan = _chosen(convolution, cpu)
     turn = [Pretranspose(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
     return [*algorithm.parts(convolution, plan), *turn]
 
@@ -163,7 +158,7 @@ def emit_convolution(
 ) -> ir.Function:
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (both as prepared, if
     they are) and the result, or those of the epilogue."""
-    algorithm, plan = _chosen(convolution)
+    algorithm, plan = _chosen(convolution, module.cpu)
     count = len(algorithm.parts(convolution, plan))
     more: dict[str, Any] = {"parts": parts[:count]} if count else {}
     if parts[count:]:
@@ -176,28 +171,28 @@ def emit_convolution(
     return algorithm.emit(module, name, convolution, plan, finish, **more)
 
 
-def convolution_source(convolution: Convolution, parts: Sequence[str] = ()) -> str:
+def convolution_source(convolution: Convolution, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
     """The text that determines the code of `emit_convolution`."""
-    algorithm, plan = _chosen(convolution)
+    algorithm, plan = _chosen(convolution, cpu)
     return f"{convolution!r} by {algorithm.name} {plan!r} with {parts}"
 
 
-def prepared_operands(convolution: Convolution) -> tuple[Pixels | None, Weights | None]:
+def prepared_operands(convolution: Convolution, cpu: CpuSpec) -> tuple[Pixels | None, Weights | None]:
     """The prepared image and weights that the kernel reads in the place of its operands, if any."""
-    found = own_algorithm(convolution)
+    found = own_algorithm(convolution, cpu)
     if found is None:
         return None, None
     sizes = [0 if p is None else p.nbytes(convolution, found[1]) for p in (found[0].packs, found[0].prepares)]
     return Pixels(convolution, sizes[0]) if sizes[0] else None, Weights(convolution, sizes[1]) if sizes[1] else None
 
 
-def range_of_operand(operand: Weights | Pixels) -> int:
-    preparation, plan = _preparation(operand)
+def range_of_operand(operand: Weights | Pixels, cpu: CpuSpec) -> int:
+    preparation, plan = _preparation(operand, cpu)
     return preparation.units(operand.convolution, plan)
 
 
-def parts_of_operand(operand: Weights | Pixels) -> list[Pretranspose]:
-    c, (_, plan) = operand.convolution, _preparation(operand)
+def parts_of_operand(operand: Weights | Pixels, cpu: CpuSpec) -> list[Pretranspose]:
+    c, (_, plan) = operand.convolution, _preparation(operand, cpu)
     if c.stored is not None:
         return [Pretranspose(dtypes.float32, plan.lanes)]
     return [Pretranspose(c.dtype, plan.lanes)] if panel_of(c).run else []
@@ -205,34 +200,34 @@ def parts_of_operand(operand: Weights | Pixels) -> list[Pretranspose]:
 
 def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts: Sequence[str] = ()) -> ir.Function:
     """`void operand(ptr buffers, i64 lo, i64 hi)`; the buffers are the operand and its prepared form."""
-    preparation, plan = _preparation(operand)
+    preparation, plan = _preparation(operand, module.cpu)
     return preparation.emit(module, name, operand.convolution, plan, parts[0] if parts else "")
 
 
-def operand_source(operand: Weights | Pixels, parts: Sequence[str] = ()) -> str:
+def operand_source(operand: Weights | Pixels, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
     """The text that determines the code of `emit_operand`."""
-    algorithm, plan = _chosen(operand.convolution)
+    algorithm, plan = _chosen(operand.convolution, cpu)
     return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
 
 
-def _preparation(operand: Weights | Pixels) -> tuple[Preparation, Any]:
-    algorithm, plan = _chosen(operand.convolution)
+def _preparation(operand: Weights | Pixels, cpu: CpuSpec) -> tuple[Preparation, Any]:
+    algorithm, plan = _chosen(operand.convolution, cpu)
     found = algorithm.prepares if isinstance(operand, Weights) else algorithm.packs
     assert found is not None
     return found, plan
 
 
-def reads_pairs() -> bool:
+def reads_pairs(cpu: CpuSpec) -> bool:
     """Whether convolutions of bfloat16 multiply pairs of it; else they are those of float32."""
-    return "avx512bf16" in _machine(jit.host()).features
+    return "avx512bf16" in _machine(cpu).features
 
 
-def _machine(host: jit.Host) -> Machine:
-    features = jit.features() if host.vector_bits == 512 else frozenset[str]()
-    return Machine(host.vector_bits // 8, host.registers, cores(), features)
+def _machine(cpu: CpuSpec) -> Machine:
+    features = cpu.enabled if cpu.vector_bits == 512 else frozenset[str]()
+    return Machine(cpu.vector_bits // 8, cpu.registers, cpu.cores, features)
 
 
-def _chosen(convolution: Convolution) -> tuple[Algorithm, Any]:
-    found = own_algorithm(convolution)
+def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Any]:
+    found = own_algorithm(convolution, cpu)
     assert found is not None, convolution
     return found

@@ -14,7 +14,7 @@ from ..... import dtypes
 from .....schedule import cost
 from .....schedule.kernels.gemm import Matrix, Product
 from .....sizes.dims import Size, is_dim, same
-from ...runtime.threads import cores
+from ...spec import CpuSpec
 from .. import ir
 from ..kernel import KERNEL_TYPE
 from ..sizes import Sizes
@@ -24,20 +24,21 @@ _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS kernel
 
 
-def slab(extent: Size) -> Size:
+def slab(extent: Size, cpu: CpuSpec) -> Size:
     """Rows or columns in one slab: one for each core, of whole register tiles."""
-    share = (extent + cores() - 1) // cores()
+    share = (extent + cpu.cores - 1) // cpu.cores
     return ((share - 1) // GRANULE + 1) * GRANULE
 
 
-def slabs(product: Product) -> Size:
+def slabs(product: Product, cpu: CpuSpec) -> Size:
     """Extent of the parallel range: matrices of a batch, else slabs of rows or columns, whichever are more."""
     if not same(product.matrices, 1):
         return product.matrices
     if not product.symbolic and product.m * product.n * product.k <= cost.WHOLE_PRODUCT:
         return 1
     extent = product.m if by_rows(product) else product.n
-    return (extent + slab(extent) - 1) // slab(extent)
+    each = slab(extent, cpu)
+    return (extent + each - 1) // each
 
 
 def by_rows(product: Product) -> bool:
@@ -56,7 +57,7 @@ def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Fu
     pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
     names = product.symbols
     sizes = Sizes(b, b.load(b.gep(table, [_i64(3)], source_etype=PTR), typ=PTR) if names else None, names)
-    for size in _sizes(product):  # where they are computed once
+    for size in _sizes(product, module.cpu):  # where they are computed once
         sizes.value(size)
     gemm = _declaration(module, product)
     head, body, done = (function.append_basic_block(n) for n in ("slabs", "product", "done"))
@@ -104,12 +105,12 @@ Range = tuple[Any, Any]
 Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
 
 
-def _sizes(product: Product) -> list[Size]:
+def _sizes(product: Product, cpu: CpuSpec) -> list[Size]:
     """The sizes and strides that the code of a product asks for."""
     found = [product.m, product.n, product.k, product.m * product.n, *product.batch]
     for x in (product.a, product.b):
         found += [x.offset, x.row, x.column, *x.batch]
-    return [*found, slab(product.m), slab(product.n)]
+    return [*found, slab(product.m, cpu), slab(product.n, cpu)]
 
 
 def _matrix_of_batch(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any) -> Part:
@@ -121,13 +122,14 @@ def _matrix_of_batch(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any
 
 def _slab(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any) -> Part:
     a_at, b_at, m, n = (sizes.value(x) for x in (product.a.offset, product.b.offset, product.m, product.n))
-    if same(slabs(product), 1):
+    if same(slabs(product, b.module.cpu), 1):
         return (a_at, b_at, _i64(0)), m, n
     rows = by_rows(product)
     extent = product.m if rows else product.n
-    start = b.mul(index, sizes.value(slab(extent)))
+    each = slab(extent, b.module.cpu)
+    start = b.mul(index, sizes.value(each))
     left = b.sub(sizes.value(extent), start)
-    count = b.select(b.icmp_signed("<", left, sizes.value(slab(extent))), left, sizes.value(slab(extent)))
+    count = b.select(b.icmp_signed("<", left, sizes.value(each)), left, sizes.value(each))
     if rows:
         return (b.add(a_at, b.mul(start, sizes.value(product.a.row))), b_at, b.mul(start, n)), count, n
     return (a_at, b.add(b_at, b.mul(start, sizes.value(product.b.column))), start), m, count

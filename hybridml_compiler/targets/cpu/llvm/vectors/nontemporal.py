@@ -15,18 +15,18 @@ from typing import Any
 from .....loops.ir import Buffer
 from .....schedule import cost
 from .....sizes.dims import is_dim
-from ...runtime.jit import host
+from ...spec import CpuSpec
 from .. import ir
 from ..types import I64, VOID, intrinsic
 
 LINE = 64
 
 
-def streamed(buffer: Buffer) -> bool:
+def streamed(buffer: Buffer, cpu: CpuSpec) -> bool:
     """Whether this may be a result that the caches cannot hold. On x86 only, which has a fence for such stores."""
     size = buffer.nbytes
     large = is_dim(size) or size >= cost.STREAM_BYTES
-    return buffer.role == "out" and large and host().triple.startswith("x86_64")
+    return buffer.role == "out" and large and cpu.architecture == "x86_64"
 
 
 def beside(b: ir.IRBuilder, nbytes: Any) -> Any:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.once import once
 from hybridml_compiler.runtime.uninterrupted import uninterrupted
-from hybridml_compiler.targets.cpu.runtime.host import host
 from hybridml_compiler.targets.cpu.runtime.jit import OPT, initialized
 from hybridml_compiler.targets.cpu.runtime.linking import image
+from hybridml_compiler.targets.cpu.spec import host_spec
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -48,9 +48,9 @@ _numbers = itertools.count()
 
 @once
 def _linker() -> llvm.LLJIT:
-    llvm = initialized()
-    machine = llvm.Target.from_triple(host().triple).create_target_machine(
-        cpu=host().cpu, features=host().features, opt=OPT, reloc="pic", jit=True
+    llvm, here = initialized(), host_spec()
+    machine = llvm.Target.from_triple(here.triple).create_target_machine(
+        cpu=here.name, features=here.features, opt=OPT, reloc="pic", jit=True
     )
     linker = llvm.create_lljit_compiler(machine, use_jit_link=True)
     linker._owned = True  # by the process: threads may still be inside its code while the interpreter goes down
