@@ -25,7 +25,7 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
-from .core.context import current_interpreter
+from .core.context import current_interpreter, placed
 from .core.pytree import LEAF, Structure
 from .core.tensor import Tensor, wrap
 
@@ -390,6 +390,7 @@ def _python_scan(
     return _unflatten(structure, carry), _unflatten(first, stacked)
 
 
+@placed
 def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..creation import arange, zeros
 from ..shaping.manipulation import moveaxis
@@ -94,6 +95,7 @@ def _diagonal_places(rows: int, columns: int, offset: int) -> tuple[Tensor, Tens
     return places + top, places + left
 
 
+@placed
 def diag_embed(x: Tensor, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Matrices over the axes `axis1` and `axis2` of the result, with x's last axis as their diagonal. Source: PyTorch.
 

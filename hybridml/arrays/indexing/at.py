@@ -20,7 +20,7 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float
-from ...core.context import lift, literal
+from ...core.context import lift, literal, placed
 from ...core.dispatch import constant
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor
@@ -40,6 +40,7 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
 }
 
 
+@placed
 def updated(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor:
     """x after an update at `key`: the one way in which every style writes through a key."""
     value = _fitting(x, how, value)

@@ -12,6 +12,7 @@ from hybridml_compiler.errors import ArgumentError, OutOfBoundsError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
+from ...core.context import placed
 from ...core.tensor import Tensor
 from .manipulation import _axis, _tensor, expand_dims, swapaxes, tile
 
@@ -159,6 +160,7 @@ def _assembled(arrays: Any, axis: int, ndim: int) -> Tensor:
     return _reshape(x, (1,) * (ndim - x.ndim) + x.shape)
 
 
+@placed
 def block_diag(*arrays: Tensor) -> Tensor:
     """Matrices along the diagonal of one, with zeros elsewhere; vectors and numbers count as one row. Source: PyTorch.
 
@@ -389,6 +391,7 @@ def tri(n: int, m: int | None = None, /, k: int = 0, dtype: Any = None) -> Tenso
     return below.astype(dtypes.default_float() if dtype is None else dtype)
 
 
+@placed
 def diagflat(x: Tensor, /, k: int = 0) -> Tensor:
     """A square matrix with the elements of x, flattened, on diagonal k.
 
@@ -418,6 +421,7 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
     return ops.diagonal(x, k)
 
 
+@placed
 def vander(x: Tensor, /, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, from the highest down to 0 (or up). Source: NumPy.
 
@@ -436,6 +440,7 @@ def vander(x: Tensor, /, N: int | None = None, increasing: bool = False) -> Tens
     return _concat([expand_dims(p, 1) for p in powers], axis=1)
 
 
+@placed
 def resize(x: Tensor, shape: int | Sequence[int], /) -> Tensor:
     """The elements of x in another shape, repeated from the start where it has more of them. Source: NumPy.
 
