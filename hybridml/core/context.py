@@ -105,12 +105,15 @@ def beside(values: Iterable[Any], fn: Callable[[], R]) -> R:
 
 
 def placed(fn: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: what the function creates, such as a mask, is on the device of its tensors, as in PyTorch."""
+    """Decorator: what the function creates, such as a mask, is on the device of its tensors, as in PyTorch. The first
+    of them decides.
+    """
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if args and type(args[0]) is Tensor:  # on the CPU
-            return fn(*args, **kwargs)
+        for a in args:
+            if type(a) is Tensor:  # on the CPU
+                return fn(*args, **kwargs)
         return beside((*args, *kwargs.values()), partial(fn, *args, **kwargs))
 
     return call

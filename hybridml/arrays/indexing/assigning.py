@@ -52,6 +52,7 @@ def slice_scatter(
     return _replaced("slice_scatter", x, (slice(None),) * k + (slice(start, end, step),), src)
 
 
+@placed
 def _replaced(name: str, x: Tensor, key: tuple[Any, ...], src: Any) -> Tensor:
     shape = x.detach()[key].shape
     value = _value(name, x, src, shape)
@@ -63,6 +64,7 @@ def _replaced(name: str, x: Tensor, key: tuple[Any, ...], src: Any) -> Tensor:
     return updated(x, key, "set", value)
 
 
+@placed
 def diagonal_scatter(x: Tensor, src: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """x with `src` as its diagonal over two axes; src has the shape of ``diagonal(x, offset, axis1, axis2)``.
 

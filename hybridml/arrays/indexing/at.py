@@ -41,6 +41,11 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
 
 
 @placed
+def _written(x: Tensor, key: Any, how: str, value: Any) -> Tensor:
+    return updated(x, key, how, as_value(value, x.dtype))
+
+
+@placed
 def updated(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor:
     """x after an update at `key`: the one way in which every style writes through a key."""
     value = _fitting(x, how, value)
@@ -221,8 +226,7 @@ class Place:
         return f"{self._x!r}.at[{self._key!r}]"
 
     def _update(self, how: str, value: Any) -> Tensor:
-        x = lift(self._x)
-        return updated(x, self._key, how, as_value(value, x.dtype))
+        return _written(lift(self._x), self._key, how, value)
 
 
 def _at(self: Tensor) -> _At:

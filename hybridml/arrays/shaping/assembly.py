@@ -193,7 +193,7 @@ def _places(name: str, obj: Any, n: int, most: int) -> np.ndarray:
     """Places along an axis of size n as values, since they decide the size of the result: not negative, in bounds."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(n))
-    found = np.asarray(obj)
+    found = np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj)
     if found.dtype.kind == "b":
         return np.flatnonzero(found)
     found = found.astype(np.int64) if found.size == 0 else found
@@ -203,6 +203,7 @@ def _places(name: str, obj: Any, n: int, most: int) -> np.ndarray:
     return np.where(found < 0, found + n, found)
 
 
+@placed
 def delete(x: Tensor, obj: Any, /, axis: int | None = None) -> Tensor:
     """x without the elements at the places `obj` (an integer, a slice, a sequence, a mask) of an axis.
 
@@ -221,6 +222,7 @@ def delete(x: Tensor, obj: Any, /, axis: int | None = None) -> Tensor:
     return ops.take(x, _tensor(np.flatnonzero(keep)), axis)
 
 
+@placed
 def insert(x: Tensor, obj: Any, values: Any, /, axis: int | None = None) -> Tensor:
     """x with values before the places `obj` (an integer, a slice, a sequence, a mask) of an axis; they broadcast.
 
