@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,9 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
-from .core.context import current_interpreter
+from .core.context import current_interpreter, placed
 from .core.pytree import LEAF, Structure
-from .core.tensor import Tensor, wrap
+from .core.tensor import Tensor, aval_of, wrap
 
 if TYPE_CHECKING:
     from .tracing.capture.tracer import Tracer
@@ -290,9 +291,7 @@ def _traced_while(
         return [*after, count + 1, go]
 
     start = [*carry, zeros((), dtype="int64")]
-    region = capture_region(
-        tracer, "the body of while_loop", [(t.shape, t.dtype) for t in start], step, (body_fn, cond_fn)
-    )
+    region = capture_region(tracer, "the body of while_loop", [aval_of(t) for t in start], step, (body_fn, cond_fn))
     outputs = [*region.outputs[: n + 1], *region.outputs[n + 2 :]]
     init = [snapshot(tracer, t) for t in (*start, *region.states)]
     results = Loop(
@@ -390,6 +389,7 @@ def _python_scan(
     return _unflatten(structure, carry), _unflatten(first, stacked)
 
 
+@placed
 def _empty_scan(
     f: Any, carry: list[Tensor], structure: Structure, xs: list[Tensor], shape: Structure, steps: int, reverse: bool
 ) -> tuple[Any, Any]:
@@ -478,7 +478,7 @@ def _traced_scan(
         made.append(new)
         return [*after, *ys]
 
-    avals = [*((t.shape, t.dtype) for t in carry), *((x.shape[1:], x.dtype) for x in xs)]
+    avals = [*(aval_of(t) for t in carry), *(replace(aval_of(x), shape=x.shape[1:]) for x in xs)]
     region = capture_region(tracer, "the body of scan", avals, step, (f,))
     end = len(region.outputs) - len(region.states)
     carries = [*region.inputs[:n], *region.inputs[n + len(xs) :]]

@@ -19,6 +19,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .arrays.creation import asarray
 from .arrays.shaping.manipulation import _tensor
+from .core.context import placed
 from .core.ops import names
 from .core.tensor import Tensor
 from .tracing.compiled import compiled
@@ -47,6 +48,7 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
+@placed
 def _floats(*operands: Any) -> list[Tensor]:
     """Operands as tensors of floats; a Python number has the dtype of the tensors beside it."""
     tensors = [x for x in operands if isinstance(x, Tensor | np.ndarray)]

@@ -49,7 +49,7 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
             typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
-        t = adopt(obj.view()) if interp is None else interp.lift(obj)
+        t = literal(adopt(obj.view())) if interp is None else interp.lift(obj)
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
         t = from_dlpack(obj)
     else:

@@ -10,6 +10,7 @@ from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
 from ..core import ops
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .data_types import result_type
 from .inspection import finfo, iinfo
@@ -169,6 +170,7 @@ def round(x: Tensor, /, decimals: int = 0) -> Tensor:
     return ops.round(x * scale) / scale if decimals > 0 else ops.round(x / scale) * scale
 
 
+@placed
 def _to_multiple(x: Tensor, step: int) -> Tensor:
     """The multiple of a step next to each integer, of two the even one; without floats, which round a large integer."""
     if step > iinfo(x.dtype).max:
@@ -178,6 +180,7 @@ def _to_multiple(x: Tensor, step: int) -> Tensor:
     return (below + ops.astype(up, x.dtype)) * step
 
 
+@placed
 def isreal(x: Tensor, /) -> Tensor:
     """Whether the imaginary part is 0, elementwise; true for real numbers. Source: NumPy, PyTorch.
 
@@ -295,6 +298,7 @@ def nextafter(x: Tensor, y: Tensor, /) -> Tensor:
     return found
 
 
+@placed
 def _nextafter_narrow(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
     """`nextafter` of a 16-bit float, from float32, which holds it exactly: a bit over half a step away, rounded."""
     limits = finfo(dtype)
@@ -307,6 +311,7 @@ def _nextafter_narrow(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
     return _where(_isnan(x) | _isnan(y), (x + y).astype(dtype), _where(ops.equal(x, y), y.astype(dtype), moved))
 
 
+@placed
 def spacing(x: Tensor, /) -> Tensor:
     """Distance of x to the next number away from zero, with the sign of x.
 
@@ -361,6 +366,7 @@ def allclose(x: Tensor, y: Tensor, /, rtol: float = 1e-5, atol: float = 1e-8, eq
     return ops.all(isclose(x, y, rtol, atol, equal_nan))
 
 
+@placed
 def array_equal(x: Tensor, y: Tensor, /, equal_nan: bool = False) -> Tensor:
     """Whether shapes and all elements are the same, as a tensor of one bool.
 

@@ -13,7 +13,7 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
 
 from ..core import aliasing, ops
-from ..core.context import FLOAT_FLAGS, grad_is_off, lift
+from ..core.context import FLOAT_FLAGS, grad_is_off, lift, placed
 from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
@@ -268,6 +268,7 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 
 
 @method
+@placed
 def copy_(self: Tensor, source: Any) -> Tensor:
     """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
@@ -278,6 +279,7 @@ def copy_(self: Tensor, source: Any) -> Tensor:
 
 
 @method
+@placed
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Writes `value` into every element, in place."""
     self_ = self.detach() if self._node is not None else self

@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.shapes import integer
 
 from ..core import ops
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .creation import asarray, full
 from .shaping import windows
@@ -95,6 +96,7 @@ def _around(x: Tensor, n: int, mode: str) -> Tensor:
     return ops.concat([left, x, right], axis=-1)
 
 
+@placed
 def stft(
     input: Tensor,
     n_fft: int,
@@ -138,6 +140,7 @@ def stft(
     return swapaxes(spectra, -1, -2)
 
 
+@placed
 def istft(
     input: Tensor,
     n_fft: int,

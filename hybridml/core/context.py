@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
 from hybridml_compiler.errors import ArgumentError
@@ -20,6 +20,7 @@ from hybridml_compiler.errors import ArgumentError
 from .interpreter import Interpreter, interpreter_stack
 from .tensor import CPU, Tensor, place_of
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 # 1/0 is inf and 0/0 is nan, as in compiled code, and nothing to warn about. NumPy ascribes a warning to the module that
@@ -89,13 +90,33 @@ def at_place(place: str | None, fn: Callable[[], R]) -> R:
 
 
 def beside(values: Iterable[Any], fn: Callable[[], R]) -> R:
-    """`at_place`, with the device of the first of the values that is a tensor on one which is not the CPU."""
+    """`at_place`, with the device of the first of the values that is a tensor on one which is not the CPU, or a list of
+    such.
+    """
     for value in values:
+        kind = type(value)
+        if kind is list or kind is tuple:
+            value = next((item for item in value if issubclass(type(item), Tensor)), None)
         if issubclass(type(value), Tensor):
             place = place_of(value)
             if place is not None:
                 return at_place(place, fn)
     return fn()
+
+
+def placed(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: what the function creates, such as a mask, is on the device of its tensors, as in PyTorch. The first
+    of them decides.
+    """
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for a in args:
+            if type(a) is Tensor:  # on the CPU
+                return fn(*args, **kwargs)
+        return beside((*args, *kwargs.values()), partial(fn, *args, **kwargs))
+
+    return call
 
 
 def trusted(found: Tensor) -> Tensor:

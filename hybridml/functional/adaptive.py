@@ -14,6 +14,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from .. import arrays as xp
+from ..core.context import placed
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled
@@ -117,6 +118,7 @@ def _split(n: int, m: int) -> _Split:
     return _Split(places.shape, starts[:, None] + places, lengths, starts)
 
 
+@placed
 def _windows(x: Tensor, axis: int, split: _Split) -> Tensor:
     if split.table is not None:
         x = xp.take(x, xp.asarray(split.table.ravel()), axis=axis)
@@ -124,6 +126,7 @@ def _windows(x: Tensor, axis: int, split: _Split) -> Tensor:
 
 
 @in_float32
+@placed
 def _averaged(what: str, dims: int, input: Tensor, output_size: Sizes) -> Tensor:
     x, single = batched(what, input, dims)
     for axis, m in enumerate(_sizes(what, x, output_size), 2):
@@ -140,6 +143,7 @@ def _averaged(what: str, dims: int, input: Tensor, output_size: Sizes) -> Tensor
     return x[0] if single else x
 
 
+@placed
 def _largest(what: str, dims: int, input: Tensor, output_size: Sizes, return_indices: bool) -> Any:
     x, single = batched(what, input, dims)
     sizes, shape = _sizes(what, x, output_size), x.shape

@@ -20,6 +20,7 @@ from hybridml_compiler.sizes.dims import is_symbolic
 
 from .. import arrays as xp
 from ..autograd import Function
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..random import Generator, bernoulli, default_generator
 from ..tracing.compiled import compiled
@@ -192,6 +193,7 @@ def _blocks(how: _How, queries: int, keys: int, *, by_keys: bool = False) -> lis
     return [_Block(part, slice(0, part.stop), part.start) for part in parts]
 
 
+@placed
 def _masked(scores: Tensor, mask: Tensor | None, first: int | None, *, flip: bool = False) -> Tensor:
     """Scores of what may not be seen are -inf. With `first`, row i is query first + i, which sees columns up to it;
     with `flip` columns are queries, and rows what they see."""

@@ -6,6 +6,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .arguments import LAYOUTS
 
@@ -85,6 +86,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
     return _saturated("feature_alpha_dropout", input, p, training, shape)
 
 
+@placed
 def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
     check_probability(what, p)
     if not training or p == 0:
@@ -94,6 +96,7 @@ def _dropped(what: str, input: Tensor, p: float, training: bool, shape: tuple[in
     return xp.where(random.bernoulli(1 - p, shape), input * (1 / (1 - p)), 0)
 
 
+@placed
 def _saturated(what: str, input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
     check_probability(what, p)
     if not training or p == 0:

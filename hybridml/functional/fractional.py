@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .arguments import Pair, batched, positive
 
@@ -57,6 +58,7 @@ def fractional_max_pool3d(
     )
 
 
+@placed
 def _pooled(
     what: str,
     dims: int,
@@ -99,6 +101,7 @@ def _pooled(
 _SAMPLE_OF_AXIS = {2: (1, 0), 3: (0, 1, 2)}
 
 
+@placed
 def _starts(drawn: Tensor, n: int, k: int, m: int) -> Tensor:
     """Starts of the m windows of k elements along an axis of n, (..., m) for a phase (..., 1) in 0..1."""
     if m == 1:

@@ -8,6 +8,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled
 from .activations import relu6, softmax, softplus
@@ -204,6 +205,7 @@ def softmin(input: Tensor, dim: int = -1, *, dtype: Any = None) -> Tensor:
     return softmax(-input, dim, dtype=dtype)
 
 
+@placed
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, *, dim: int = -1) -> Tensor:
     """Differentiable sample of the categories of `logits`: ``softmax((logits + gumbel) / tau)`` along `dim`.
 

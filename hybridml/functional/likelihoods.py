@@ -10,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..control_flow import scan
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled_for_all_sizes
 from .losses import reduce, same_shape
@@ -45,6 +46,7 @@ def poisson_nll_loss(
     return reduce(loss, reduction)
 
 
+@placed
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -123,6 +125,7 @@ def ctc_loss(
     return xp.astype(reduce(loss[0] if single else loss, reduction), log_probs.dtype, copy=False)
 
 
+@placed
 def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
     """Targets one after the other as (n, longest)."""
     if targets.ndim == 2:
@@ -134,6 +137,7 @@ def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
     return xp.take(targets, index, axis=0) if longest else xp.zeros((lengths.shape[0], 0), dtype=xp.int64)
 
 
+@placed
 def _log_likelihood(log_p: Tensor, labels: Tensor, steps: Tensor, lengths: Tensor, blank: int) -> Tensor:
     """The forward variables over blank, label, blank, ..., blank: at each step one stays, moves on by one place, or by
     two over a blank between different labels."""

@@ -8,6 +8,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
 from ..arrays.indexing.selecting import from_zero
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .activations import logsigmoid, relu, softplus
 from .distances import pairwise_distance
@@ -139,6 +140,7 @@ def triplet_margin_with_distance_loss(
     return reduce(relu(near - far + margin), reduction)
 
 
+@placed
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -171,6 +173,7 @@ def multi_margin_loss(
     return reduce(xp.where(others, apart, 0).sum(axis=-1) / classes, reduction)
 
 
+@placed
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """``sum of max(0, 1 - (input[y] - input[i])) / c`` over the classes y that `target` lists and i that it does not.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .attention import attention_weights, bool_or_float, scaled_dot_product_attention
 from .basics import linear
@@ -91,6 +92,7 @@ def multi_head_attention_forward(
     )  # fmt: skip
 
 
+@placed
 def multi_head_attention(
     what: str,
     query: Tensor,
@@ -201,6 +203,7 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
     return xp.permute_dims(x.reshape((batch, length, num_heads, -1)), (0, 2, 1, 3))
 
 
+@placed
 def _longer(x: Tensor, bias: Tensor | None, add_zero_attn: bool) -> Tensor:
     """(n, heads, s, e / heads) with what is added behind the sequence."""
     shape = (x.shape[0], x.shape[1], 1, x.shape[3])
@@ -222,6 +225,7 @@ def _mask(attn_mask: Tensor | None, padding: Tensor | None, num_heads: int, dtyp
     return sum(parts[1:], parts[0]) if parts else None
 
 
+@placed
 def _added(mask: Tensor, dtype: object) -> Tensor:
     return xp.where(mask, -math.inf, xp.zeros((), dtype=dtype)) if mask.dtype == xp.bool else mask
 

@@ -9,6 +9,7 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
+from ..core.context import placed
 from ..core.precision import in_float32
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled
@@ -252,6 +253,7 @@ def max_unpool3d(
 # ---------------------------------------------------------------- any number of axes
 
 
+@placed
 def _max_pooled(
     what: str,
     dims: int,
@@ -285,6 +287,7 @@ def _max_pooled(
 
 
 @in_float32
+@placed
 def _mean_pooled(
     what: str,
     dims: int,
@@ -333,6 +336,7 @@ def _power_pooled(
     return xp.where(zero, 0, (xp.where(zero, 1, mean) * area) ** (1 / norm_type))
 
 
+@placed
 def _unpooled(
     what: str,
     dims: int,

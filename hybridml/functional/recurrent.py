@@ -18,6 +18,7 @@ from typing import Any
 from .. import arrays as xp
 from ..autograd import Function
 from ..control_flow import scan
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled_for_all_sizes
 
@@ -37,6 +38,7 @@ def lstm_sequence(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple
     return hidden, cells
 
 
+@placed
 def gru_sequence(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Runs a GRU over `inputs` (steps, n, 3 * hidden), the products with the inputs and their biases already in it.
 

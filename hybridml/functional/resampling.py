@@ -15,7 +15,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..core.context import trusted
+from ..core.context import placed, trusted
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled
 from .adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -181,6 +181,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 # ---------------------------------------------------------------- sums of few inputs
 
 
+@placed
 def _along(x: Tensor, axis: int, n: int, taps: Taps) -> Tensor:
     positions, weights = taps
     if weights is None:

@@ -11,6 +11,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..tracing.compiled import compiled
 
@@ -78,6 +79,7 @@ def grid_sample(
     return out.reshape((n, channels, *grid.shape[1:-1]))
 
 
+@placed
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Grid of points for `grid_sample`: images of `size` under affine maps `theta`.
 

@@ -8,6 +8,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from ..control_flow import scan
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .factorizations import LUResult, lu
 from .operands import adjoint, described, floating, matrices
@@ -36,6 +37,7 @@ class TriangularResult(NamedTuple):
     cloned_coefficient: Tensor
 
 
+@placed
 def lu_factor(x: Tensor, /, *, pivot: bool = True) -> LUFactors:
     """L, without its diagonal of ones, and U of `lu` in one matrix (..., m, n), and the exchanged rows as int32.
 
@@ -62,12 +64,14 @@ def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
     return xp.pad(x, ((0, 0),) * (x.ndim - 2) + ((0, rows), (0, columns))) if rows or columns else x
 
 
+@placed
 def _exchanged(rows: Tensor, k: Any, other: Tensor) -> Tensor:
     """`rows` (..., m) with the elements at positions k and `other` (...,) exchanged."""
     places = xp.stack([xp.broadcast_to(xp.asarray(k), other.shape), other], axis=-1)
     return xp.put_along_axis(rows, places, xp.flip(xp.take_along_axis(rows, places, axis=-1), axis=-1), -1)
 
 
+@placed
 def _pivots(order: Tensor, count: int) -> Tensor:
     """The exchanges, one after the other, that put the rows 0, 1, ... in `order` (..., m)."""
 
@@ -83,6 +87,7 @@ def _pivots(order: Tensor, count: int) -> Tensor:
     return xp.moveaxis(pivots, 0, -1).astype(xp.int32)
 
 
+@placed
 def _order(pivots: Tensor, rows: int) -> Tensor:
     """The order (..., rows) in which the exchanges put the rows 0, 1, ..."""
 
@@ -95,6 +100,7 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
     return order
 
 
+@placed
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LUResult:
     """Factors P, L and U, as of `lu`, from the result of `lu_factor`; empty tensors for those not asked for.
 
@@ -121,6 +127,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     return LUResult(p, lower, upper)
 
 
+@placed
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """Solution z of ``A @ z = B`` (``z @ A = B`` without `left`) by the factors of A from `lu_factor`.
 
@@ -172,6 +179,7 @@ def cholesky_solve(B: Tensor, L: Tensor, /, upper: bool = False) -> Tensor:
     return solve_triangular(second, solve_triangular(first, b, upper=False), upper=True)
 
 
+@placed
 def cholesky_inverse(L: Tensor, /, upper: bool = False) -> Tensor:
     """Inverse of ``L @ L^H`` (``L^H @ L`` with `upper`), for the factor L (..., n, n) of `cholesky`.
 

@@ -8,6 +8,7 @@ from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.shapes import integer
 from hybridml_compiler.ops.table import OPS
 
+from ..core.context import placed
 from ..core.tensor import Tensor
 from .factorizations import svdvals
 from .operands import described, floating, matrices, precision, tensor
@@ -67,6 +68,7 @@ def matrix_exp(x: Tensor, /) -> Tensor:
     return found
 
 
+@placed
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
     """Power n of square matrices (..., m, m) by squaring; of the inverse for negative n.
 
@@ -95,6 +97,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
         x = x @ x
 
 
+@placed
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Rank (...), int64: the number of singular values of (..., m, n) above `rtol` times the largest.
 

@@ -9,7 +9,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import random
-from ..core.context import no_grad
+from ..core.context import no_grad, placed
 from ..core.tensor import Tensor
 
 Mode = Literal["fan_in", "fan_out"]
@@ -89,6 +89,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     return _fill(tensor, random.truncated_normal(a, b, mean, std, tensor.shape, dtype=tensor.dtype))
 
 
+@placed
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills a tensor of any shape with `val`, in place, and returns it.
 

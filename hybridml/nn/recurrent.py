@@ -9,6 +9,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import functional as F
+from ..core.context import placed
 from ..core.tensor import Tensor
 from ..functional.recurrent import gru_sequence, lstm_sequence, rnn_sequence
 from . import init
@@ -63,6 +64,7 @@ class _Recurrent(Module):
         """The states after every step, each (steps, n, hidden)."""
         raise NotImplementedError(f"{type(self).__name__} has no _sequence method")
 
+    @placed
     def _run(self, input: Tensor, states: State | None) -> tuple[Tensor, State]:
         name = type(self).__name__
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size or 0 in input.shape:
@@ -230,6 +232,7 @@ class _Cell(Module):
         """Everything uniform within ``1 / sqrt(hidden_size)``."""
         _uniform(self, self.hidden_size)
 
+    @placed
     def _start(self, input: Tensor, states: State | None, count: int) -> State:
         """States for `input`: those that were given, or zeros."""
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:

@@ -13,8 +13,8 @@ import hybridml as hm
 from hybridml import nn
 from hybridml.testing import gradcheck
 from tests.support.closeness import assert_close
-from tests.support.torch_cases import arrays, cotangent, recorded, state
-from tests.support.torch_checks import close_gradient, close_to_record, inputs_of, largest
+from tests.support.torch_cases import arrays, recorded
+from tests.support.torch_checks import close_to_record, inputs_of, module_close_to_record
 from tests.support.torch_names import COMPLEX, FUNCTIONS, MODULES, RECORDED
 
 
@@ -62,19 +62,7 @@ def test_complex_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_are_pytorchs(name: str, torch_record: Any) -> None:
-    values, keys = torch_record
-    case, key = MODULES[name], f"M {name}"
-    t, module = inputs_of(name, case.inputs), case.make(nn)
-    expected = {k: tuple(shape) for k, shape in keys[name].items()}
-    assert {k: v.shape for k, v in module.state_dict().items()} == expected
-    module.load_state_dict(state(name, expected))
-    out = case.call(module, t)
-    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
-    (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
-    for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
-        gradient = values.get(f"{key}|grad {tensor_name}")
-        if gradient is not None:
-            close_gradient(tensor, gradient, tensor_name)
+    module_close_to_record(name, MODULES[name], *torch_record)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

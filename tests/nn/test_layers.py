@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml import nn
-from tests.support.closeness import assert_close
-from tests.support.torch_cases import CONSTANT, cotangent, recorded, state
+from tests.support.torch_cases import CONSTANT, recorded
 from tests.support.torch_cases import arrays as arrays_of
-from tests.support.torch_checks import close_gradient, close_to_record, inputs_of, largest
+from tests.support.torch_checks import close_to_record, inputs_of, module_close_to_record
 from tests.support.torch_layers import FUNCTIONS, MODULES, RECORDED
 
 F = hm.functional
@@ -31,22 +29,7 @@ def test_value_and_gradients_are_pytorchs(name: str, torch_record: Any) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_keys_values_and_gradients_of_modules_are_pytorchs(name: str, torch_record: Any) -> None:
-    values, keys = torch_record
-    case, key = MODULES[name], f"M {name}"
-    t, module = inputs_of(name, case.inputs), case.make(nn).train(case.train)
-    expected = {k: tuple(shape) for k, shape in keys[name].items()}
-    assert {k: v.shape for k, v in module.state_dict().items()} == expected
-    module.load_state_dict(state(name, expected))
-    out = case.call(module, t)
-    assert_close(out.detach(), values[f"{key}|out"], "value", terms=largest(values[f"{key}|out"]))
-    if out.requires_grad:
-        (out * hm.asarray(cotangent(key, out.shape))).sum().backward()
-    for tensor_name, tensor in [*vars(t).items(), *module.named_parameters()]:
-        gradient = values.get(f"{key}|grad {tensor_name}")
-        if gradient is not None:
-            close_gradient(tensor, gradient, tensor_name)
-    for buffer_name, buffer in module.named_buffers():
-        assert_close(buffer, values[f"{key}|after {buffer_name}"], buffer_name, terms=1.0)
+    module = module_close_to_record(name, MODULES[name], *torch_record)
     assert repr(module).startswith(type(module).__name__)
 
 

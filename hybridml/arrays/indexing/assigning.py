@@ -13,6 +13,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..creation import arange, zeros
 from ..shaping.manipulation import moveaxis
@@ -51,6 +52,7 @@ def slice_scatter(
     return _replaced("slice_scatter", x, (slice(None),) * k + (slice(start, end, step),), src)
 
 
+@placed
 def _replaced(name: str, x: Tensor, key: tuple[Any, ...], src: Any) -> Tensor:
     shape = x.detach()[key].shape
     value = _value(name, x, src, shape)
@@ -62,6 +64,7 @@ def _replaced(name: str, x: Tensor, key: tuple[Any, ...], src: Any) -> Tensor:
     return updated(x, key, "set", value)
 
 
+@placed
 def diagonal_scatter(x: Tensor, src: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """x with `src` as its diagonal over two axes; src has the shape of ``diagonal(x, offset, axis1, axis2)``.
 
@@ -94,6 +97,7 @@ def _diagonal_places(rows: int, columns: int, offset: int) -> tuple[Tensor, Tens
     return places + top, places + left
 
 
+@placed
 def diag_embed(x: Tensor, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Matrices over the axes `axis1` and `axis2` of the result, with x's last axis as their diagonal. Source: PyTorch.
 

@@ -20,7 +20,7 @@ from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float
-from ...core.context import lift, literal
+from ...core.context import lift, literal, placed
 from ...core.dispatch import constant
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor
@@ -40,6 +40,12 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
 }
 
 
+@placed
+def _written(x: Tensor, key: Any, how: str, value: Any) -> Tensor:
+    return updated(x, key, how, as_value(value, x.dtype))
+
+
+@placed
 def updated(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor:
     """x after an update at `key`: the one way in which every style writes through a key."""
     value = _fitting(x, how, value)
@@ -220,8 +226,7 @@ class Place:
         return f"{self._x!r}.at[{self._key!r}]"
 
     def _update(self, how: str, value: Any) -> Tensor:
-        x = lift(self._x)
-        return updated(x, self._key, how, as_value(value, x.dtype))
+        return _written(lift(self._x), self._key, how, value)
 
 
 def _at(self: Tensor) -> _At:

@@ -16,7 +16,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
-from ...core.context import beside, grad_is_off, lift, place_var
+from ...core.context import beside, grad_is_off, lift, place_var, placed
 from ...core.interpreter import interpreter_stack
 from ...core.tensor import Tensor, method, place_of, wrap
 from .at import as_value, put_back, updated
@@ -82,7 +82,11 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
                 return wrap(_selected(self._array, arrays))
             except (IndexError, ValueError):
                 pass  # the rows say what is wrong
-    x = lift(self)
+    return _chosen(lift(self), key)
+
+
+@placed
+def _chosen(x: Tensor, key: Any) -> Tensor:
     return by_rows(x, plan(key, Aval(x.shape, x.dtype)))
 
 

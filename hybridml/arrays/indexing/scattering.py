@@ -17,6 +17,7 @@ from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
 from ...core.aliasing import is_python_float, update
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..shaping.manipulation import broadcast_arrays
 from .at import updated
@@ -50,6 +51,7 @@ def _axis(name: str, x: Tensor, axis: int) -> int:
     return axis_index(name, axis, Aval(x.shape, x.dtype))
 
 
+@placed
 def _value(name: str, x: Tensor, value: Any, shape: tuple[int, ...]) -> Tensor:
     """Value that is written, in x's dtype: a tensor, or a number for every place of `shape`."""
     if isinstance(value, bool | int | float | complex):
@@ -101,6 +103,7 @@ def scatter(x: Tensor, axis: int, index: Tensor, src: Any, *, reduce: str | None
     return _reshape.fn(_scatter(rows[reduce], _reshape.fn(x, (x.size,)), places, updates, 0), x.shape)
 
 
+@placed
 def scatter_reduce(x: Tensor, axis: int, index: Tensor, src: Any, reduce: str, *, include_self: bool = True) -> Tensor:
     """x combined with the elements of `src` at the positions `index` of `axis`: their "sum", "prod", "mean", "amax" or
     "amin". Without `include_self` the elements of x at these positions do not count. Source: PyTorch; see `scatter`.
@@ -155,6 +158,7 @@ def _check_fits(name: str, x: Tensor, index: Tensor, axis: int) -> None:
         )
 
 
+@placed
 def _scattered(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor, Tensor, Tensor]:
     """x, the positions of its flattened elements, and what comes there, both with one axis."""
     x, index = lifted(x), lifted(index)

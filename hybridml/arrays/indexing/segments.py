@@ -14,6 +14,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
+from ...core.context import placed
 from ...core.tensor import Tensor
 from .selecting import from_zero, lifted
 
@@ -78,6 +79,7 @@ def segment_min(
     return _segments("segment_min", "scatter_min", None, data, segment_ids, num_segments)
 
 
+@placed
 def segment_mean(
     data: Tensor, segment_ids: Tensor, num_segments: int | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -98,6 +100,7 @@ def segment_mean(
     return total / OPS["astype"].fn(each, total.dtype)
 
 
+@placed
 def _segments(name: str, row: str, empty: Any, data: Any, segment_ids: Any, num_segments: int | None) -> Tensor:
     data, ids = lifted(data), lifted(segment_ids)
     if ids.dtype.kind not in "iu":
@@ -137,6 +140,7 @@ def highest(dtype: np.dtype) -> Any:
     return float("inf") if dtype.kind in "fcV" else True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 
+@placed
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
     """Counts of 0, 1, ... among the integers x, or the sums of their `weights`, in (flattened) x's order.
 

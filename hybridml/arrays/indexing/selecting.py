@@ -14,7 +14,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import current_interpreter, lift
+from ...core.context import current_interpreter, lift, placed
 from ...core.tensor import Tensor, wrap
 from ..creation import asarray
 from ..shaping.manipulation import _tensor, stack
@@ -36,9 +36,10 @@ def _is_empty(x: list[Any]) -> bool:
     return not x or all(isinstance(v, list | tuple) and not v for v in x)
 
 
+@placed
 def true_positions(mask: Tensor, what: str) -> Tensor:
     """Positions of the true elements of a mask in its row-major order, as one axis of int64."""
-    interp = current_interpreter()
+    interp = current_interpreter() or type(mask).home
     if interp is None:
         return wrap(np.flatnonzero(mask._array))
     size = mask.size
@@ -146,7 +147,7 @@ def _coordinates(name: str, x: Tensor) -> tuple[Tensor, ...]:
     if not x.shape:
         raise ShapeError(f"{name}: a 0-dimensional tensor has no axes to give indices of; reshape it to (1,)")
     mask = _condition(lift(x))
-    if current_interpreter() is None:
+    if current_interpreter() is None and type(mask).home is None:
         return tuple(wrap(found) for found in np.nonzero(mask._array))
     position = true_positions(mask, f"{name}()")
     found: list[Tensor] = []

@@ -11,6 +11,7 @@ from hybridml_compiler.ops.cumulative import linear_recurrence, running_places
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import concat
@@ -52,6 +53,7 @@ def cumulative_prod(
     return _accumulated("cumulative_prod", 1, x, axis, dtype, include_initial, reverse)
 
 
+@placed
 def _accumulated(name: str, first: int, x: Any, axis: Any, dtype: Any, initial: bool, reverse: bool) -> Tensor:
     found: Tensor = OPS[name].fn(lifted(x), axis, reverse, dtype)
     if not initial:
@@ -112,6 +114,7 @@ def cummin(x: Tensor, axis: int = -1) -> Extremes:
     return _extremes("min", x, axis)
 
 
+@placed
 def _extremes(which: str, x: Any, axis: int) -> Extremes:
     x = lifted(x)
     k = axis_index(f"cum{which}", axis, Aval(x.shape, x.dtype))

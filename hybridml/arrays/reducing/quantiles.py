@@ -12,7 +12,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
-from ...core.context import trusted
+from ...core.context import placed, trusted
 from ...core.tensor import Tensor
 from ..elementwise import _floating
 from ..searching.orders import argsort, sort
@@ -149,6 +149,7 @@ def _nan_if_any(lines: Tensor, found: Tensor) -> Tensor:
     return _where(_isnan(lines[..., -1]), math.nan, found)
 
 
+@placed
 def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, ignore: bool) -> Tensor:
     if method not in _METHODS:
         raise ArgumentError(f"{name}: method must be one of {', '.join(_METHODS)}; got {method!r}")

@@ -14,6 +14,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
+from ...core.context import placed
 from ...core.precision import in_float32
 from ...core.tensor import Tensor
 from ..elementwise import _floating
@@ -34,6 +35,7 @@ def ptp(x: Tensor, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return ops.max(x, axis, keepdims) - ops.min(x, axis, keepdims)
 
 
+@placed
 def average(
     x: Tensor, /, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Any:
@@ -145,6 +147,7 @@ def corrcoef(x: Tensor, y: Tensor | None = None, /, rowvar: bool = True) -> Tens
 # -- histograms
 
 
+@placed
 def histogram_bin_edges(
     x: Tensor, /, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None
 ) -> Tensor:
@@ -216,6 +219,7 @@ def _flat(x: Any) -> Tensor:
     return _reshape(_tensor(x), (-1,))
 
 
+@placed
 def histogramdd(
     sample: Any, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -14,7 +14,7 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import trusted
+from ...core.context import placed, trusted
 from ...core.tensor import Tensor
 from ..indexing.selecting import lifted
 from ..shaping.manipulation import concat, squeeze, stack
@@ -157,6 +157,7 @@ def kthvalue(x: Tensor, k: int, axis: int = -1, keepdims: bool = False) -> Chose
     return _at(x, OPS["argtopk"].fn(x, k, at, False)[(slice(None),) * at + (slice(k - 1, k),)], at, keepdims)
 
 
+@placed
 def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> Chosen:
     """The most frequent element along `axis`, as (values, indices): of equally frequent ones the smallest, and the
     last place where it is. Source: PyTorch.

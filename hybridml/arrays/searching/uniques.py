@@ -14,6 +14,7 @@ from hybridml_compiler.errors import ShapeError
 from hybridml_compiler.ops.shapes import axis_index
 from hybridml_compiler.ops.table import OPS
 
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..creation import asarray
 from ..indexing.selecting import lifted, true_positions
@@ -92,6 +93,7 @@ def _sorted(x: Tensor, equal_nan: bool = False, order: bool = True) -> _Groups:
     return _Groups(_take.fn(flat, places, 0), places, equal_nan)
 
 
+@placed
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The different elements of x in ascending order, with where each is first (in the flattened x), which of them
     each element of x is, and how often each is there. Every nan is one of its own.
@@ -108,6 +110,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     return UniqueAll(found.values, found.indices, _reshape.fn(found.inverse, x.shape), found.counts)
 
 
+@placed
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The different elements of x in ascending order, and how often each is there; see `unique_all`.
 
@@ -119,6 +122,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@placed
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The different elements of x in ascending order, and which of them each element of x is; see `unique_all`.
 
@@ -131,6 +135,7 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
     return UniqueInverse(found.values, _reshape.fn(found.inverse, x.shape))
 
 
+@placed
 def unique_values(x: Tensor, /) -> Tensor:
     """The different elements of x in ascending order; see `unique_all`.
 
@@ -141,6 +146,7 @@ def unique_values(x: Tensor, /) -> Tensor:
     return _sorted(lifted(x), order=False).values
 
 
+@placed
 def unique(
     x: Tensor, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None, *, equal_nan: bool = True, sorted: bool = True,
@@ -179,6 +185,7 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@placed
 def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False) -> Any:
     """The flattened x without elements that equal the one before; with `return_inverse` which of the result each
     element is, with `return_counts` how many each stands for. Source: PyTorch.
@@ -197,6 +204,7 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@placed
 def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
     """Whether each element of x is among `elements` (with `invert`, whether it is not); nan is not.
 

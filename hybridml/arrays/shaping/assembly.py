@@ -12,6 +12,7 @@ from hybridml_compiler.errors import ArgumentError, OutOfBoundsError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ...core import ops
+from ...core.context import placed
 from ...core.tensor import Tensor
 from .manipulation import _axis, _tensor, expand_dims, swapaxes, tile
 
@@ -159,6 +160,7 @@ def _assembled(arrays: Any, axis: int, ndim: int) -> Tensor:
     return _reshape(x, (1,) * (ndim - x.ndim) + x.shape)
 
 
+@placed
 def block_diag(*arrays: Tensor) -> Tensor:
     """Matrices along the diagonal of one, with zeros elsewhere; vectors and numbers count as one row. Source: PyTorch.
 
@@ -191,7 +193,7 @@ def _places(name: str, obj: Any, n: int, most: int) -> np.ndarray:
     """Places along an axis of size n as values, since they decide the size of the result: not negative, in bounds."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(n))
-    found = np.asarray(obj)
+    found = np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj)
     if found.dtype.kind == "b":
         return np.flatnonzero(found)
     found = found.astype(np.int64) if found.size == 0 else found
@@ -201,6 +203,7 @@ def _places(name: str, obj: Any, n: int, most: int) -> np.ndarray:
     return np.where(found < 0, found + n, found)
 
 
+@placed
 def delete(x: Tensor, obj: Any, /, axis: int | None = None) -> Tensor:
     """x without the elements at the places `obj` (an integer, a slice, a sequence, a mask) of an axis.
 
@@ -219,6 +222,7 @@ def delete(x: Tensor, obj: Any, /, axis: int | None = None) -> Tensor:
     return ops.take(x, _tensor(np.flatnonzero(keep)), axis)
 
 
+@placed
 def insert(x: Tensor, obj: Any, values: Any, /, axis: int | None = None) -> Tensor:
     """x with values before the places `obj` (an integer, a slice, a sequence, a mask) of an axis; they broadcast.
 
@@ -389,6 +393,7 @@ def tri(n: int, m: int | None = None, /, k: int = 0, dtype: Any = None) -> Tenso
     return below.astype(dtypes.default_float() if dtype is None else dtype)
 
 
+@placed
 def diagflat(x: Tensor, /, k: int = 0) -> Tensor:
     """A square matrix with the elements of x, flattened, on diagonal k.
 
@@ -418,6 +423,7 @@ def diag(x: Tensor, /, k: int = 0) -> Tensor:
     return ops.diagonal(x, k)
 
 
+@placed
 def vander(x: Tensor, /, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, from the highest down to 0 (or up). Source: NumPy.
 
@@ -436,6 +442,7 @@ def vander(x: Tensor, /, N: int | None = None, increasing: bool = False) -> Tens
     return _concat([expand_dims(p, 1) for p in powers], axis=1)
 
 
+@placed
 def resize(x: Tensor, shape: int | Sequence[int], /) -> Tensor:
     """The elements of x in another shape, repeated from the start where it has more of them. Source: NumPy.
 

@@ -13,6 +13,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
+from ...core.context import placed
 from ...core.tensor import Tensor
 from ..creation import asarray, meshgrid
 from ..indexing.selecting import from_zero, lifted
@@ -107,6 +108,7 @@ def cartesian_prod(*arrays: Tensor) -> Tensor:
     return stack([x.reshape((-1,)) for x in meshgrid(*vectors, indexing="ij")], axis=1)
 
 
+@placed
 def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of `r` elements of a vector, a row each, in the order of `itertools.combinations`. Source: PyTorch.
 

@@ -15,6 +15,7 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError, DTypeError
 from hybridml_compiler.ops.table import OPS
 
+from ...core.context import placed
 from ...core.tensor import Tensor
 from .manipulation import _tensor
 
@@ -144,6 +145,7 @@ def _figure(x: Tensor, axis: int, mode: str) -> Tensor:
     return OPS["where"].fn(OPS["isnan"].fn(last), last, (low + high) * 0.5)  # nan is the last in order
 
 
+@placed
 def _ramp(end: Any, x: Tensor, axis: int, place: int, count: int) -> Tensor:
     """`count` elements from `end` towards the element at `place`, without it."""
     edge = _part(x, axis, place, place + 1)
@@ -165,6 +167,7 @@ def _repeated(x: Tensor, axis: int, count: int) -> Tensor:
     return OPS["broadcast_to"].fn(x, tuple(count if k == axis else n for k, n in enumerate(x.shape)))
 
 
+@placed
 def _like(x: Tensor, axis: int, value: Any) -> Tensor:
     """`value` in the shape of x with size 1 along `axis`."""
     shape = tuple(1 if k == axis else n for k, n in enumerate(x.shape))

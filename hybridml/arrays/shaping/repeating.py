@@ -8,7 +8,7 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
-from ...core.context import current_interpreter
+from ...core.context import current_interpreter, placed
 from ...core.tensor import Tensor, wrap
 from .manipulation import _axis, _tensor, expand_dims
 
@@ -43,9 +43,10 @@ def repeat(x: Tensor, repeats: int | Tensor, /, axis: int | None = None) -> Tens
     return _reshape.fn(wide, (*x.shape[:k], x.shape[k] * repeats, *x.shape[k + 1 :]))
 
 
+@placed
 def _positions(counts: Tensor) -> Tensor:
     """0, 1, ..., n - 1 as int64, k as often as `counts[k]` says."""
-    interp = current_interpreter()
+    interp = current_interpreter() or type(counts).home
     n = counts.size
     if interp is None:
         if n and counts._array.min() < 0:

@@ -28,7 +28,7 @@ from hybridml_compiler.walk import reachable
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, aval_of
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
 
@@ -188,8 +188,8 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     """Walks the history of the body back, from a cotangent of each of its results in `mask`."""
     tracer, n = loop.tracer, len(loop.carries)
     floats = [k for k, t in enumerate(loop.carries) if t._node is not None]
-    cotangents = {k: fresh(tracer, loop.carries[k].shape, loop.carries[k].dtype) for k in floats}
-    given = {k - n: fresh(tracer, loop.ys[k - n].shape, loop.ys[k - n].dtype) for k in mask if k >= n}
+    cotangents = {k: fresh(tracer, aval_of(loop.carries[k])) for k in floats}
+    given = {k - n: fresh(tracer, aval_of(loop.ys[k - n])) for k in mask if k >= n}
     seeds = [(loop.next[k]._node, g) for k, g in cotangents.items() if is_node(loop.next[k]._node)]
     seeds += [(loop.ys[k]._node, g) for k, g in given.items()]
     found = run(seeds, retain=True, create=True, since=loop.since)
@@ -198,7 +198,7 @@ def _derive(loop: Loop, mask: tuple[int, ...]) -> Gradient:
     carried = [k for k in floats if before[k] is not None or is_node(loop.next[k]._node)]
     sliced = {k: pair[1] for k, pair in slices.items() if pair is not None}
     around = list(found.values())
-    sums = [fresh(tracer, g.shape, g.dtype) for _, g in around]
+    sums = [fresh(tracer, aval_of(g)) for _, g in around]
     ends = [before[k] or (None, zeros(loop.carries[k].shape, loop.carries[k].dtype)) for k in carried]
     added = [_add.fn(total, g) for total, (_, g) in zip(sums, around, strict=True)]
     return Gradient(

@@ -21,7 +21,7 @@ from hybridml_compiler.walk import postorder
 from ...core.aliasing import stamp
 from ...core.autodiff.tape import Leaf, Node, make_node, parents_of
 from ...core.context import clock, grad_is_off
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, aval_of
 from ..python_state.guards import Watch
 from ..python_state.mutations import find
 from ..python_state.side_effects import Undone
@@ -55,9 +55,10 @@ class Region:
             stamp(state)
 
 
-def fresh(tracer: Tracer, shape: tuple[int, ...], dtype: Any, name: str = "", where: str = "") -> Tensor:
+def fresh(tracer: Tracer, like: Aval, name: str = "", where: str = "") -> Tensor:
     """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
-    t = tracer.wrap(ir.input_node(Aval(tuple(map(int, shape)), dtype), name, where))  # its sizes are numbers
+    aval = Aval(tuple(map(int, like.shape)), like.dtype, device=like.device)  # its sizes are numbers
+    t = tracer.wrap(ir.input_node(aval, name, where))
     t._node = _entrance(t)
     return t
 
@@ -101,7 +102,7 @@ def leave(tracer: Tracer) -> None:
 def capture_region(
     tracer: Tracer,
     what: str,
-    avals: Sequence[tuple[tuple[int, ...], Any]],
+    avals: Sequence[Aval],
     fn: Callable[[list[Tensor]], list[Tensor]],
     users: Sequence[Callable[..., Any]],
     once: bool = False,
@@ -122,8 +123,8 @@ def capture_region(
         grads = {id(leaf): (leaf, leaf._grad, leaf.changed) for leaf in leaves if isinstance(leaf, ShadowLeaf)}
         known = [(t, t._array, t._node) for t in states]
         try:
-            inputs = [fresh(tracer, shape, dtype, what, where) for shape, dtype in avals]
-            given = [snapshot(tracer, t) if once else fresh(tracer, t.shape, t.dtype, what, where) for t in states]
+            inputs = [fresh(tracer, aval, what, where) for aval in avals]
+            given = [snapshot(tracer, t) if once else fresh(tracer, aval_of(t), what, where) for t in states]
             for state, t in zip(states, given, strict=True):
                 state._array, state._node = t._array, t._node
             outputs = fn(inputs) if watch is None else _watched(what, watch, partial(fn, inputs))

@@ -23,7 +23,7 @@ from ...core.proxies.array import ArrayProxy
 from ...core.proxies.base import concrete_value
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
-from ...core.tensor import Tensor, adopt
+from ...core.tensor import Tensor, adopt, place_of
 from ..capture.alias_layout import order_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.traced_tensor import is_number
@@ -114,7 +114,9 @@ class CompiledPath(PathEnd):
         self.results = [self._result(leaf, tracer, outputs, seen, shared) for leaf in leaves]
         self.n_results = len(outputs)  # write-backs and gradients follow
         self.writes: list[tuple[int, Input]] = []
-        orders: list[Order | None] = [None if o.ndim < 2 else order_of(aliasing.layout(o)) for o in outputs]
+        orders: list[Order | None] = [
+            None if o.ndim < 2 or place_of(o) is not None else order_of(aliasing.layout(o)) for o in outputs
+        ]
         updated = tracer.written()
         _check_writable(updated, tracer.inputs)
         for source in updated:

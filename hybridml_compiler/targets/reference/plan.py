@@ -11,6 +11,7 @@ from ...graph.interpret import interpret
 from ...graph.text import parse_graph
 from ...loops.interpret import interpret_kernel
 from ...loops.ir import KernelSpec
+from ...schedule.control import Choice, Loop
 from ...schedule.fusion.batch_fusion import BatchFusion
 from ...schedule.fusion.epilogue import Fused
 from ...schedule.fusion.horizontal_fusion import HorizontalFusion
@@ -19,10 +20,12 @@ from ...schedule.kernels.gemm import Matrix, Product
 from ...schedule.launch import Copy, Plan
 
 
-def run_plan(plan: Plan, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> bool:
+def run_plan(
+    plan: Plan, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], part: int = 0, parts: int = 1
+) -> bool:
     """Runs the launches on bytes of inputs and of fresh outputs; False if an index check failed.
 
-    Donated inputs are overwritten.
+    Donated inputs are overwritten. With several `parts` one part of each launch is run.
     """
     arena = np.full(plan.arena_bytes, 0x7F, np.uint8)  # not zeros: nothing may rely on what it holds
     constants = [data.reshape(-1).view(np.uint8) for data in plan.constants]
@@ -35,15 +38,63 @@ def run_plan(plan: Plan, inputs: Sequence[np.ndarray], results: Sequence[np.ndar
         memories = [memory[p.base][p.number][p.offset :] for p in launch.operands]
         if isinstance(spec, Copy):
             source, target = memories
-            target[: spec.nbytes] = source[: spec.nbytes]
+            share = slice(spec.nbytes * part // parts, spec.nbytes * (part + 1) // parts)
+            target[share] = source[share]
         elif isinstance(spec, BatchFusion):
             _run_chain(spec, memories)
         elif isinstance(spec, HorizontalFusion):
             _run_region(spec, memories)
         elif isinstance(spec, HostCall):
             _run_opaque(spec, memories)
-        elif _run(spec, memories):
+        elif isinstance(spec, Loop):
+            if not _run_loop(spec, memories):
+                return False
+        elif isinstance(spec, Choice):
+            taken = spec.true if memories[0][0] else spec.false
+            if not run_plan(taken, memories[1 : spec.given], memories[spec.given :]):
+                return False
+        elif _run(spec, memories, part, parts):
             return False
+    return True
+
+
+def _run_loop(loop: Loop, memories: Sequence[np.ndarray]) -> bool:
+    """All steps of a loop, each with new memory for what it carries on; False if an index check failed."""
+    count, rest = (memories[0], memories[1:]) if loop.counted else (None, memories)
+    first, c = loop.consts + len(loop.carries), len(loop.carries)
+    consts, xs = rest[: loop.consts], rest[first : first + len(loop.xs)]
+    carries = [start[:size] for start, size in zip(rest[loop.consts : first], loop.carries, strict=True)]
+    results = dict(zip(loop.wanted, rest[first + len(loop.xs) :], strict=False))
+    last = math.inf if loop.length is None else int(loop.length)
+    if count is not None:
+        last = min(last, int(_array(count, np.dtype(np.int64), 1)[0]))
+    if count is not None or loop.condition is not None:  # results of steps that are not run are zero
+        for k, size in enumerate(loop.ys):
+            if c + k in results:
+                results[c + k][: size * (loop.length or 0)] = 0
+    step = 0
+    while step < last:
+        if loop.condition is not None:
+            holds = np.zeros(1, np.uint8)
+            if not run_plan(loop.condition, [*consts, *carries], [holds]):
+                return False
+            if not holds[0]:
+                break
+        at = int(last) - 1 - step if loop.reverse else step
+        given = [*consts, *carries, *(x[at * size : (at + 1) * size] for x, size in zip(xs, loop.xs, strict=True))]
+        ys = [
+            results[c + k][at * size : (at + 1) * size] if c + k in results else np.full(size, 0x7F, np.uint8)
+            for k, size in enumerate(loop.ys)
+        ]
+        kept = zip(loop.kept, loop.carries, strict=True)
+        carries = [np.full(size, 0x7F, np.uint8) if y is None else ys[y] for y, size in kept]
+        made = [*(t for t, y in zip(carries, loop.kept, strict=True) if y is None), *ys]
+        if not all(run_plan(loop.body, given, made, slot, loop.slots) for slot in range(loop.slots)):
+            return False
+        step += 1
+    for k, size in enumerate(loop.carries):
+        if k in results:
+            results[k][:size] = carries[k]
     return True
 
 
@@ -114,6 +165,7 @@ def _run(spec: KernelSpec, memories: Sequence[np.ndarray], part: int = 0, parts:
         memories = memories[2:]
     kernel = spec.nest
     if kernel is None:
+        assert isinstance(call, Product), f"there is no interpreter of {spec}"
         return 0
     buffers = [_array(m, b.dtype, b.size) for m, b in zip(memories, kernel.operands, strict=False)]
     return interpret_kernel(kernel, buffers, kernel.total * part // parts, kernel.total * (part + 1) // parts)
