@@ -223,7 +223,7 @@ def _annotation(text: Any, value: Any, imports: set[str], unknown: str = "Any") 
             return name
         if hasattr(builtins, name):
             return f"builtins.{name}"
-        kind = value.__globals__[name]
+        kind = inspect.unwrap(value).__globals__[name]
         imports.add(f"from {kind.__module__} import {name}")
         return name
 
