@@ -39,6 +39,8 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
     [1.0, 0.0, 0.0]
     """
     if device is not None:
+        if isinstance(obj, np.ndarray | list | tuple | bool | int | float | complex) and not _has_tensor(obj):
+            return on_device(device, lambda: asarray(obj, dtype, copy=copy))
         return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
@@ -61,6 +63,12 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
             raise ArgumentError(f"asarray: copy=False, but {t.dtype.name} must be converted to {wanted.name}")
         return _astype.fn(t, wanted)
     return t.clone() if copy else t
+
+
+def _has_tensor(obj: Any) -> bool:
+    if isinstance(obj, list | tuple):
+        return any(map(_has_tensor, obj))
+    return isinstance(obj, Tensor) or type(obj) is ScalarProxy
 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:

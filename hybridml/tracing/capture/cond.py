@@ -17,7 +17,7 @@ from hybridml_compiler.ops.control import COND
 
 from ...core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part, run
 from ...core.context import enable_grad, grad_is_off
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, aval_of
 from .loop import zeros
 from .subgraphs import close, enter, fresh, leaf_of, leave, snapshot
 from .tracer import Tracer
@@ -126,7 +126,7 @@ def _derive(choice: Choice, mask: Sequence[int]) -> Gradient:
     for branch in (choice.true, choice.false):
         frame = enter(choice.tracer)
         try:
-            given = [fresh(choice.tracer, branch.outputs[k].shape, branch.outputs[k].dtype) for k in mask]
+            given = [fresh(choice.tracer, aval_of(branch.outputs[k])) for k in mask]
             histories = [branch.outputs[k]._node for k in mask]
             seeds = [(source, g) for source, g in zip(histories, given, strict=True) if source is not None]
             found.append(run(seeds, retain=True, create=True, since=branch.since))
