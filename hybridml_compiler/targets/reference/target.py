@@ -86,8 +86,8 @@ class Executable:
         if not fits or any(array.device is not DEVICE for array in arrays):
             raise CompileError(f"{name}: takes {[*map(str, inputs)]} on {DEVICE.name}, got {list(arrays)}")
         results = [empty(DEVICE, aval.shape, aval.dtype) for aval in self.plan.outputs]
-        memory = [[array.memory.opened() for array in group] for group in (arrays, results)]
-        if not run_plan(self.plan, *memory):
+        given, made = ([array.memory.opened() for array in group] for group in (arrays, results))
+        if not run_plan(self.plan, given, made):
             raise self.interface.explain_failure([download(array) for array in arrays])
         fresh = dict(zip(self.plan.fresh, results, strict=True))
         count = len(self.interface.outputs)
