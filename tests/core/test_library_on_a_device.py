@@ -4,6 +4,7 @@ they are given, in either style.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
+from hybridml import nn
 from tests.support import torch_cases, torch_layers, torch_names
 from tests.support.torch_cases import recorded
 from tests.support.torch_checks import close_to_record, inputs_of, module_close_to_record
@@ -125,3 +127,78 @@ def test_programs(name: str, style: Any) -> None:
     for a, b in zip(here, there, strict=True):
         assert b.device == DEVICE
         np.testing.assert_allclose(b.cpu().numpy(), a.numpy(), rtol=1e-5, atol=1e-5, strict=True)
+
+
+def model(device: str = DEVICE) -> nn.Module:
+    hm.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.BatchNorm1d(5), nn.Linear(5, 2)).to(device)
+
+
+def devices(tensors: Any) -> set[str]:
+    return {t.device.type for t in tensors}
+
+
+def test_states_go_from_one_device_to_another(tmp_path: Path) -> None:
+    here, there = model("cpu"), model()
+    with hm.no_grad():
+        for p in there.parameters():
+            p += 1
+    here.load_state_dict(there.state_dict())
+    assert devices(here.state_dict().values()) == {"cpu"}
+    hm.save(there.state_dict(), tmp_path / "model")
+    for _, t in there.named_parameters():
+        t.detach().zero_()
+    there.load_state_dict(hm.load(tmp_path / "model"))
+    assert devices(there.state_dict().values()) == {DEVICE}
+    for name, t in there.state_dict().items():
+        assert t.tolist() == here.state_dict()[name].tolist()
+    twin = hm.zeros((2, 3), device=DEVICE).copy_(hm.ones(3))
+    assert twin.device == DEVICE and hm.zeros((2, 3)).copy_(twin).tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def trained(device: str, path: Path) -> list[list[float]]:
+    """The parameters after steps with dropout, clipping and a schedule, half of them after a restart."""
+    net = model(device)
+    optimizer = hm.optim.AdamW(net.parameters(), lr=0.1)
+    schedule = hm.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+    data = hm.data.TensorDataset(hm.asarray(np.random.default_rng(0).standard_normal((12, 4)).astype("f4")))
+    for number, (x,) in enumerate(hm.data.DataLoader(data, batch_size=3)):
+        optimizer.zero_grad()
+        (net(x.to(device)) ** 2).mean().backward()
+        assert nn.utils.clip_grad_norm_(net.parameters(), 0.5).device == device
+        nn.utils.clip_grad_value_(net.parameters(), 0.2)
+        optimizer.step()
+        schedule.step()
+        if number == 1:
+            hm.save(optimizer.state_dict(), path / device)
+            optimizer.load_state_dict(hm.load(path / device))
+    assert devices(net.parameters()) == {device}
+    return [p.detach().cpu().reshape(-1).tolist() for p in net.parameters()]
+
+
+def test_training_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    for here, there in zip(trained("cpu", tmp_path), trained(DEVICE, tmp_path), strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-4)
+
+
+def test_random_numbers_are_those_of_the_cpu() -> None:
+    x = hm.asarray(np.abs(M) / 4)
+    draws: list[Any] = [
+        lambda d: hm.random.rand(2, 3, device=d),
+        lambda d: hm.random.randn(2, device=d),
+        lambda d: hm.random.randint(0, 9, (4,), device=d),
+        lambda d: hm.random.randperm(5, device=d),
+        lambda d: hm.random.rand_like(x.to(d)),
+        lambda d: hm.random.randn_like(x, device=d),
+        lambda d: hm.random.bernoulli(x.to(d)),
+        lambda d: hm.random.multinomial(x.to(d), 2),
+        lambda d: hm.random.permutation(x.to(d)),
+        lambda d: nn.init.normal_(hm.zeros(4, device=d)),
+        lambda d: hm.functional.dropout(x.to(d)),
+    ]
+    for draw in draws:
+        hm.manual_seed(1)
+        here = draw("cpu")
+        hm.manual_seed(1)
+        there = draw(DEVICE)
+        assert here.device == "cpu" and there.device == DEVICE and there.tolist() == here.tolist()
