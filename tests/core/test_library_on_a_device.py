@@ -4,6 +4,7 @@ they are given, in either style.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,10 +33,22 @@ class Torch:
 TORCH = Torch()
 ON_CPU = ("window", "bartlett_window", "kaiser_window", "logspace")  # they are made from numbers, and not of tensors
 NAMES = [name for name in torch_names.FUNCTIONS if not name.startswith(ON_CPU)]
+
+
+def firsts(names: Iterable[str]) -> list[str]:
+    """The first case of each function or class."""
+    return list({name.split()[0]: name for name in reversed([*names])}.values())
+
+
+def ends(names: Iterable[str]) -> list[str]:
+    """The first and the last case of each."""
+    return list(dict.fromkeys([*firsts(names), *firsts(reversed([*names]))]))
+
+
 LAYERS: dict[str, Any] = {
     **{name: (torch_cases, case) for name, case in torch_cases.MODULES.items()},
     **{name: (torch_names, case) for name, case in torch_names.MODULES.items()},
-    **{name: (torch_layers, case) for name, case in torch_layers.MODULES.items()},
+    **{name: (torch_layers, torch_layers.MODULES[name]) for name in firsts(torch_layers.MODULES)},
 }
 _records: dict[Any, Any] = {}
 
@@ -51,7 +64,7 @@ def test_values_and_gradients(name: str) -> None:
     close_to_record(name, torch_names.FUNCTIONS[name], TORCH, record_of(torch_names)[0], DEVICE)
 
 
-@pytest.mark.parametrize("name", torch_layers.FUNCTIONS)
+@pytest.mark.parametrize("name", ends(torch_layers.FUNCTIONS))
 def test_values_and_gradients_of_layers(name: str) -> None:
     close_to_record(name, torch_layers.FUNCTIONS[name], hm.functional, record_of(torch_layers)[0], DEVICE)
 
@@ -62,13 +75,10 @@ def test_modules(name: str) -> None:
     module_close_to_record(name, case, *record_of(table), DEVICE)
 
 
-FIRST = {name.split()[0]: name for name in reversed([*torch_layers.FUNCTIONS])}  # the first case of each function
-
-
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", firsts(torch_layers.FUNCTIONS))
 def test_traced_is_eager(name: str) -> None:
-    case = torch_layers.FUNCTIONS[FIRST[name]]
-    t = {key: x.detach() for key, x in vars(inputs_of(FIRST[name], case.inputs, DEVICE)).items()}
+    case = torch_layers.FUNCTIONS[name]
+    t = {key: x.detach() for key, x in vars(inputs_of(name, case.inputs, DEVICE)).items()}
     traced = hm.trace(lambda **tensors: case.run(hm.functional, SimpleNamespace(**tensors)))(**t)
     assert traced.device == DEVICE
     eager = case.run(hm.functional, SimpleNamespace(**t))
