@@ -26,7 +26,7 @@ from .arrays.creation import arange, asarray, zeros
 from .arrays.shaping import manipulation
 from .core import pytree
 from .core.autodiff.tape import Node, boundary, is_node, kept_by, make_node, part
-from .core.context import current_interpreter, placed
+from .core.context import beside, current_interpreter, placed
 from .core.pytree import LEAF, Structure
 from .core.tensor import Tensor, aval_of, wrap
 
@@ -503,7 +503,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init:
     6
     """
     if isinstance(lower, int) and isinstance(upper, int):
-        steps = arange(lower, max(lower, upper))
+        steps = beside(_flatten(init, "fori_loop: init")[0], partial(arange, lower, max(lower, upper)))
         return scan(partial(_numbered, body_fun), init, steps)[0]
     start = (asarray(lower), init)
     return while_loop(lambda c: c[0] < upper, partial(_counted, body_fun), start)[1]

@@ -235,7 +235,7 @@ def _broken(path: str | os.PathLike[str], why: str) -> CheckpointError:
 
 
 def _array(value: Tensor | np.ndarray) -> np.ndarray:
-    array = value.detach().numpy() if isinstance(value, Tensor) else value
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
     if array.dtype.name not in FORMAT:
         raise TypeError(f"save: dtype {array.dtype} has no safetensors form; use one of {sorted(FORMAT)}")
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

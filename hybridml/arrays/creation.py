@@ -12,7 +12,7 @@ from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
 
 from ..core.aliasing import is_python_float
-from ..core.context import current_interpreter, lift, literal
+from ..core.context import current_interpreter, lift, literal, place_var
 from ..core.device_tensor import on_device, transfer
 from ..core.dlpack import imported
 from ..core.proxies.scalar import ScalarProxy, tensor_of
@@ -39,6 +39,8 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
     [1.0, 0.0, 0.0]
     """
     if device is not None:
+        if isinstance(obj, np.ndarray | list | tuple | bool | int | float | complex) and not _has_tensor(obj):
+            return on_device(device, lambda: asarray(obj, dtype, copy=copy))
         return transfer(on_device("cpu", lambda: asarray(obj, dtype, copy=copy)), Device(device).type)
     wanted = None if dtype is None else dtypes.canonical(dtype)
     interp = current_interpreter()
@@ -49,7 +51,10 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
             typed = dtypes.float64 if type(t).is_double else dtypes.default_float()
             return _astype.fn(t, typed if wanted is None else wanted)
     elif isinstance(obj, np.ndarray):
-        t = literal(adopt(obj.view())) if interp is None else interp.lift(obj)
+        if interp is not None:
+            t = interp.lift(obj)
+        else:
+            t = adopt(obj.view()) if place_var.get() is None else literal(adopt(obj))
     elif hasattr(obj, "__dlpack__") and not isinstance(obj, np.generic):
         t = from_dlpack(obj)
     else:
@@ -61,6 +66,12 @@ def asarray(obj: Any, /, dtype: DTypeLike | None = None, *, device: Any = None, 
             raise ArgumentError(f"asarray: copy=False, but {t.dtype.name} must be converted to {wanted.name}")
         return _astype.fn(t, wanted)
     return t.clone() if copy else t
+
+
+def _has_tensor(obj: Any) -> bool:
+    if isinstance(obj, list | tuple):
+        return any(map(_has_tensor, obj))
+    return isinstance(obj, Tensor) or type(obj) is ScalarProxy
 
 
 def _from_python(obj: Any, dtype: np.dtype | None) -> Tensor:

@@ -18,7 +18,7 @@ from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
 from ..core.source_location import write_stamp
-from ..core.tensor import Device, Tensor, method
+from ..core.tensor import Device, Tensor, method, place_of
 from .creation import asarray
 from .shaping import manipulation, repeating
 
@@ -270,11 +270,15 @@ for _name, _row in {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_
 @method
 @placed
 def copy_(self: Tensor, source: Any) -> Tensor:
-    """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype."""
+    """Takes the values of `source`, which broadcasts, in place; a float source is cast to a float tensor's dtype.
+    It may be on another device.
+    """
     mine = self.dtype if isinstance(source, float | complex) and dtypes.is_inexact(self.dtype) else None  # all its bits
     value = lift(source if isinstance(source, Tensor) else asarray(source, dtype=mine))
     if value.dtype is not self.dtype and not (value.dtype.kind in "fV" and self.dtype.kind not in "fV"):
         value = _astype.fn(value, self.dtype)
+    if place_of(value) != place_of(self):
+        value = transfer(value, self.device.type)
     return aliasing.assign(self, value, "copy_")
 
 

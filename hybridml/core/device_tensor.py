@@ -126,7 +126,7 @@ class OnDevice:
         return array if how == "text" else CONVERSIONS.get(how, lambda value: value)(array.item())
 
     def write(self, t: Tensor, value: Tensor) -> None:
-        t._array = value._array
+        t._array = self.lift(value)._array
 
     def layout(self, t: Tensor) -> np.ndarray:
         return np.empty(t.shape, t.dtype)

@@ -346,7 +346,8 @@ class Module:
         if kinds:
             raise DTypeError("load_state_dict: dtypes do not fit." + _listed("dtypes", kinds))
         with no_grad():
-            commit([(own[name], xp.astype(value.detach(), own[name].dtype)) for name, value in found.items()])
+            moved = {name: value.detach().to(device=own[name].device) for name, value in found.items()}
+            commit([(own[name], xp.astype(value, own[name].dtype)) for name, value in moved.items()])
         return IncompatibleKeys(missing, unexpected)
 
     def _state_targets(self, prefix: str) -> dict[str, Tensor]:

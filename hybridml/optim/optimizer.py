@@ -202,7 +202,7 @@ class Optimizer:
                             f"{tensor.shape}, the parameter {parameter.shape}"
                         )
                     held = self.state[parameter].setdefault(name, _zeros_like(parameter))
-                    writes.append((held, xp.astype(tensor, held.dtype)))
+                    writes.append((held, xp.astype(tensor.to(device=held.device), held.dtype)))
             writes.append((steps, xp.asarray(counts)))
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update({key: value for key, value in saved.items() if key in self.defaults})

@@ -28,7 +28,13 @@ def _u64(n: int) -> Tensor:
 
 @sampler()
 def randint(
-    low: Any, high: Any = None, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None
+    low: Any,
+    high: Any = None,
+    shape: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Random integers low <= n < high (0 <= n < low with one bound), each with the same probability.
 
@@ -133,7 +139,7 @@ def permutation(x: Any, *, axis: int = 0, generator: Generator | None = None) ->
 
 
 @drawn
-def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
+def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Random order of 0 .. n-1 (int64, (n,)): PyTorch's name of `permutation` of a number.
 
     >>> sorted(hm.random.randperm(4).tolist())

@@ -87,10 +87,10 @@ def standard_normal(shape: Any = None, *, dtype: Any = None, generator: Generato
 
 
 @drawn
-def rand(*shape: int, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def rand(*shape: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Uniform numbers in [0, 1), with the sizes of the shape as arguments: ``rand(2, 3)``.
 
-    Sizes may also be one tuple. `dtype` and errors as of `uniform`.
+    Sizes may also be one tuple. `dtype` and errors as of `uniform`; drawn on the CPU and moved to `device`.
 
     >>> hm.random.rand(2, 3).shape
     (2, 3)
@@ -99,10 +99,10 @@ def rand(*shape: int, dtype: Any = None, generator: Generator | None = None) -> 
 
 
 @drawn
-def randn(*shape: int, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn(*shape: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Standard normal numbers, with the sizes of the shape as arguments: ``randn(2, 3)``.
 
-    Sizes may also be one tuple. `dtype` and errors as of `normal`.
+    Sizes may also be one tuple. `dtype` and errors as of `normal`; drawn on the CPU and moved to `device`.
 
     >>> hm.random.randn(2, 3).shape
     (2, 3)
@@ -111,7 +111,7 @@ def randn(*shape: int, dtype: Any = None, generator: Generator | None = None) ->
 
 
 @drawn
-def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def rand_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Uniform numbers in [0, 1), with the shape of the tensor `x` and, unless another `dtype` is given, its dtype.
 
     Raises DTypeError where that dtype is not a float.
@@ -123,7 +123,7 @@ def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = Non
 
 
 @drawn
-def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Standard normal numbers, with the shape of the tensor `x` and, unless another `dtype` is given, its dtype.
 
     Raises DTypeError where that dtype is of integers.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..control_flow import while_loop
 from ..core import ops
 from ..core.context import at_place, current_interpreter, no_grad, place_var
 from ..core.device_tensor import transfer
-from ..core.tensor import CPU, Tensor
+from ..core.tensor import CPU, Device, Tensor, place_of
 from ..tracing.compiled import program_of
 from .generator import Generator, open_unit, shape_of, unit
 
@@ -55,18 +55,22 @@ probability = Domain("a probability from 0 to 1", lambda v: 0 <= v <= 1)
 
 
 def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Decorator of a function that draws: `size` is another name of `shape`, and generators get it as a method."""
+    """Decorator of a function that draws: `size` is another name of `shape`, and generators get it as a method.
+
+    Numbers are drawn on the CPU and moved to `device`, or to that of the parameters: a seed gives the same everywhere.
+    """
 
     @functools.wraps(fn)
     def draw(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         given: Any = kwargs
         if "size" in given and "shape" not in given:
             given["shape"] = given.pop("size")
-        place = place_var.get()
+        place = _place(given.pop("device", None), (*args, *given.values()))
         if place is None:
             return fn(*args, **kwargs)
-        # Drawn here and moved: a seed gives the same numbers on every device.
-        return transfer(at_place(CPU.type, lambda: fn(*args, **kwargs)), place)
+        here: Any = [_on_cpu(a) for a in args]
+        named: Any = {name: _on_cpu(value) for name, value in given.items()}
+        return transfer(at_place(CPU.type, lambda: fn(*here, **named)), place)
 
     def method(self: Generator, *args: Any, **kwargs: Any) -> Tensor:
         made: Any = draw
@@ -74,6 +78,18 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     setattr(Generator, fn.__name__, functools.update_wrapper(method, fn))
     return draw
+
+
+def _place(device: Any, params: Iterable[Any]) -> str | None:
+    """Where numbers are to be; None for where they are drawn."""
+    if device is not None:
+        return Device(device).type
+    found = next(filter(None, (place_of(p) for p in params if issubclass(type(p), Tensor))), None)
+    return found or place_var.get()
+
+
+def _on_cpu(value: Any) -> Any:
+    return transfer(value, CPU.type) if issubclass(type(value), Tensor) else value
 
 
 def sampler(**domains: Domain) -> Callable[[Callable[P, Tensor]], Callable[P, Tensor]]:
