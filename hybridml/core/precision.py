@@ -6,6 +6,7 @@ A sum of squares overflows in float16 from 256 on, whatever root is taken of it.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -30,7 +31,8 @@ def in_float32(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
     Arguments named `running_...`, which are updated in place, stay as they are.
     """
     call: Callable[..., Tensor] = fn
-    names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    code = inspect.unwrap(fn).__code__
+    names = code.co_varnames[: code.co_argcount]
 
     @functools.wraps(fn)
     def composite(*args: P.args, **kwargs: P.kwargs) -> Tensor:
