@@ -81,7 +81,7 @@ def drawn(fn: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 def _place(device: Any, params: Iterable[Any]) -> str | None:
-    """Where numbers are to be; None for where they are drawn."""
+    """The device that numbers are moved to; None for where they are drawn."""
     if device is not None:
         return Device(device).type
     found = next(filter(None, (place_of(p) for p in params if issubclass(type(p), Tensor))), None)
