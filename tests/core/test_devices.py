@@ -173,6 +173,10 @@ def test_devices_do_not_mix(call: Callable[[hm.Tensor, hm.Tensor], Any]) -> None
 def test_numbers_of_the_cpu_may_meet_it() -> None:
     assert (x() + hm.tensor(1.0)).tolist() == (hm.tensor(1.0) + x()).tolist() == (x() + np.float32(1)).tolist()
     assert (2 - x() * 3.0).device == DEVICE
+    t = x()
+    t[0] = hm.tensor(2.0)
+    t[[1]] = hm.tensor(3.0)
+    assert t.tolist() == [[2, 2, 2], [3, 3, 3]]
 
 
 def test_there_is_no_other() -> None:

@@ -17,8 +17,9 @@ from hybridml_compiler.ops.table import OPS
 from ...core import aliasing
 from ...core.autodiff.tape import Node, kept_by, make_step, parents_of
 from ...core.context import beside, grad_is_off, lift, place_var, placed
+from ...core.device_tensor import transfer
 from ...core.interpreter import interpreter_stack
-from ...core.tensor import Tensor, method, place_of, wrap
+from ...core.tensor import CPU, Tensor, method, place_of, wrap
 from .at import as_value, put_back, updated
 from .index_plan import Plan, gathered, is_basic, plan, sliced
 
@@ -140,6 +141,8 @@ def __setitem__(self: Tensor, key: Any, value: Any) -> None:
         beside((x,), lambda: x.__setitem__(key, value))
         return
     value = as_value(value, x.dtype)
+    if type(x._array) is not _ndarray and not value.shape and interpreter_stack() is None:
+        value = transfer(value, place_of(x) or CPU.type)  # a number may come from anywhere
     if is_basic(key):
         part = x[key]
         if not _same_memory(part, value):
