@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import sys
 import time
 import types
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
 from hybridml_compiler.locks import rlock
+from hybridml_compiler.record import record
 
 from ..core import pytree
 from ..core.context import nans_var, stance_var
@@ -44,13 +43,12 @@ R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 Check = Literal["first", "always"] | int | None
 _ndarray = np.ndarray
-_log = logging.getLogger("hybridml")
 BACKENDS = ("llvm", "interpret")
 MOST_PROGRAMS = 256  # compiled programs of one function
 MOST_OTHERS = 8  # values of one question that never came again: what follows is another number each time
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """A call with some arguments: the path it runs, that path's operands, and the values computed on the way."""
 
@@ -411,7 +409,9 @@ class TracedFunction(Introspection, Generic[P, R]):
         """Adds one line to `retraces`, and to the log."""
         if len(self._retraces) < MOST_PROGRAMS:
             self._retraces.append(f"{self._name} retraced: {reason}")
-        _log.info("%s retraced: %s", self._name, reason)
+        import logging  # 2 ms
+
+        logging.getLogger("hybridml").info("%s retraced: %s", self._name, reason)
 
     def _may_grow(self, entry: Entry, ask: ValueBranch) -> bool:
         """Whether an unknown value is traced. Otherwise its calls are eager, which is said once."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .. import dtypes
 from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
+from ..record import record
 from ..sizes.dims import is_dim, known, structural, symbols_of
 from ..sizes.values import has_dims
 from ..walk import postorder
@@ -197,7 +197,7 @@ def _symbolic(op: Op, avals: tuple[Aval, ...], params: Mapping[str, Any]) -> _In
     return canonical, " ".join([_text(canonical), *hints]), Aval(shape, out.dtype, out.weak, together(avals))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Graph:
     """Inputs in call order and outputs in result order. Inputs need not be used; outputs may repeat or be inputs."""
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
+from ..record import replace
 from ..sizes.dims import is_symbolic
 from .builder import LoopBuilder, identity
 from .ir import Buffer, Expr, For, Reduce, Stmt, Store, extent

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from ..once import lazy
+from ..record import record
 from ..sizes.dims import Size, is_symbolic, symbols_of
 from ..walk import postorder, reachable
 
@@ -41,7 +41,7 @@ Role = Literal["in", "out", "inout", "scratch"]
 args_of: Callable[[Expr], tuple[Expr, ...]] = operator.attrgetter("args")
 
 
-@dataclass(frozen=True)
+@record
 class Buffer:
     name: str
     dtype: np.dtype
@@ -75,14 +75,14 @@ class Expr:
         return f"{self.op}({', '.join(map(repr, self.args))})"
 
 
-@dataclass(frozen=True)
+@record
 class Store:
     buffer: Buffer
     index: Expr
     value: Expr
 
 
-@dataclass(frozen=True)
+@record
 class Reduce:
     """result = combination of `value` over the index space `vars` (row-major, identity for an empty space)."""
 
@@ -93,7 +93,7 @@ class Reduce:
     vector: bool = False  # the last variable runs in lanes, combined by a fixed tree at the end
 
 
-@dataclass(frozen=True)
+@record
 class Scan:
     """accumulator op= value; buffer[index] = accumulator, for var in order (or in reverse)."""
 
@@ -105,7 +105,7 @@ class Scan:
     reverse: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class For:
     var: Expr
     body: tuple[Stmt, ...]
@@ -179,7 +179,7 @@ class KernelSpec:
         return True
 
 
-@dataclass(frozen=True)
+@record
 class Kernel(KernelSpec):
     """A function `kernel(buffers, lo, hi)`: runs iterations lo..hi of `range` (all of the body when it is None)."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .. import dtypes
+from ..record import record, replace
 from ..sizes.dims import Size, hint, is_dim
 from .builder import LoopBuilder
 from .columns import accumulated
@@ -41,7 +41,7 @@ _ONE: Size = 1
 _MASKED_VECTORS = 4  # a vector of a masked loop takes one of eight mask registers
 
 
-@dataclass(frozen=True)
+@record
 class Fill:
     """Stores over an inner index space: a row of results, or of values that later stages read again."""
 
@@ -49,7 +49,7 @@ class Fill:
     stores: tuple[Store, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Body:
     """The work of one iteration of the output space: stages in order, then stores."""
 

@@ -11,7 +11,6 @@ A builder's values are its own affair (arrays here, SSA names in a code generato
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
@@ -20,12 +19,13 @@ import numpy.typing as npt
 
 from ..dtypes import bool_, canonical, float32
 from ..errors import DTypeError
+from ..record import record
 
 Number = bool | int | float
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instruction:
     """One row of the table. `kinds`: dtype kinds (b, i, u, f) of the operands; `result`: how the result dtype follows:
     `same` (as the operands), `bool`, `asked` (the dtype given), `branch` (as the second operand)."""

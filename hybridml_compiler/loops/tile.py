@@ -13,8 +13,8 @@ so that some elements are computed twice; a kernel that reads what it overwrites
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..record import record
 from ..sizes.dims import is_symbolic
 from .builder import LoopBuilder
 from .index import coefficient
@@ -27,7 +27,7 @@ _MIN_RANGE = 16  # iterations of the outermost loop that threads share evenly
 _MIN_SPACE = 1 << 12  # elements below which a gather from the first-level cache is as good
 
 
-@dataclass(frozen=True)
+@record
 class _Tiling:
     """Loads that are contiguous along `along` and not along the innermost variable."""
 

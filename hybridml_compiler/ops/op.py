@@ -49,12 +49,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
 from ..aval import Aval
+from ..record import record
 
 Kind = Literal[
     "elementwise",
@@ -96,7 +97,7 @@ TRANSCENDENTAL = 0.4
 SPECIAL = 2.0
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """Inputs of one generated test: arrays (or lists of arrays for a variadic op) and parameters.
 
@@ -108,7 +109,7 @@ class Sample:
     grad: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class ErrorSample:
     """Inputs that must raise `error` with `match` (a plain substring) in the message, in both styles."""
 

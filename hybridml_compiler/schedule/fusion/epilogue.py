@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Expr, For, Kernel, KernelSpec, Store, expressions, statements
 from ...loops.nest import plain_store, side_by_side
+from ...record import record, replace
 from ..kernel_cost import kernel_cost
 from ..kernels.library import Call
 from ..lowering.expressions import Index, unravel
@@ -29,7 +29,7 @@ from ..lowering.lower import GroupLowering
 from .group import Group
 
 
-@dataclass(frozen=True)
+@record
 class Fused(KernelSpec):
     """A call with loop nests round it: `prologue` computes its left operand (see prologue.py); the call writes its
     result into the first operand of `epilogue`, which then runs over it.

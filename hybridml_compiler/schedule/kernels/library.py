@@ -7,10 +7,10 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...graph.ir import Node
 from ...loops.ir import Expr
+from ...record import record
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
@@ -21,7 +21,7 @@ Matched = tuple[Call, Node, Node]  # a call, and the nodes in memory that it rea
 Prepared = Weights | Pixels
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     match: Callable[[Node, InMemory, bool], Matched | None]  # the last: may it widen operands by itself?
     readable: Callable[[Node, InMemory], bool]
@@ -29,7 +29,7 @@ class Library:
     reads_narrow: Callable[[Node], bool]  # is there a call that widens operands of this node by itself?
 
 
-@dataclass(frozen=True)
+@record
 class Capabilities:
     """Abilities of a target that the schedule asks for."""
 

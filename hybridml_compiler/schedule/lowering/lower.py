@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 
 from ...graph import facts
 from ...graph.facts import reduced_axes
@@ -12,6 +11,7 @@ from ...graph.ir import Node
 from ...loops.builder import LoopBuilder
 from ...loops.ir import Buffer, Expr, For, Kernel, Reduce, Scan, Stmt, Store, args_of, expressions, statements
 from ...loops.nest import Body, Fill, build_kernel, build_scan, build_scatter, plain_store
+from ...record import replace
 from ...sizes.dims import is_dim, same
 from ...walk import reachable
 from .. import cost

@@ -10,14 +10,13 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 import types
 import weakref
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....once import once
+from ....record import record
 
 WORD = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # parts of a function that may be replaced
@@ -28,7 +27,7 @@ class _NotFound(Exception):
     """A field that is not where it was planted, or is in two places."""
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """Byte offsets; the reference count is the low 32 bits of its word on every supported Python."""
 
@@ -53,7 +52,7 @@ class Layout:
 @once
 def measured() -> Layout | None:
     """The offsets of this interpreter, or None if one could not be established."""
-    if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if WORD != 8 or sys.byteorder != "little" or _has_no_lock():
         return None
     if sys.implementation.name != "cpython":
         return None
@@ -83,6 +82,15 @@ def measured() -> Layout | None:
         )
     except _NotFound:
         return None
+
+
+def _has_no_lock() -> bool:
+    """Whether the interpreter is one without a global lock, whose objects are laid out in another way."""
+    if sys.version_info < (3, 13):
+        return False
+    import sysconfig  # 1 ms
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def slot_offsets(cls: type) -> dict[str, int] | None:
