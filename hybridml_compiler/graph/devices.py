@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..aval import CPU
 from ..errors import DeviceError
+from ..ops.elementwise import transfer
 from .body import Body, body_of
 from .ir import Graph, Node, apply, constant, input_node
 
@@ -27,6 +28,8 @@ def without_devices(graph: Graph) -> Graph:
         elif node.op is None:
             assert node.value is not None
             made[node] = constant(node.value, weak=node.aval.weak)
+        elif node.op is transfer:
+            made[node] = made[node.inputs[0]]
         else:
             params = {name: _param(value) for name, value in node.params.items()}
             made[node] = apply(node.op, [made[n] for n in node.inputs], params, node.where)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..aval import Aval
+from ..aval import CPU, Aval
 from ..errors import DTypeError, ShapeError
 from ..hooks import hooks
 from . import complex_functions, samples
@@ -454,6 +454,24 @@ after: Op = Op(
     "computed from x, and is computed later. For checkpoints in traced programs.",
 )
 
+# ---------------------------------------------------------------- devices
+
+transfer = Op(
+    "transfer",
+    "elementwise",
+    public=False,
+    inputs=("x",),
+    params={"device": REQUIRED},
+    infer=lambda x, device: Aval(x.shape, x.dtype),
+    eager=lambda x, device: x.copy(),
+    lower=lambda s, i, x, device: x(i),
+    samples=lambda rng: (Sample((rng.uniform(-2, 2, shape),), {"device": CPU}, grad=False) for shape in ((), (2, 3))),
+    cost=0.0,
+    unify=(),
+    doc="x on another device, in the graph of a traced program: one device computes all of it, and what is labelled as "
+    "another's is moved before the program or after it.",
+)
+
 # ---------------------------------------------------------------- casts
 
 
@@ -507,4 +525,5 @@ ROWS = (
     *(add, subtract, multiply, divide, floor_divide, remainder, negative, positive, abs_, square, reciprocal),
     *(sqrt, rsqrt, sign, power, floor, ceil, trunc, round_, maximum, minimum, clip, where, astype),
     after,
+    transfer,
 )
