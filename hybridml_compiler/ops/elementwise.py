@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..aval import CPU, Aval
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..hooks import hooks
 from . import complex_functions, samples
 from .conversion import cast, convert
@@ -456,16 +456,24 @@ after: Op = Op(
 
 # ---------------------------------------------------------------- devices
 
+def _transfer_canon(x: Aval, device: Any) -> dict[str, Any]:
+    if not isinstance(device, str):
+        raise ArgumentError(f"transfer: device must be the name of a device, got {device!r}")
+    return {"device": device}
+
+
 transfer = Op(
     "transfer",
     "elementwise",
     public=False,
     inputs=("x",),
     params={"device": REQUIRED},
+    canon=_transfer_canon,
     infer=lambda x, device: Aval(x.shape, x.dtype),
     eager=lambda x, device: x.copy(),
     lower=lambda s, i, x, device: x(i),
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape),), {"device": CPU}, grad=False) for shape in ((), (2, 3))),
+    error_samples=lambda: (fails(ArgumentError, "must be the name of a device, got 3", (2,), device=3),),
     cost=0.0,
     unify=(),
     doc="x on another device, in the graph of a traced program: one device computes all of it, and what is labelled as "
