@@ -456,6 +456,7 @@ after: Op = Op(
 
 # ---------------------------------------------------------------- devices
 
+
 def _transfer_canon(x: Aval, device: Any) -> dict[str, Any]:
     if not isinstance(device, str):
         raise ArgumentError(f"transfer: device must be the name of a device, got {device!r}")

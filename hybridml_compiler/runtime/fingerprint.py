@@ -37,26 +37,19 @@ def fingerprint(*patterns: str) -> str:
 
 
 @once
-def modules() -> dict[str, Callable[[], ModuleSpec]]:
+def modules() -> dict[str, Callable[[], Any]]:
     """Every module of the compiler by its name in it, with what finds it: finding all of them takes 4 ms."""
     spec = sys.modules[PACKAGE].__spec__
     assert spec is not None
     return {"__init__": lambda: spec, **dict(_inside(spec.submodule_search_locations or (), ""))}
 
 
-def _inside(path: Iterable[str], prefix: str) -> Iterator[tuple[str, Callable[[], ModuleSpec]]]:
+def _inside(path: Iterable[str], prefix: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     for finder, name, is_package in pkgutil.iter_modules(path, prefix):
-        find = partial(_find, finder, name)
+        find: Callable[[], Any] = partial(finder.find_spec, f"{PACKAGE}.{name}", None)
         yield f"{name}.__init__" if is_package else name, find
         if is_package:
             yield from _inside(find().submodule_search_locations or (), f"{name}.")
-
-
-def _find(finder: Any, name: str) -> ModuleSpec:
-    spec = finder.find_spec(f"{PACKAGE}.{name}", None)
-    assert spec is not None
-    found: ModuleSpec = spec
-    return found
 
 
 @once

@@ -52,7 +52,9 @@ class Layout:
 @once
 def measured() -> Layout | None:
     """The offsets of this interpreter, or None if one could not be established."""
-    if WORD != 8 or sys.byteorder != "little" or _has_no_lock():
+    import sysconfig  # 1 ms
+
+    if WORD != 8 or sys.byteorder != "little" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     if sys.implementation.name != "cpython":
         return None
@@ -82,15 +84,6 @@ def measured() -> Layout | None:
         )
     except _NotFound:
         return None
-
-
-def _has_no_lock() -> bool:
-    """Whether the interpreter is one without a global lock, whose objects are laid out in another way."""
-    if sys.version_info < (3, 13):
-        return False
-    import sysconfig  # 1 ms
-
-    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def slot_offsets(cls: type) -> dict[str, int] | None:
