@@ -157,6 +157,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                         out = self._fast_call(entry, leaves, args, kwargs) if nans_var.get() is None else MISS
                         if out is not MISS:
                             return out
+                        grown = entry.grown
                         path, known, passed = entry.find(leaves)
                         if path is not None:
                             self._hits += 1
@@ -164,7 +165,7 @@ class TracedFunction(Introspection, Generic[P, R]):
                             return entry.run(path, leaves, known)
                 if entry.eager or not self._may_grow(entry, passed[-1]):
                     return self._fn(*args, **kwargs)
-                on = entry, known, len(entry.paths)
+                on = entry, known, grown
                 return self._new(args, kwargs, given, structure, leaves, objects, on)
             if self._programs() >= self._most and not (self._silent and is_deterministic()):
                 if not self._silent:
@@ -263,10 +264,11 @@ class TracedFunction(Introspection, Generic[P, R]):
             for entry in self._entries.get(key) or self._other_sizes(key):
                 if entry.eager or not entry.holds(leaves):
                     continue
+                grown = entry.grown
                 path, known, _ = entry.find(leaves)
                 if path is not None:
                     return Call(structure, leaves, entry, path, known)
-                on = entry, known, len(entry.paths)
+                on = entry, known, grown
                 break
             entry, path, known = self._grown(given, structure, leaves, objects, on)
         except RunEagerly as error:
@@ -284,7 +286,7 @@ class TracedFunction(Introspection, Generic[P, R]):
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     path, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
-                    if on is None or on[0] is not entry or on[2] != len(entry.paths):
+                    if on is None or on[0] is not entry or on[2] != entry.grown:
                         path, known, _ = entry.find(leaves)
                     break
             else:
