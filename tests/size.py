@@ -45,7 +45,7 @@ BUDGETS = {
     "tests": Budget(
         41600,
         "programs of traced Python, planted errors, fuzzers, other machines; fn.graph and interpreters",
-        "duplicate random programs; a helper module per pair of test files became tests/support; a transfer that failed",
+        "duplicate random programs; a helper module per pair of test files became tests/support; a failed transfer",
     ),
     "examples": Budget(1000, "programs of the documentation"),
     "benchmarks": Budget(
