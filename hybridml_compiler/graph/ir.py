@@ -23,7 +23,6 @@ from .. import aval as avals
 from .. import dtypes
 from ..aval import CPU, Aval, together
 from ..once import lazy
-from ..ops.elementwise import transfer
 from ..ops.op import Op
 from ..record import record
 from ..sizes.dims import is_dim, known, structural, symbols_of
@@ -142,7 +141,7 @@ def canonical_params(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -
 
 def place_of(op: Op, avals: Sequence[Aval], params: Mapping[str, Any]) -> str:
     """The device of the result of an operation on operands."""
-    return params["device"] if op is transfer else together(avals)
+    return params["device"] if op.kind == "transfer" else together(avals)
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -465,15 +465,16 @@ def _transfer_canon(x: Aval, device: Any) -> dict[str, Any]:
 
 transfer = Op(
     "transfer",
-    "elementwise",
+    "transfer",
     public=False,
     inputs=("x",),
     params={"device": REQUIRED},
     canon=_transfer_canon,
     infer=lambda x, device: Aval(x.shape, x.dtype),
     eager=lambda x, device: x.copy(),
-    lower=lambda s, i, x, device: x(i),
     samples=lambda rng: (Sample((rng.uniform(-2, 2, shape),), {"device": CPU}, grad=False) for shape in ((), (2, 3))),
+    lower=lambda s, i, x, device: x(i),
+    vjp=(None,),
     error_samples=lambda: (fails(ArgumentError, "must be the name of a device, got 3", (2,), device=3),),
     cost=0.0,
     unify=(),
