@@ -106,26 +106,25 @@ def _is_required(given: Any) -> bool:
     return given is MISSING or (isinstance(given, Field) and given.default is given.default_factory is MISSING)
 
 
-def _add(cls: Any, name: str, text: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]) -> None:
+def _add(cls: Any, name: str, text: Callable[[Any], tuple[str, dict[str, Any]]]) -> None:
     """Gives the class a method that is compiled when it is first called, unless it has its own."""
     if cls.__dict__.get(name) is not None:
         return
 
     def first(*arguments: Any, **named: Any) -> Any:
-        source, names = text(found)
+        source, names = text(cls)
         exec(source, names)
         names[name].__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, names[name])
         return names[name](*arguments, **named)
 
-    found = fields(cls)
     setattr(cls, name, first)
 
 
-def _init(found: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _init(cls: Any) -> tuple[str, dict[str, Any]]:
     names: dict[str, Any] = {"_missing": MISSING}
     arguments, lines = ["self"], []
-    for name, given in found.items():
+    for name, given in fields(cls).items():
         argument, value = name, name
         if isinstance(given, Field) and given.default_factory is not MISSING:
             names[f"_make_{name}"] = given.default_factory
@@ -135,22 +134,23 @@ def _init(found: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             argument = f"{name}=_default_{name}"
         arguments.append(argument)
         lines.append(f"    self.{name} = {value}")
-    lines.append("    if (after := getattr(self, '__post_init__', None)) is not None: after()")
-    return "\n".join([f"def __init__({', '.join(arguments)}):", *lines]), names
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    return "\n".join([f"def __init__({', '.join(arguments)}):", *(lines or ["    pass"])]), names
 
 
-def _eq(found: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    one, other = _tuple("self", found), _tuple("other", found)
+def _eq(cls: Any) -> tuple[str, dict[str, Any]]:
+    one, other = _tuple("self", cls), _tuple("other", cls)
     test = f"{one} == {other} if self.__class__ is other.__class__ else NotImplemented"
     return f"def __eq__(self, other): return {test}", {}
 
 
-def _hash(found: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    return f"def __hash__(self): return hash({_tuple('self', found)})", {}
+def _hash(cls: Any) -> tuple[str, dict[str, Any]]:
+    return f"def __hash__(self): return hash({_tuple('self', cls)})", {}
 
 
-def _tuple(name: str, found: dict[str, Any]) -> str:
-    return f"({''.join(f'{name}.{field}, ' for field in found)})"
+def _tuple(name: str, cls: Any) -> str:
+    return f"({''.join(f'{name}.{field}, ' for field in fields(cls))})"
 
 
 @recursive_repr()
