@@ -15,8 +15,9 @@ from hybridml_compiler.targets.cpu.kernels import conv_tiling, conv_winograd
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
 from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.direct import emit_direct, emit_packed
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
+from hybridml_compiler.targets.cpu.llvm.convolution.direct import emit_direct
+from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_packed
 from hybridml_compiler.targets.cpu.llvm.convolution.weights import emit_weight_gradient
 from hybridml_compiler.targets.cpu.llvm.convolution.winograd import (
     emit_backward,

@@ -12,7 +12,7 @@ from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, units
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
 from hybridml_compiler.targets.cpu.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader

@@ -17,7 +17,7 @@ from hybridml_compiler.schedule.kernels.gemm import Product, use_own_product
 from hybridml_compiler.targets.cpu.kernels import gemm_blocking as limits
 from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, blocking_of, tile_shape, units
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
 from hybridml_compiler.targets.cpu.llvm.gemm.product import (
     emit_product,
     own_blocking,

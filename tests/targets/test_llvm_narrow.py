@@ -24,8 +24,8 @@ from hybridml_compiler.targets.cpu.kernels.low_precision import (
     narrow_blocking,
 )
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
-from hybridml_compiler.targets.cpu.llvm.gemm.low_precision import emit_narrow_product
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
+from hybridml_compiler.targets.cpu.llvm.gemm.blocked import emit_blocked_product
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
@@ -100,7 +100,7 @@ class Case:
         blocking = narrow_blocking(p, self.how, width, WIDTHS[width], cores)
         module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(dtypes.float32, blocking.lanes))
-        emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
+        emit_blocked_product(module, "product", p, blocking, turn="turn", how=self.how)
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
@@ -200,5 +200,5 @@ def test_code_for_other_machines_has_no_instructions_of_this_one() -> None:
         case = Case(kind, (9, 20, 33), "nt")
         blocking = narrow_blocking(case.product, case.how, 16, 32, 2)
         module = ir.Module("product", host_spec())
-        emit_narrow_product(module, "product", case.product, case.how, blocking, turn="turn")
+        emit_blocked_product(module, "product", case.product, blocking, turn="turn", how=case.how)
         assert "x86" not in str(module)

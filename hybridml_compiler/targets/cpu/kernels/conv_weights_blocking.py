@@ -59,6 +59,21 @@ class WeightBlocking:
         height, width = convolution.kernel
         return -(-convolution.channels // self.images), -(-height // self.lines), -(-width // self.pixels)
 
+    def gradient_steps(self, convolution: Convolution) -> tuple[int, int, int]:
+        """Elements of the gradient, or of its turned copy, from image to image, row to row, pixel to pixel."""
+        if not self.turned:
+            return convolution.w.strides[3], convolution.w.strides[0], convolution.w.strides[1]
+        line = self.pixels * self.columns
+        return self.lines * line, line, self.columns
+
+    def tap(self, convolution: Convolution) -> int:
+        """Elements of the result from tap to tap."""
+        return convolution.groups * convolution.features
+
+    def channel(self, convolution: Convolution) -> int:
+        """Elements of the result from channel to channel."""
+        return self.tap(convolution) * convolution.out_size[0] * convolution.out_size[1]
+
 
 def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
     """Extent of the parallel range."""

@@ -24,6 +24,7 @@ from ..spec import CpuSpec
 from . import ir
 from .batch_fusion import emit_chain
 from .callee import Callee
+from .contraction.packing import emit_turn
 from .control import control_source, distinct_works, emit_control
 from .convolution.kernel import (
     convolution_source,
@@ -36,7 +37,6 @@ from .convolution.kernel import (
     range_of_convolution,
     range_of_operand,
 )
-from .convolution.pack import emit_turn
 from .convolution.winograd import emit_backward, emit_forward
 from .gemm.product import emit_product, own_blocking, parts_of_product, product_source, range_of_product, takes_epilogue
 from .horizontal_fusion import emit_region

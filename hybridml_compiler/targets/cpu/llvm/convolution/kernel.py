@@ -20,9 +20,8 @@ from .. import ir
 from ..kernel import emit_epilogue
 from .depthwise import emit_depthwise
 from .depthwise_nchw import emit_planes
-from .direct import emit_direct, emit_packed
-from .pack import panel_of
-from .packed import emit_pixels
+from .direct import emit_direct
+from .pack import emit_packed, emit_pixels, panel_of
 from .weights import emit_weight_gradient
 from .winograd import emit_winograd, emit_winograd_weights
 

@@ -1,7 +1,8 @@
-"""Packing weights of a convolution into panels: [row][feature], where a row is a tap and a channel.
+"""Packing for convolutions: weights to panels, images to words, and rows of a result to planes.
 
-Weights may have any order in memory. Where features are contiguous, rows are copied; else squares of some features and
-of the contiguous axis are turned in registers, and the rows of the panel have the order of the memory.
+A panel is [row][feature], where a row is a tap and a channel, or a word of channels. Weights may have any order in
+memory. Where features are contiguous, rows are copied; else squares of some features and of the contiguous axis are
+turned in registers, and the rows of the panel have the order of the memory.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .....schedule.kernels.convolution import Convolution, Pretranspose
+from .....schedule.kernels.convolution import Convolution
+from ...kernels.conv_tiling import Tiling, panel_size, word_rows
+from ...kernels.low_precision import FLOATS, shifted
 from .. import ir
-from ..gemm.tile import Vectors, i64, least, repeat
-from ..types import I64, PTR, VOID
-
-TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
+from ..contraction.emission import Emission, declared
+from ..contraction.loops import divide, i64, least, loop, repeat
+from ..contraction.packing import TURN_TYPE, Packer, turn_lines
+from ..contraction.words import SIGNS, Words, multiply_add
+from ..types import I64, PTR, Literal
 
 Axis = tuple[int, int]  # size, stride in the weights
 
@@ -57,141 +61,144 @@ def panel_of(convolution: Convolution) -> Panel:
     )
 
 
+def packer_of(e: Emission, convolution: Convolution, turn: str) -> Packer:
+    """The packer of weights that are stored as they are multiplied."""
+    return Packer(Words(e.b, convolution.dtype, FLOATS, e.v.lanes), convolution.channels, turn)
+
+
 def emit_pack(
-    v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any, turn: str
+    packer: Packer, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any
 ) -> None:
-    """Packs one panel of the weights of a group, with a function `turn` (see `emit_turn`)."""
-    b = v.b
+    """Packs one panel of the weights of a group, of features that do not follow each other."""
+    b, v, step = packer.b, packer.v, c.w.strides[4]
     feature = b.mul(number, i64(columns))
+    lines = least(b, i64(columns), b.sub(i64(c.features), feature))
 
     def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
-        if axes:
-            (size, stride), *rest = axes
-
-            def once(k: Any) -> None:
-                over(tuple(rest), v.element(source, b.mul(k, i64(stride))), b.add(b.mul(row, i64(size)), k))
-
-            repeat(b, i64(0), i64(size), 1, once)
+        if not axes:
+            place = v.at(target, (row, panel.run * columns))
+            packer.turned(v.at(source, (feature, step)), step, lines, i64(panel.run), place, columns)
             return
-        place = v.element(target, b.mul(row, i64(max(panel.run, 1) * columns)))
-        if panel.run:
-            _turn(v, c, columns, panel.run, source, feature, place, turn)
-        else:
-            _copy(v, c, columns, source, feature, place)
+        (size, stride), *rest = axes
+
+        def once(k: Any) -> None:
+            over(tuple(rest), v.at(source, (k, stride)), b.add(b.mul(row, i64(size)), k))
+
+        repeat(b, i64(0), i64(size), 1, once)
 
     over(panel.outer, v.element(weights, i64(panel.lowest)), i64(0))
 
 
-def emit_rows(
-    v: Vectors, c: Convolution, columns: int, weights: Any, target: Any, panels: int, panel_size: int
-) -> None:
-    """Packs the channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page of
-    memory."""
-    b = v.b
+def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`."""
+    c, g, panel = convolution, tiling, panel_of(convolution)
+    if c.stored is not None:
+        return emit_word_panels(module, name, c, g, turn)
+    e = Emission(module, name, c.dtype, g.lanes, optimized=not panel.run)  # rows are copied here, squares are not
+    b, v, packer, size = e.b, e.v, packer_of(e, c, turn), panel_size(c, g)
+    (to_y, to_x, to_group, to_channel, _), (source, target) = c.w.strides, e.buffers(2)
+    source = v.element(source, i64(c.w.offset))
 
-    def row(k: Any) -> None:
-        source, place = v.element(weights, b.mul(k, i64(c.w.strides[3]))), v.element(target, b.mul(k, i64(columns)))
+    def one_panel(index: Any) -> None:
+        group, number = divide(b, index, g.panels)
+        emit_pack(packer, c, g.columns, panel, v.at(source, (group, to_group)), v.at(target, (index, size)), number)
 
-        def panel(j: Any) -> None:
-            _copy(v, c, columns, source, b.mul(j, i64(columns)), v.element(place, b.mul(j, i64(panel_size))))
+    def one_tap(index: Any) -> None:
+        """The channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page."""
+        group, tap = divide(b, index, c.kernel[0] * c.kernel[1])
+        ky, kx = divide(b, tap, c.kernel[1])
+        weights = v.at(source, (group, to_group), (ky, to_y), (kx, to_x))
+        start = v.at(target, (group, g.panels * size), (tap, c.channels * g.columns))
 
-        repeat(b, i64(0), i64(panels), 1, panel)
+        def row(k: Any) -> None:
+            here, there = v.at(weights, (k, to_channel)), v.at(start, (k, g.columns))
 
-    repeat(b, i64(0), i64(c.channels), 1, row)
+            def one(j: Any) -> None:
+                feature = b.mul(j, i64(g.columns))
+                masks = v.masks(b.sub(i64(c.features), feature), g.vectors, c.features % g.columns != 0)
+                packer.across([v.element(here, feature)], v.at(there, (j, size)), masks)
+
+            repeat(b, i64(0), i64(g.panels), 1, one)
+
+        repeat(b, i64(0), i64(c.channels), 1, row)
+
+    return e.over_units(one_panel if panel.run else one_tap)
 
 
-def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, target: Any) -> None:
-    """Copies one row: as many features of a panel as exist."""
-    live = v.b.sub(i64(c.features), feature)
-    row = v.element(source, feature)
-    for j in range(columns // v.lanes):
-        mask = v.mask(live, j) if c.features % columns else None
-        at = i64(j * v.lanes)
-        v.store(v.load(v.element(row, at), mask), v.element(target, at))
+def emit_word_panels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
+    """`void weights(ptr buffers, i64 lo, i64 hi)` over rows of taps: to [group][panel][row of taps][tap, word][column].
 
-
-def emit_turn(module: ir.Module, name: str, turn: Pretranspose) -> ir.Function:
-    """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: lines made columns.
-
-    Element j of line i, at source[i * step + j], goes to target[j * to + i], for i below `lines`, j below `live`, and
-    no more than there are lanes. It is expensive to compile ([Note: Compile time]), so it is one function, without
-    masks. Parts of a square are slow: callers let the last squares overlap.
+    If the image is read as x + 128, each row of taps begins with -128 times the sums of its columns.
     """
-    function = ir.Function(module, TURN_TYPE, name)
-    function.attributes.add("nounwind")
-    b = function.build()
-    source, step, target, to, lines, live = function.args
-    v, at, side = Vectors(b, turn.dtype, turn.lanes), range(turn.lanes), i64(turn.lanes)
+    assert c.stored is not None
+    e = Emission(module, name, c.dtype, tiling.lanes, optimized=True)
+    b, v, (source, target) = e.b, e.v, e.buffers(2)
+    words = Words(b, c.stored[1], tiling.how, tiling.lanes)
+    packer = Packer(words, c.channels, turn)
+    to_row, to_tap, to_group, to_channel, to_feature = c.w.strides
+    start, columns, rows = int(shifted(c, tiling.how)), tiling.columns, word_rows(c, tiling)
+    source = words.element(source, i64(c.w.offset))
 
-    def one(i: Any) -> None:
-        def element(j: Any) -> None:
-            value = v.scalar(v.element(source, b.add(b.mul(step, i), j)))
-            b.store(value, v.element(target, b.add(b.mul(to, j), i)))
+    def unit(index: Any) -> None:
+        group, ky = divide(b, index, c.kernel[0])
+        from_row = words.at(source, (group, to_group), (ky, to_row))
+        panels = v.at(target, (group, tiling.panels * panel_size(c, tiling)), (ky, rows * columns))
 
-        repeat(b, i64(0), least(b, live, side), 1, element)
+        def vector(feature: Any) -> None:
+            panel, column = divide(b, feature, columns)
+            top = v.at(panels, (panel, panel_size(c, tiling)), (column, 1))
+            left = least(b, b.sub(i64(c.features), feature), i64(tiling.lanes))
 
-    whole = b.and_(b.icmp_signed("<=", side, lines), b.icmp_signed("<=", side, live))
-    with b.if_else(whole) as (square, part):
-        with square:
-            rows = v.transpose([v.load(v.element(source, b.mul(step, i64(i)))) for i in at])
-            for j, row in enumerate(rows):
-                v.store(row, v.element(target, b.mul(to, i64(j))))
-        with part:
-            repeat(b, i64(0), least(b, lines, side), 1, one)
-    b.ret_void()
-    return function
+            def tap(kx: Any) -> None:
+                here = words.at(from_row, (feature, to_feature), (kx, to_tap))
+                row = b.add(b.mul(kx, i64(packer.count)), i64(start))
+                packer.pack(here, to_feature, to_channel, left, v.at(top, (row, columns)), 1, columns)
+
+            repeat(b, i64(0), i64(c.kernel[1]), 1, tap)
+            if start:
+                v.store(b.neg(sums_of(top)), top)
+
+        repeat(b, i64(0), i64(c.features), tiling.lanes, vector)
+
+    def sums_of(top: Any) -> Any:
+        shift = Literal(words.type, SIGNS)
+
+        def add(row: Any, sums: list[Any]) -> list[Any]:
+            return [multiply_add(b, tiling.how, shift, v.load(v.at(top, (row, columns))), sums[0])]
+
+        return loop(b, i64(1), i64(rows), 1, [v.zero], add)[0]
+
+    return e.over_units(unit)
 
 
-def emit_planes_of_row(module: ir.Module, name: str, c: Convolution, lanes: int, pitch: int, turn: str) -> ir.Function:
+def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
+    """`void pixels(ptr buffers, i64 lo, i64 hi)` over rows of images: to [image][row][pixel][group][word]."""
+    assert c.stored is not None
+    e = Emission(module, name, c.dtype, tiling.lanes, optimized=True)
+    b, v, (source, target) = e.b, e.v, e.buffers(2)
+    words = Words(b, c.stored[0], tiling.how, tiling.lanes)
+    packer = Packer(words, c.channels, turn)
+    (height, width), (to_image, to_row, to_pixel, to_group, to_channel) = c.size, c.a.strides
+    source, pixel = words.element(source, i64(c.a.offset)), c.groups * packer.count
+
+    def row(index: Any) -> None:
+        image, y = divide(b, index, height)
+        here, there = words.at(source, (image, to_image), (y, to_row)), v.at(target, (index, width * pixel))
+
+        def group(k: Any) -> None:
+            place = v.at(there, (k, packer.count))
+            packer.pack(words.at(here, (k, to_group)), to_pixel, to_channel, i64(width), place, pixel, 1)
+
+        repeat(b, i64(0), i64(c.groups), 1, group)
+
+    return e.over_units(row)
+
+
+def emit_planes_of_row(e: Emission, c: Convolution, pitch: int, turn: str) -> ir.Function:
     """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, I64]), name)
-    function.linkage = "internal"
-    function.attributes.update(("nounwind", "noinline"))
-    b = function.build()
-    source, target, live = function.args
-    v, width, square_of = Vectors(b, c.dtype, lanes), c.out_size[1], declared_turn(module, turn)
-    plane = i64(c.out_size[0] * width)
-
-    def group(first: Any) -> None:
-        here, place = v.element(source, first), v.element(target, b.mul(first, plane))
-
-        def square(k: Any) -> None:
-            k = within(v, k, width)
-            line = v.element(here, b.mul(k, i64(pitch)))
-            b.call(square_of, [line, i64(pitch), v.element(place, k), plane, b.sub(i64(width), k), b.sub(live, first)])
-
-        repeat(b, i64(0), i64(width), lanes, square)
-
-    repeat(b, i64(0), least(b, live, i64(pitch)), lanes, group)
+    function, b, v = e.helper("planes", [PTR, PTR, I64])
+    (source, target, live), (height, width) = function.args, c.out_size
+    turning, features = declared(e.module, turn, TURN_TYPE), least(b, live, i64(pitch))
+    turn_lines(v, turning, source, pitch, i64(width), target, height * width, features, lines_first=False)
     b.ret_void()
     return function
-
-
-def within(v: Vectors, start: Any, size: int) -> Any:
-    """Start of a square that begins at `start`, moved so that the square ends within `size`."""
-    return least(v.b, start, i64(size - v.lanes)) if size >= v.lanes else start
-
-
-def declared_turn(module: ir.Module, name: str) -> ir.Function:
-    found = module.globals.get(name)
-    return found if found is not None else ir.Function(module, TURN_TYPE, name)
-
-
-def _turn(
-    v: Vectors, c: Convolution, columns: int, run: int, source: Any, feature: Any, target: Any, turn: str
-) -> None:
-    """`run` rows that follow each other, of features that do not, in squares."""
-    b, function, step = v.b, declared_turn(v.b.module, turn), i64(c.w.strides[4])
-
-    def group(first: Any) -> None:
-        number = b.add(feature, first)
-        lines, start = b.sub(i64(c.features), number), v.element(source, b.mul(number, step))
-
-        def square(k: Any) -> None:
-            k = within(v, k, run)
-            place = v.element(target, b.add(b.mul(k, i64(columns)), first))
-            b.call(function, [v.element(start, k), step, place, i64(columns), lines, b.sub(i64(run), k)])
-
-        repeat(b, i64(0), i64(run), v.lanes, square)
-
-    repeat(b, i64(0), i64(columns), v.lanes, group)

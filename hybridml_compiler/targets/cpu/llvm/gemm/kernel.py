@@ -16,7 +16,8 @@ from .....schedule.kernels.gemm import Matrix, Product
 from .....sizes.dims import Size, is_dim, same
 from ...spec import CpuSpec
 from .. import ir
-from ..kernel import KERNEL_TYPE
+from ..contraction.emission import Emission
+from ..contraction.loops import i64
 from ..sizes import Sizes
 from ..types import I32, I64, PTR, VOID, constant, register_type
 
@@ -50,58 +51,24 @@ def by_rows(product: Product) -> bool:
 
 
 def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Function | None = None) -> ir.Function:
-    function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.add("nounwind")
-    b = function.build()
-    table, lo, hi = function.args
-    pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(3)]
-    names = product.symbols
-    sizes = Sizes(b, b.load(b.gep(table, [_i64(3)], source_etype=PTR), typ=PTR) if names else None, names)
+    e = Emission(module, name, product.dtype, 1, epilogue, optimized=True)
+    b, pointers, names = e.b, [e.buffer(k) for k in range(3)], product.symbols
+    sizes = Sizes(b, e.buffer(3) if names else None, names)
     for size in _sizes(product, module.cpu):  # where they are computed once
         sizes.value(size)
     gemm = _declaration(module, product)
-    head, body, done = (function.append_basic_block(n) for n in ("slabs", "product", "done"))
-    entry = b.block
-    b.branch(head)
-    b.position_at_end(head)
-    index = b.phi(I64, name="s")
-    index.add_incoming(lo, entry)
-    b.cbranch(b.icmp_signed("<", index, hi), body, done)
-    b.position_at_end(body)
-    batched = not same(product.matrices, 1)
-    offsets, m, n = (_matrix_of_batch if batched else _slab)(b, sizes, product, index)
-    _call(b, sizes, gemm, product, pointers, offsets, m, n)
-    if epilogue is not None:
-        row, column = b.udiv(offsets[2], _i64(product.n)), b.urem(offsets[2], _i64(product.n))
-        call_epilogue(b, epilogue, table, (row, b.add(row, m)), (column, b.add(column, n)))
-    index.add_incoming(b.add(index, _i64(1)), b.block)
-    b.branch(head)
-    b.position_at_end(done)
-    b.ret_void()
-    return function
+    part = _slab if same(product.matrices, 1) else _matrix_of_batch
+
+    def unit(index: Any) -> None:
+        offsets, m, n = part(b, sizes, product, index)
+        _call(b, sizes, gemm, product, pointers, offsets, m, n)
+        if epilogue is not None:
+            row, column = b.udiv(offsets[2], i64(product.n)), b.urem(offsets[2], i64(product.n))
+            e.finish((row, b.add(row, m)), (column, b.add(column, n)))
+
+    return e.over_units(unit)
 
 
-def call_epilogue(
-    b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range, first: int = 2
-) -> None:
-    """Over a part of the result that is final. Its buffers follow A and B in the table."""
-    b.call(epilogue, [b.gep(table, [_i64(first)], source_etype=PTR), *rows, *columns])
-
-
-def own_table(b: ir.IRBuilder, table: Any, buffers: int) -> Any:
-    """A copy of a table of pointers, of this call."""
-    pointers = [b.load(b.gep(table, [_i64(k)], source_etype=PTR), typ=PTR) for k in range(buffers)]
-    copy = b.memory(PTR, buffers)
-    for k, pointer in enumerate(pointers):
-        set_pointer(b, copy, k, pointer)
-    return copy
-
-
-def set_pointer(b: ir.IRBuilder, table: Any, number: int, pointer: Any) -> None:
-    b.store(pointer, b.gep(table, [_i64(number)], source_etype=PTR), align=8)
-
-
-Range = tuple[Any, Any]
 Part = tuple[tuple[Any, Any, Any], Any, Any]  # element offsets of a, b and the result; rows, columns
 
 
@@ -123,7 +90,7 @@ def _matrix_of_batch(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any
 def _slab(b: ir.IRBuilder, sizes: Sizes, product: Product, index: Any) -> Part:
     a_at, b_at, m, n = (sizes.value(x) for x in (product.a.offset, product.b.offset, product.m, product.n))
     if same(slabs(product, b.module.cpu), 1):
-        return (a_at, b_at, _i64(0)), m, n
+        return (a_at, b_at, i64(0)), m, n
     rows = by_rows(product)
     extent = product.m if rows else product.n
     each = slab(extent, b.module.cpu)
@@ -139,7 +106,7 @@ def batch_offset(
     b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any, value: Callable[[Size], Any] | None = None
 ) -> Any:
     """Element offset of matrix number `index` (row-major over the batch axes)."""
-    value = value or _i64
+    value = value or i64
     at, rest = value(matrix.offset), index
     for size, step in reversed(list(zip(batch, matrix.batch, strict=True))):
         position = b.urem(rest, value(size))
@@ -176,7 +143,3 @@ def _declaration(module: ir.Module, product: Product) -> Any:
     t = register_type(product.dtype)
     kind = ir.FunctionType(VOID, [I32, I32, I32, I64, I64, I64, t, PTR, I64, PTR, I64, t, PTR, I64])
     return ir.Function(module, kind, name)
-
-
-def _i64(value: int) -> Any:
-    return constant(value, dtypes.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..... import dtypes
 from .....loops.ir import Kernel
@@ -23,7 +24,6 @@ from ..kernel import emit_epilogue
 from . import kernel
 from .blocked import emit_blocked_product, turns
 from .gemv import emit_dots
-from .low_precision import emit_narrow_product
 
 
 def format_on(product: Product, cpu: CpuSpec) -> Format:
@@ -114,21 +114,18 @@ def emit_product(
     cpu = module.cpu
     blocking = own_blocking(product, cpu)
     finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
-    if prologue is not None:
-        assert isinstance(blocking, Blocking)
-        return emit_blocked_product(module, name, product, blocking, finish, *parts, prologue=prologue)
     if blocking is None:
         return kernel.emit_product(module, name, product, finish)
     if isinstance(blocking, Gemv):
         return emit_dots(module, name, product, blocking, finish)
+    more: dict[str, Any] = {"prologue": prologue}
+    if prologue is None:
+        more["buffers"] = 3 if epilogue is None else 2 + len(epilogue.operands)
+        if epilogue is not None and product.stored is None and blocking.depth >= product.k:
+            more["ahead"] = matrices_of(epilogue)
     if product.stored is not None:
-        buffers = 0 if epilogue is None else 2 + len(epilogue.operands)
-        turn = parts[0] if parts else ""
-        how = format_on(product, cpu)
-        return emit_narrow_product(module, name, product, how, blocking, finish, turn, buffers)
-    sizes = 3 if epilogue is None else 2 + len(epilogue.operands)
-    ahead = () if epilogue is None or blocking.depth < product.k else matrices_of(epilogue)
-    return emit_blocked_product(module, name, product, blocking, finish, *parts, sizes=sizes, ahead=ahead)
+        more["how"] = format_on(product, cpu)
+    return emit_blocked_product(module, name, product, blocking, finish, *parts, **more)
 
 
 def product_source(product: Product, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:

@@ -1,0 +1,106 @@
+"""A kernel `void name(ptr buffers, i64 lo, i64 hi)` over units, the functions that it calls, and its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ir
+from ..kernel import KERNEL_TYPE
+from ..types import PTR, VOID
+from .loops import i64, repeat
+from .vectors import Vectors
+
+Range = tuple[Any, Any]
+# For a function of loops around calls of micro-kernels: LLVM makes it in half the time, and it takes no longer to run
+# ([Note: Compile time]).
+AS_EMITTED = ("nounwind", "noinline", "optnone")
+
+
+class Emission:
+    """The emission of one kernel. Its buffers are the operands, and the result or what an epilogue reads and writes.
+
+    If `optimized`, the function has loops of its own, beside those around calls.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        name: str,
+        dtype: np.dtype,
+        lanes: int,
+        epilogue: ir.Function | None = None,
+        *,
+        optimized: bool = False,
+    ) -> None:
+        self.module, self.name, self.epilogue = module, name, epilogue
+        self.function = ir.Function(module, KERNEL_TYPE, name)
+        self.function.attributes.update(AS_EMITTED[:1] if optimized else AS_EMITTED)
+        self.table, self.lo, self.hi = self.function.args
+        self.b = self.function.build()
+        self.v = Vectors(self.b, dtype, lanes)
+
+    def buffer(self, number: int) -> Any:
+        return buffer(self.b, self.table, number)
+
+    def buffers(self, count: int) -> list[Any]:
+        return [self.buffer(k) for k in range(count)]
+
+    def memory(self, size: int) -> Any:
+        """Memory of so many elements until the function returns."""
+        return self.b.memory(self.v.scalar_type, size, ir.LINE)
+
+    def helper(self, name: str, arguments: Sequence[Any]) -> tuple[ir.Function, ir.IRBuilder, Vectors]:
+        """A function of this kernel, with its builder."""
+        function = internal(self.module, f"{self.name}_{name}", arguments)
+        b = function.build()
+        return function, b, Vectors(b, self.v.dtype, self.v.lanes)
+
+    def own_table(self, buffers: int) -> None:
+        """From now on, the table is a copy, of this call."""
+        pointers, self.table = self.buffers(buffers), self.b.memory(PTR, buffers)
+        for k, pointer in enumerate(pointers):
+            self.replace_buffer(k, pointer)
+
+    def replace_buffer(self, number: int, pointer: Any) -> None:
+        self.b.store(pointer, self.b.gep(self.table, [i64(number)], source_etype=PTR), align=8)
+
+    def finish(self, rows: Range, columns: Range, first: int = 2) -> None:
+        """Calls the epilogue over a part of the result that is final. Its buffers begin with number `first`."""
+        if self.epilogue is not None:
+            call_epilogue(self.b, self.epilogue, self.table, rows, columns, first)
+
+    def over_units(self, unit: Callable[[Any], None], step: int = 1) -> ir.Function:
+        """Ends the function: `unit(index)` for all units of the call."""
+        repeat(self.b, self.lo, self.hi, step, unit)
+        self.b.ret_void()
+        return self.function
+
+
+def internal(module: ir.Module, name: str, arguments: Sequence[Any]) -> ir.Function:
+    """A function that others of its module call, and that is not put in the place of a call."""
+    function = ir.Function(module, ir.FunctionType(VOID, list(arguments)), name)
+    function.linkage = "internal"
+    for attribute in AS_EMITTED[:2]:
+        function.attributes.add(attribute)
+    return function
+
+
+def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+    """A function that another module has."""
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, kind, name)
+
+
+def buffer(b: ir.IRBuilder, table: Any, number: int) -> Any:
+    """Entry of a table of pointers."""
+    return b.load(b.gep(table, [i64(number)], source_etype=PTR), typ=PTR)
+
+
+def call_epilogue(
+    b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range, first: int = 2
+) -> None:
+    """Over a part of the result that is final. Its buffers follow A and B in the table."""
+    b.call(epilogue, [b.gep(table, [i64(first)], source_etype=PTR), *rows, *columns])
