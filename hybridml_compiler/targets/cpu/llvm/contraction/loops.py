@@ -75,3 +75,8 @@ def offset(b: ir.IRBuilder, *terms: tuple[Any, int]) -> Any:
 def divide(b: ir.IRBuilder, x: Any, by: int) -> tuple[Any, Any]:
     """Quotient and remainder."""
     return b.udiv(x, i64(by)), b.urem(x, i64(by))
+
+
+def ceiling(b: ir.IRBuilder, x: Any, by: int) -> Any:
+    """Quotient, rounded up."""
+    return b.udiv(b.add(x, i64(by - 1)), i64(by))

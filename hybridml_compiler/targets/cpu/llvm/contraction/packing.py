@@ -13,13 +13,14 @@ from typing import Any
 
 from ..... import dtypes
 from .....schedule.kernels.convolution import Pretranspose
+from ...kernels.low_precision import Format
 from .. import ir
 from ..ir import known
-from ..types import I64, PTR, VOID
-from .emission import declared
-from .loops import i64, least, repeat
+from ..types import I64, PTR, VOID, Literal
+from .emission import Range, declared
+from .loops import ceiling, i64, least, loop, repeat
 from .vectors import Vectors
-from .words import WORD, Words
+from .words import SIGNS, WORD, Words, multiply_add
 
 TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
 
@@ -74,8 +75,8 @@ class Packer:
     def turned(
         self, source: Any, step: int, lines: Any, extent: Any, target: Any, to: int, *, roomy: bool = False
     ) -> None:
-        """Lines of elements that follow each other to columns of words, at most as many as there are lanes unless the
-        elements are words. If `roomy`, there may be written whole squares."""
+        """Lines of elements that follow each other, at most as many as there are lanes, to columns of words, of which
+        all lanes may be written. If `roomy`, so may a whole square at the end."""
         b, v, x = self.b, self.v, self.words
         if x.plain:
             turn_lines(v, self.turn, source, step, lines, target, to, extent)
@@ -87,12 +88,11 @@ class Packer:
 
             repeat(b, i64(0), lines, 1, line)
             words = i64(x.lanes if live is None or roomy else -(-live // x.group))
-            place = v.at(target, (b.udiv(k, i64(x.group)), to))
-            self.turn_square(place, to, i64(x.lanes) if roomy else lines, words)
+            self._turn_square(v.at(target, (b.udiv(k, i64(x.group)), to)), to, i64(x.lanes), words)
 
         parts(b, extent, self.total, x.chunk, chunk)
 
-    def turn_square(self, target: Any, to: int, lines: Any, live: Any) -> None:
+    def _turn_square(self, target: Any, to: int, lines: Any, live: Any) -> None:
         self.b.call(self.turn, [self.square, i64(self.words.lanes), target, i64(to), lines, live])
 
     def across(self, steps: Sequence[Any], target: Any, masks: Sequence[Any]) -> None:
@@ -112,67 +112,107 @@ class Packer:
 
         parts(b, extent, self.total, x.group, word)
 
-    # ---- lines of a whole sum, in any order
+    def squares(self, source: Any, step: int, lines: Any, target: Any, to: int) -> None:
+        """Elements of lines that follow each other to lines of words, over all of the sum."""
+        b, v, x = self.b, self.v, self.words
 
-    def pack(self, source: Any, line: int, step: int, lines: Any, target: Any, to_line: int, to_word: int) -> None:
-        """At most a vector of lines, if words of a line are not together."""
-        if step == 1 and self.total > 1 and to_word == 1:
-            self.along(source, line, lines, i64(self.total), target, to_line)
-        elif step == 1 and self.total > 1:
-            self.turned(source, line, lines, i64(self.total), target, to_word)
-        elif line == 1:
-            self._across_lines(source, step, lines, target, to_line, to_word)
-        else:
-            self._scattered(source, line, step, lines, target, to_line, to_word)
+        def square(first: Any, k: Any) -> None:
+            left, extent = b.sub(lines, first), least(b, i64(x.chunk), b.sub(i64(self.total), k))
+            mask = v.mask(left, 0)
 
-    def _across_lines(self, source: Any, step: int, lines: Any, target: Any, to_line: int, to_word: int) -> None:
-        b, v, x, tail = self.b, self.v, self.words, self.total % self.words.group
+            def word(steps: list[Any], number: Any) -> None:
+                v.store(x.across(steps, mask), v.at(self.square, (number, x.lanes)))
 
-        def over_words(first: Any, store: Callable[[Any, Any, Any], None], low: Any, high: Any) -> None:
-            """`store(value, number of the word, mask)`, of a vector of lines."""
-            mask = v.mask(b.sub(lines, first), 0)
+            self.over_words(x.at(source, (k, step), (first, 1)), step, extent, word)
+            place = v.at(target, (first, to), (b.udiv(k, i64(x.group)), 1))
+            self._turn_square(place, to, ceiling(b, extent, x.group), left)
 
-            def one(k: Any, live: int = x.group) -> None:
-                places = [x.at(source, (b.add(b.mul(k, i64(x.group)), i64(i)), step), (first, 1)) for i in range(live)]
-                store(x.across(places, mask), k, mask)
+        def over(size: Any, by: int, body: Callable[[Any], None]) -> None:
+            repeat(b, i64(0), size, by, body)
 
-            whole = self.total // x.group
-            repeat(b, low, least(b, high, i64(whole)), 1, one)
-            if tail:
-                with b.if_then(b.icmp_signed(">", high, i64(whole))):
-                    one(i64(whole), tail)
+        over(lines, x.lanes, lambda first: over(i64(self.total), x.chunk, lambda k: square(first, k)))
 
-        def straight(first: Any) -> None:
-            def store(value: Any, k: Any, mask: Any) -> None:
-                v.store(value, v.at(target, (k, to_word), (first, 1)), mask)
-
-            over_words(first, store, i64(0), i64(self.count))
-
-        def square(first: Any) -> None:
-            def block(low: Any) -> None:
-                high = least(b, b.add(low, i64(x.lanes)), i64(self.count))
-                over_words(
-                    first, lambda value, k, _: v.store(value, v.at(self.square, (b.sub(k, low), x.lanes))), low, high
-                )
-                place = v.at(target, (first, to_line), (low, 1))
-                self.turn_square(place, to_line, b.sub(high, low), least(b, b.sub(lines, first), i64(x.lanes)))
-
-            repeat(b, i64(0), i64(self.count), x.lanes, block)
-
-        repeat(b, i64(0), lines, x.lanes, straight if to_line == 1 else square)
-
-    def _scattered(
-        self, source: Any, line: int, step: int, lines: Any, target: Any, to_line: int, to_word: int
+    def scattered(
+        self, source: Any, between: int, step: int, lines: Any, extent: Any, target: Any, to_line: int, to_word: int
     ) -> None:
-        b, x = self.b, self.words
+        """Elements of lines in any order."""
 
-        def one(i: Any) -> None:
-            def word(places: list[Any], k: Any) -> None:
-                b.store(x.single(places), self.v.at(target, (i, to_line), (k, to_word)), align=WORD // 8)
+        def line(i: Any) -> None:
+            def word(steps: list[Any], k: Any) -> None:
+                place = self.v.at(target, (i, to_line), (k, to_word))
+                self.b.store(self.words.single(steps), place, align=WORD // 8)
 
-            self.over_words(x.at(source, (i, line)), step, i64(self.total), word)
+            self.over_words(self.words.at(source, (i, between)), step, extent, word)
 
-        repeat(b, i64(0), lines, 1, one)
+        repeat(self.b, i64(0), lines, 1, line)
+
+
+class PanelPacker(Packer):
+    """Lines as columns, of which some are a panel: [panel][word][column].
+
+    `n`: of all panels; columns beyond them are never stored by a tile. `size`: elements from a panel to the next.
+    """
+
+    def __init__(self, words: Words, total: int, turn: str, n: int, columns: int, size: int) -> None:
+        super().__init__(words, total, turn)
+        self.n, self.columns, self.size = n, columns, size
+
+    def pack(
+        self, source: Any, step: int, between: int, panels: Range, extent: Any, target: Any, *, roomy: bool = False
+    ) -> None:
+        """Packs panels, the first of them to `target`; `source` is the first column of all, `between` from one to the
+        next, and `step` from an element of a column."""
+        b, v, x = self.b, self.v, self.words
+        if between == 1:
+            whole, rest = least(b, panels[1], i64(self.n // self.columns)), self.n % self.columns
+            vectors = self.columns // x.lanes
+            some = v.masks(b.sub(i64(self.n), b.mul(whole, i64(self.columns))), vectors) if rest else []
+
+            def word(steps: list[Any], number: Any) -> None:  # to all panels: each has few bytes of a line
+                def panel(j: Any, masks: list[Any]) -> None:
+                    here = [x.at(place, (j, self.columns)) for place in steps]
+                    self.across(here, self._row(target, j, panels, number), masks)
+
+                repeat(b, panels[0], whole, 1, lambda j: panel(j, [None] * vectors))
+                if rest:
+                    repeat(b, whole, panels[1], 1, lambda j: panel(j, some))
+
+            self.over_words(source, step, extent, word)
+            return
+
+        def panel(j: Any) -> None:
+            def group(first: Any) -> None:
+                column = b.add(b.mul(j, i64(self.columns)), first)
+                lines = least(b, i64(x.lanes), b.sub(i64(self.n), column))
+                here, there = x.at(source, (column, between)), v.element(self._row(target, j, panels, i64(0)), first)
+                if step == 1:
+                    self.turned(here, between, lines, extent, there, self.columns, roomy=roomy)
+                else:
+                    self.scattered(here, between, step, lines, extent, there, 1, self.columns)
+
+            repeat(b, i64(0), i64(self.columns), x.lanes, group)
+
+        repeat(b, *panels, 1, panel)
+
+    def _row(self, target: Any, j: Any, panels: Range, word: Any) -> Any:
+        return self.v.at(target, (self.b.sub(j, panels[0]), self.size), (word, self.columns))
+
+    def start(self, how: Format, panels: Range, words: Any, target: Any) -> None:
+        """Stores the initial sums of columns, if the other operand is shifted, in a row before those of the words:
+        minus the excess that the shift adds."""
+        b, v, none = self.b, self.v, [None] * (self.columns // self.words.lanes)
+        shift = Literal(self.words.type, SIGNS)
+
+        def panel(j: Any) -> None:
+            def add(k: Any, sums: list[Any]) -> list[Any]:
+                across = v.row(self._row(target, j, panels, k), none)
+                return [multiply_add(b, how, shift, x, total) for x, total in zip(across, sums, strict=True)]
+
+            for k, total in enumerate(loop(b, i64(0), words, 1, [v.zero] * len(none), add)):
+                place = self._row(target, j, panels, i64(-1))
+                v.store(b.neg(total), v.element(place, i64(k * v.lanes)))
+
+        repeat(b, *panels, 1, panel)
 
 
 # ---- squares

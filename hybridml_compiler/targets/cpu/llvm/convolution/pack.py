@@ -12,13 +12,13 @@ from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_tiling import Tiling, panel_size, word_rows
-from ...kernels.low_precision import FLOATS, shifted
+from ...kernels.low_precision import Format, shifted
 from .. import ir
 from ..contraction.emission import Emission, declared
-from ..contraction.loops import divide, i64, least, loop, repeat
-from ..contraction.packing import TURN_TYPE, Packer, turn_lines
-from ..contraction.words import SIGNS, Words, multiply_add
-from ..types import I64, PTR, Literal
+from ..contraction.loops import divide, i64, least, repeat
+from ..contraction.packing import TURN_TYPE, Packer, PanelPacker, turn_lines
+from ..contraction.words import Words
+from ..types import I64, PTR
 
 Axis = tuple[int, int]  # size, stride in the weights
 
@@ -61,23 +61,24 @@ def panel_of(convolution: Convolution) -> Panel:
     )
 
 
-def packer_of(e: Emission, convolution: Convolution, turn: str) -> Packer:
-    """The packer of weights that are stored as they are multiplied."""
-    return Packer(Words(e.b, convolution.dtype, FLOATS, e.v.lanes), convolution.channels, turn)
+def weight_packer(
+    e: Emission, convolution: Convolution, how: Format, columns: int, size: int, turn: str
+) -> PanelPacker:
+    """The packer of features to panels."""
+    c = convolution
+    words = Words(e.b, c.dtype if c.stored is None else c.stored[1], how, e.v.lanes)
+    return PanelPacker(words, c.channels, turn, c.features, columns, size)
 
 
-def emit_pack(
-    packer: Packer, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any
-) -> None:
+def pack_runs(packer: PanelPacker, c: Convolution, panel: Panel, weights: Any, target: Any, number: Any) -> None:
     """Packs one panel of the weights of a group, of features that do not follow each other."""
-    b, v, step = packer.b, packer.v, c.w.strides[4]
-    feature = b.mul(number, i64(columns))
-    lines = least(b, i64(columns), b.sub(i64(c.features), feature))
+    b, v = packer.b, packer.v
+    panels = number, b.add(number, i64(1))
 
     def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
         if not axes:
-            place = v.at(target, (row, panel.run * columns))
-            packer.turned(v.at(source, (feature, step)), step, lines, i64(panel.run), place, columns)
+            place = v.at(target, (row, panel.run * packer.columns))
+            packer.pack(source, 1, c.w.strides[4], panels, i64(panel.run), place)
             return
         (size, stride), *rest = axes
 
@@ -90,85 +91,43 @@ def emit_pack(
 
 
 def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`."""
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`.
+
+    They are [group][panel][row of taps][tap, word][column]. If the image is read as x + 128, each row of taps begins
+    with -128 times the sums of its columns.
+    """
     c, g, panel = convolution, tiling, panel_of(convolution)
-    if c.stored is not None:
-        return emit_word_panels(module, name, c, g, turn)
-    e = Emission(module, name, c.dtype, g.lanes, optimized=not panel.run)  # rows are copied here, squares are not
-    b, v, packer, size = e.b, e.v, packer_of(e, c, turn), panel_size(c, g)
-    (to_y, to_x, to_group, to_channel, _), (source, target) = c.w.strides, e.buffers(2)
-    source = v.element(source, i64(c.w.offset))
+    in_runs = c.stored is None and panel.run > 0
+    # Rows are copied in the function itself, and words packed; squares are turned in another one.
+    e = Emission(module, name, c.dtype, g.lanes, optimized=not in_runs)
+    b, v, size, columns = e.b, e.v, panel_size(c, g), g.columns
+    packer = weight_packer(e, c, g.how, columns, size, turn)
+    (to_y, to_x, to_group, to_channel, to_feature), (source, target) = c.w.strides, e.buffers(2)
+    source, rows = packer.words.element(source, i64(c.w.offset)), word_rows(c, g)
+    starts, panels = c.stored is not None and shifted(c, g.how), (i64(0), i64(g.panels))
 
     def one_panel(index: Any) -> None:
         group, number = divide(b, index, g.panels)
-        emit_pack(packer, c, g.columns, panel, v.at(source, (group, to_group)), v.at(target, (index, size)), number)
+        pack_runs(packer, c, panel, v.at(source, (group, to_group)), v.at(target, (index, size)), number)
+
+    def tap(group: Any, ky: Any, kx: Any) -> None:
+        here = packer.words.at(source, (group, to_group), (ky, to_y), (kx, to_x))
+        row = b.add(b.mul(kx, i64(packer.count)), i64(int(starts)))
+        there = v.at(target, (group, g.panels * size), (ky, rows * columns), (row, columns))
+        packer.pack(here, to_channel, to_feature, panels, i64(c.channels), there)
 
     def one_tap(index: Any) -> None:
-        """The channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page."""
-        group, tap = divide(b, index, c.kernel[0] * c.kernel[1])
-        ky, kx = divide(b, tap, c.kernel[1])
-        weights = v.at(source, (group, to_group), (ky, to_y), (kx, to_x))
-        start = v.at(target, (group, g.panels * size), (tap, c.channels * g.columns))
+        group, at = divide(b, index, c.kernel[0] * c.kernel[1])
+        tap(group, *divide(b, at, c.kernel[1]))
 
-        def row(k: Any) -> None:
-            here, there = v.at(weights, (k, to_channel)), v.at(start, (k, g.columns))
-
-            def one(j: Any) -> None:
-                feature = b.mul(j, i64(g.columns))
-                masks = v.masks(b.sub(i64(c.features), feature), g.vectors, c.features % g.columns != 0)
-                packer.across([v.element(here, feature)], v.at(there, (j, size)), masks)
-
-            repeat(b, i64(0), i64(g.panels), 1, one)
-
-        repeat(b, i64(0), i64(c.channels), 1, row)
-
-    return e.over_units(one_panel if panel.run else one_tap)
-
-
-def emit_word_panels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)` over rows of taps: to [group][panel][row of taps][tap, word][column].
-
-    If the image is read as x + 128, each row of taps begins with -128 times the sums of its columns.
-    """
-    assert c.stored is not None
-    e = Emission(module, name, c.dtype, tiling.lanes, optimized=True)
-    b, v, (source, target) = e.b, e.v, e.buffers(2)
-    words = Words(b, c.stored[1], tiling.how, tiling.lanes)
-    packer = Packer(words, c.channels, turn)
-    to_row, to_tap, to_group, to_channel, to_feature = c.w.strides
-    start, columns, rows = int(shifted(c, tiling.how)), tiling.columns, word_rows(c, tiling)
-    source = words.element(source, i64(c.w.offset))
-
-    def unit(index: Any) -> None:
+    def row_of_taps(index: Any) -> None:
         group, ky = divide(b, index, c.kernel[0])
-        from_row = words.at(source, (group, to_group), (ky, to_row))
-        panels = v.at(target, (group, tiling.panels * panel_size(c, tiling)), (ky, rows * columns))
+        repeat(b, i64(0), i64(c.kernel[1]), 1, lambda kx: tap(group, ky, kx))
+        if starts:
+            first = v.at(target, (group, g.panels * size), (ky, rows * columns), (1, columns))
+            packer.start(g.how, panels, i64(rows - 1), first)
 
-        def vector(feature: Any) -> None:
-            panel, column = divide(b, feature, columns)
-            top = v.at(panels, (panel, panel_size(c, tiling)), (column, 1))
-            left = least(b, b.sub(i64(c.features), feature), i64(tiling.lanes))
-
-            def tap(kx: Any) -> None:
-                here = words.at(from_row, (feature, to_feature), (kx, to_tap))
-                row = b.add(b.mul(kx, i64(packer.count)), i64(start))
-                packer.pack(here, to_feature, to_channel, left, v.at(top, (row, columns)), 1, columns)
-
-            repeat(b, i64(0), i64(c.kernel[1]), 1, tap)
-            if start:
-                v.store(b.neg(sums_of(top)), top)
-
-        repeat(b, i64(0), i64(c.features), tiling.lanes, vector)
-
-    def sums_of(top: Any) -> Any:
-        shift = Literal(words.type, SIGNS)
-
-        def add(row: Any, sums: list[Any]) -> list[Any]:
-            return [multiply_add(b, tiling.how, shift, v.load(v.at(top, (row, columns))), sums[0])]
-
-        return loop(b, i64(1), i64(rows), 1, [v.zero], add)[0]
-
-    return e.over_units(unit)
+    return e.over_units(row_of_taps if c.stored is not None else one_panel if in_runs else one_tap)
 
 
 def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
@@ -183,11 +142,16 @@ def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, tu
 
     def row(index: Any) -> None:
         image, y = divide(b, index, height)
-        here, there = words.at(source, (image, to_image), (y, to_row)), v.at(target, (index, width * pixel))
+        from_row, place = words.at(source, (image, to_image), (y, to_row)), v.at(target, (index, width * pixel))
 
         def group(k: Any) -> None:
-            place = v.at(there, (k, packer.count))
-            packer.pack(words.at(here, (k, to_group)), to_pixel, to_channel, i64(width), place, pixel, 1)
+            here, there = words.at(from_row, (k, to_group)), v.at(place, (k, packer.count))
+            if to_channel == 1 and c.channels > 1:
+                packer.along(here, to_pixel, i64(width), i64(c.channels), there, pixel)
+            elif to_pixel == 1:
+                packer.squares(here, to_channel, i64(width), there, pixel)
+            else:
+                packer.scattered(here, to_pixel, to_channel, i64(width), i64(c.channels), there, pixel, 1)
 
         repeat(b, i64(0), i64(c.groups), 1, group)
 

@@ -40,6 +40,7 @@ from ...kernels.conv_winograd import (
     turns,
 )
 from ...kernels.conv_winograd import parts as parts_of
+from ...kernels.low_precision import FLOATS
 from .. import ir
 from ..contraction.emission import Emission, declared
 from ..contraction.loops import divide, i64, least, offset, repeat, share
@@ -47,7 +48,7 @@ from ..contraction.packing import TURN_TYPE, turn_lines
 from ..contraction.vectors import Vectors
 from ..gemm.tile import Tile, emit_tile
 from ..types import I1, I64, PTR, VOID, constant
-from .pack import emit_pack, emit_planes_of_row, packer_of, panel_of
+from .pack import emit_planes_of_row, pack_runs, panel_of, weight_packer
 
 Square = list[list[Any]]
 
@@ -98,7 +99,8 @@ def emit_winograd_weights(
         packed = e.memory(panel.rows * g.columns)
         to_y, to_x, to_c = (step * g.columns for step in panel.steps)
         steps, start, next_channel = (to_y, to_x), panel.first * g.columns, to_c
-    transform, packer = _weight_transform(e, c, g, steps), packer_of(e, part, turn)
+    transform = _weight_transform(e, c, g, steps)
+    packer = weight_packer(e, part, FLOATS, g.columns, 0, turn)
 
     def unit(index: Any) -> None:
         slow, fast = divide(b, index, chunks if panel.run else panels)  # the next in memory comes next
@@ -106,7 +108,7 @@ def emit_winograd_weights(
         first, feature = b.mul(part_number, i64(g.chunk)), b.mul(number, i64(g.columns))
         weights = v.at(source, (first, c.w.strides[3]))
         if panel.run:
-            emit_pack(packer, part, g.columns, panel, weights, packed, number)
+            pack_runs(packer, part, panel, weights, packed, number)
         taps = v.element(packed, i64(start)) if panel.run else v.element(weights, feature)
         out = v.at(target, (number, panel_size(c, g)), (first, g.columns))
         live = b.sub(i64(c.features), feature)

@@ -18,7 +18,7 @@ from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import FLOATS, Format, in_place, shifted
 from .. import ir
 from ..contraction.emission import Emission, Range
-from ..contraction.loops import divide, greatest, i64, least, repeat, share
+from ..contraction.loops import ceiling, divide, greatest, i64, least, repeat, share
 from ..contraction.words import Words
 from ..sizes import Sizes
 from .kernel import batch_offset
@@ -198,7 +198,7 @@ class _Product(Emission):
         """One tile of rows, against every panel."""
         b, p, g, panels = self.b, self.product, self.blocking, block.panels
         a_at = self.rows.of_tile(block.left, row, rows, block.k, block.depth)
-        words = b.udiv(b.add(block.depth, i64(self.how.group - 1)), i64(self.how.group))
+        words = ceiling(b, block.depth, self.how.group)
 
         def panel(vectors: int, j: Any) -> None:
             column = b.mul(j, i64(g.columns))

@@ -10,11 +10,11 @@ from .....schedule.kernels.gemm import Product
 from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import Format
 from ..contraction.emission import Emission, Range
-from ..contraction.loops import i64, least, loop, repeat
-from ..contraction.packing import Packer
-from ..contraction.words import SIGNS, Words, multiply_add
+from ..contraction.loops import ceiling, i64
+from ..contraction.packing import Packer, PanelPacker
+from ..contraction.words import Words
 from ..kernel import emit_epilogue
-from ..types import PTR, Literal
+from ..types import PTR
 
 
 class Rows:
@@ -99,73 +99,23 @@ class Panels:
 
 
 class PackedPanels(Panels):
-    """[panel][word][column]; columns beyond B are never stored by a tile. If A is shifted, each has a row of initial
-    sums before."""
+    """[panel][word][column]. If A is shifted, each has a row of initial sums before."""
 
     def __init__(
         self, e: Emission, words: Words, product: Product, blocking: Blocking, how: Format, turn: str, starts: bool
     ) -> None:
         super().__init__(words, product, blocking)
-        self.b, self.v, self.product, self.blocking, self.how = e.b, e.v, product, blocking, how
-        self.starts, self.step = starts, blocking.columns
-        self.size = (blocking.depth + starts) * blocking.columns
-        self.memory = e.memory(self.size * blocking.unit_panels)
-        self.packer = Packer(words, product.k, turn)
+        self.product, self.how, self.starts, self.step = product, how, starts, blocking.columns
+        size = (blocking.depth + starts) * blocking.columns
+        self.memory = e.memory(size * blocking.unit_panels)
+        self.packer = PanelPacker(words, product.k, turn, product.n, blocking.columns, size)
 
     def panel(self, right: Any, j: Any, first: Any) -> Any:
-        return self._row(j, first, None)
-
-    def _row(self, j: Any, first: Any, word: Any) -> Any:
-        """Address of a word's row in a panel; of its first one if None."""
-        at = self.v.at(self.memory, (self.b.sub(j, first), self.size))
-        return at if word is None else self.v.at(at, (self.b.add(word, i64(int(self.starts))), self.columns))
+        return self.packer.v.at(self.memory, (self.packer.b.sub(j, first), self.packer.size))
 
     def pack(self, right: Any, panels: Range, depth: Any) -> None:
-        b, v, p = self.b, self.v, self.product
-        if p.b.transposed:
-            repeat(b, *panels, 1, lambda j: self._turn(right, j, panels[0], depth))
-        else:
-            whole = least(b, panels[1], i64(p.n // self.columns))
-            rest, live = p.n % self.columns, b.sub(i64(p.n), b.mul(whole, i64(self.columns)))
-            vectors = self.blocking.vectors
-            some = v.masks(live, vectors) if rest else []
-
-            def word(steps: list[Any], number: Any) -> None:  # to all panels: each has few bytes of a line
-                def panel(j: Any, masks: list[Any]) -> None:
-                    here = [self.words.at(step, (j, self.columns)) for step in steps]
-                    self.packer.across(here, self._row(j, panels[0], number), masks)
-
-                repeat(b, panels[0], whole, 1, lambda j: panel(j, [None] * vectors))
-                if rest:
-                    repeat(b, whole, panels[1], 1, lambda j: panel(j, some))
-
-            self.packer.over_words(right, p.b.row, depth, word)
+        packer, of_b = self.packer, self.product.b
+        words = packer.v.element(self.memory, i64(self.starts * self.columns))
+        packer.pack(right, of_b.row, of_b.column, panels, depth, words, roomy=True)
         if self.starts:
-            repeat(b, *panels, 1, lambda j: self._start(j, panels[0], depth))
-
-    def _turn(self, right: Any, j: Any, first: Any, depth: Any) -> None:
-        """Packs one panel, whose columns are lines of memory."""
-        b, lanes, to_column = self.b, self.blocking.lanes, self.product.b.column
-
-        def group(at: Any) -> None:
-            column = b.add(b.mul(j, i64(self.columns)), at)
-            lines = least(b, i64(lanes), b.sub(i64(self.product.n), column))
-            target = self.v.element(self._row(j, first, i64(0)), at)
-            self.packer.turned(
-                self.words.at(right, (column, to_column)), to_column, lines, depth, target, self.columns, roomy=True
-            )
-
-        repeat(b, i64(0), i64(self.columns), lanes, group)
-
-    def _start(self, j: Any, first: Any, depth: Any) -> None:
-        """Stores the initial sums of a panel's columns: minus the excess that the shift of A adds."""
-        b, v, none = self.b, self.v, [None] * self.blocking.vectors
-        shift, group = Literal(self.words.type, SIGNS), self.how.group
-        words = b.udiv(b.add(depth, i64(group - 1)), i64(group))
-
-        def add(k: Any, sums: list[Any]) -> list[Any]:
-            across = v.row(self._row(j, first, k), none)
-            return [multiply_add(b, self.how, shift, x, total) for x, total in zip(across, sums, strict=True)]
-
-        for k, total in enumerate(loop(b, i64(0), words, 1, [v.zero] * len(none), add)):
-            v.store(b.neg(total), v.element(self._row(j, first, None), i64(k * v.lanes)))
+            packer.start(self.how, panels, ceiling(packer.b, depth, self.how.group), words)
