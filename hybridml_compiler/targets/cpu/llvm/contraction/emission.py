@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,28 +20,44 @@ Range = tuple[Any, Any]
 AS_EMITTED = ("nounwind", "noinline", "optnone")
 
 
-class Emission:
-    """The emission of one kernel. Its buffers are the operands, and the result or what an epilogue reads and writes.
+class _Call(Protocol):
+    @property
+    def dtype(self) -> np.dtype: ...
 
-    If `optimized`, the function has loops of its own, beside those around calls.
+
+class _Plan(Protocol):
+    @property
+    def lanes(self) -> int: ...
+
+
+C = TypeVar("C", bound=_Call)
+P = TypeVar("P", bound=_Plan)
+
+
+@dataclass(eq=False)
+class Emission(Generic[C, P]):
+    """The emission of one kernel, of a call as it is planned. Its buffers are the operands, and the result or what an
+    epilogue reads and writes.
+
+    `optimized`: whether the function has loops of its own, beside those around calls.
     """
 
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        dtype: np.dtype,
-        lanes: int,
-        epilogue: ir.Function | None = None,
-        *,
-        optimized: bool = False,
-    ) -> None:
-        self.module, self.name, self.epilogue = module, name, epilogue
-        self.function = ir.Function(module, KERNEL_TYPE, name)
-        self.function.attributes.update(AS_EMITTED[:1] if optimized else AS_EMITTED)
+    module: ir.Module
+    name: str
+    call: C
+    plan: P
+    epilogue: ir.Function | None = None
+    optimized: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.function = ir.Function(self.module, KERNEL_TYPE, self.name)
+        self.function.attributes.update(AS_EMITTED[:1] if self.optimized else AS_EMITTED)
         self.table, self.lo, self.hi = self.function.args
         self.b = self.function.build()
-        self.v = Vectors(self.b, dtype, lanes)
+        self.v = Vectors(self.b, self.call.dtype, self.plan.lanes)
+
+    def emit(self) -> ir.Function:
+        raise NotImplementedError
 
     def buffer(self, number: int) -> Any:
         return buffer(self.b, self.table, number)
@@ -77,6 +94,11 @@ class Emission:
         repeat(self.b, self.lo, self.hi, step, unit)
         self.b.ret_void()
         return self.function
+
+
+def emitted(kind: type[Emission[Any, Any]]) -> Callable[..., ir.Function]:
+    """The function that adds a kernel of this kind to a module."""
+    return lambda *call, **more: kind(*call, **more).emit()
 
 
 def internal(module: ir.Module, name: str, arguments: Sequence[Any]) -> ir.Function:

@@ -12,12 +12,13 @@ its own ([Note: Convolutions] has times).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_depthwise import DepthwiseTiling, Run, turned_row
 from .. import ir
-from ..contraction.emission import Emission
+from ..contraction.emission import Emission, emitted
 from ..contraction.loops import divide, greatest, i64, least, offset, repeat
 from ..contraction.micro_kernel import Axis, MicroKernel, Sums
 from ..types import I64, PTR
@@ -26,31 +27,15 @@ from .direct import meeting
 _KEPT_WEIGHTS = 24  # of a row of taps, in registers; more are loaded where they are used
 
 
-def emit_depthwise(
-    module: ir.Module,
-    name: str,
-    convolution: Convolution,
-    tiling: DepthwiseTiling,
-    epilogue: ir.Function | None = None,
-) -> ir.Function:
-    """The epilogue runs over a row of pixels, when it is in L1 or L2."""
-    return _Depthwise(module, name, convolution, tiling, epilogue).emit()
-
-
-class _Depthwise(Emission):
+@dataclass(eq=False)
+class Depthwise(Emission[Convolution, DepthwiseTiling]):
     """The emission of one function: the micro-kernels by the taps that their pixels meet, and the place of the
-    weights."""
+    weights. The epilogue runs over a row of pixels, when it is in L1 or L2."""
 
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        convolution: Convolution,
-        tiling: DepthwiseTiling,
-        epilogue: ir.Function | None,
-    ) -> None:
-        super().__init__(module, name, convolution.dtype, tiling.lanes, epilogue, optimized=True)
-        self.convolution, self.tiling = c, g = convolution, tiling
+    def __post_init__(self) -> None:
+        self.optimized = True
+        super().__post_init__()
+        c, g = self.call, self.plan
         self.features = c.groups * c.features
         to_y, to_x, to_group, to_channel, to_feature = c.w.strides
         self.packs = to_group != c.features or (c.features > 1 and to_feature != 1)  # else they are read where they are
@@ -66,14 +51,14 @@ class _Depthwise(Emission):
             self.turned = self.memory(g.turned * self.x_row + g.lanes * self.x_pixel)
             self.turn = self._emit_turn()
         patterns = {run.pixels: run for run in g.runs}
-        self.tiles = {p: self._emit_tile(f"{name}_{k}", run) for k, (p, run) in enumerate(patterns.items())}
+        self.tiles = {p: self._emit_tile(f"{self.name}_{k}", run) for k, (p, run) in enumerate(patterns.items())}
 
     def _emit_turn(self) -> ir.Function:
         """`void turn(ptr row, ptr to)`: [channel][pixel] to [pixel][channel], and up to `lanes` pixels more."""
-        c, lanes = self.convolution, self.tiling.lanes
+        c, lanes = self.call, self.plan.lanes
         function, b, v = self.helper("turn", [PTR, PTR])
         source, target = function.args
-        ahead = self.tiling.lines * c.stride[0] * c.a.strides[1]  # the rows that the next unit turns
+        ahead = self.plan.lines * c.stride[0] * c.a.strides[1]  # the rows that the next unit turns
 
         def channels(first: Any) -> None:
             places = [least(b, b.add(first, i64(i)), i64(c.groups - 1)) for i in range(lanes)]
@@ -96,7 +81,7 @@ class _Depthwise(Emission):
 
     def _emit_tile(self, name: str, run: Run) -> ir.Function:
         """`void tile(ptr x, ptr weights, ptr y, i64 first, i64 last)`, all channels of some pixels."""
-        c, lanes = self.convolution, self.tiling.lanes
+        c, lanes = self.call, self.plan.lanes
         t = MicroKernel(self.module, name, [PTR, PTR, PTR, I64, I64], c.dtype, lanes)
         b, v, (x, weights, y, first, last) = t.b, t.v, t.args
         height, width = self.x_row, self.x_pixel
@@ -116,7 +101,7 @@ class _Depthwise(Emission):
 
             # The addresses that the next row of pixels reads first and writes, into L2 ([Note: Prefetching]).
             below = (c.kernel[0] - 1) * c.dilation[0] + 1
-            for line in range(below, below + c.stride[0]) if not self.tiling.turned else ():
+            for line in range(below, below + c.stride[0]) if not self.plan.turned else ():
                 for column in columns:
                     v.prefetch(v.element(x_at, i64(line * height + column * width)), level=2)
             for i in range(run.width):
@@ -149,8 +134,8 @@ class _Depthwise(Emission):
 
     def emit(self) -> ir.Function:
         x, weights, self.y = self.buffers(3)
-        self.x = self.v.element(x, i64(self.convolution.a.offset))
-        self.weights = self.v.element(weights, i64(self.convolution.w.offset))
+        self.x = self.v.element(x, i64(self.call.a.offset))
+        self.weights = self.v.element(weights, i64(self.call.w.offset))
         if self.packs:
             self._pack()
             self.weights = self.packed
@@ -158,7 +143,7 @@ class _Depthwise(Emission):
 
     def _pack(self) -> None:
         """Packs the weights to [tap][channel of a group][feature]."""
-        b, v, c = self.b, self.v, self.convolution
+        b, v, c = self.b, self.v, self.call
         to_y, to_x, to_group, to_channel, to_feature = c.w.strides
 
         def channel(group: Any, feature: Any, i: Any) -> None:
@@ -176,7 +161,7 @@ class _Depthwise(Emission):
         over(c.groups, lambda g: over(c.features, lambda o: over(c.channels, lambda i: channel(g, o, i))))
 
     def _unit(self, index: Any) -> None:
-        b, c, g, v = self.b, self.convolution, self.tiling, self.v
+        b, c, g, v = self.b, self.call, self.plan, self.v
         image, part = divide(b, index, -(-c.out_size[0] // g.lines))
         first = b.mul(part, i64(g.lines))
         last = least(b, b.add(first, i64(g.lines)), i64(c.out_size[0]))
@@ -187,7 +172,7 @@ class _Depthwise(Emission):
 
     def _turned(self, x: Any, first: Any, last: Any) -> Any:
         """Address where the image would start for the turned rows that these rows of pixels read."""
-        b, c, v = self.b, self.convolution, self.v
+        b, c, v = self.b, self.call, self.v
         below = (c.kernel[0] - 1) * c.dilation[0] + 1
         low, high = (b.sub(b.mul(row, i64(c.stride[0])), i64(c.padding[0])) for row in (first, b.sub(last, i64(1))))
         low, high = greatest(b, low, i64(0)), least(b, b.add(high, i64(below)), i64(c.size[0]))
@@ -203,11 +188,11 @@ class _Depthwise(Emission):
 
     def _row(self, x: Any, row: Any, above: Any) -> None:
         """A row of an image; `above` are those before it in the result."""
-        b, c, v = self.b, self.convolution, self.v
+        b, c, v = self.b, self.call, self.v
         pixel = b.mul(above, i64(c.out_size[1]))
         top, first, last = meeting(b, c, 0, row)
         x_row = v.at(x, (top, self.x_row))
-        for run in self.tiling.runs:
+        for run in self.plan.runs:
 
             def tile(t: Any, run: Run = run) -> None:
                 start = b.add(i64(run.first), b.mul(t, i64(run.width)))
@@ -218,3 +203,6 @@ class _Depthwise(Emission):
 
             repeat(b, i64(0), i64(run.tiles), 1, tile)
         self.finish((pixel, b.add(pixel, i64(c.out_size[1]))), (i64(0), i64(self.features)))
+
+
+emit_depthwise = emitted(Depthwise)

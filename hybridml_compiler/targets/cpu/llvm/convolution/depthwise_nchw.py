@@ -26,7 +26,8 @@ def emit_planes(
     module: ir.Module, name: str, convolution: Convolution, planes: Planes, epilogue: ir.Function | None = None
 ) -> ir.Function:
     """The function; its epilogue runs over a plane, when that is in L1 or L2."""
-    e, c, g = Emission(module, name, convolution.dtype, planes.lanes, epilogue, optimized=True), convolution, planes
+    e = Emission(module, name, convolution, planes, epilogue, optimized=True)
+    c, g = convolution, planes
     tile = _emit_tile(module, f"{name}_tile", c, g)
     b, v, (x, weights, y) = e.b, e.v, e.buffers(3)
     x, weights = v.element(x, i64(c.a.offset)), v.element(weights, i64(c.w.offset))

@@ -9,13 +9,14 @@ bits depend neither on tiles nor on threads nor on the width of vectors.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_tiling import Tiling, panel_size, word_rows, words_of
 from ...kernels.low_precision import shifted
 from .. import ir
-from ..contraction.emission import Emission, Range
+from ..contraction.emission import Emission, Range, emitted
 from ..contraction.loops import divide, greatest, i64, least, loop, offset, repeat, share
 from ..contraction.micro_kernel import Axis, MicroKernel, Sums
 from ..types import I64, PTR, constant
@@ -28,23 +29,6 @@ _UNROLLED_CHANNELS = 4
 # Columns of taps are unrolled where they meet at most this part of a tile's pixels: small maps gain, larger ones only
 # compile longer ([Note: Convolutions]).
 MOST_MET = 0.85
-
-
-def emit_direct(
-    module: ir.Module,
-    name: str,
-    convolution: Convolution,
-    tiling: Tiling,
-    epilogue: ir.Function | None = None,
-    turn: str = "",
-    buffers: int = 0,
-) -> ir.Function:
-    """The function; its epilogue runs over the panels of a unit in a row of the result, or in that row of a tile's
-    images.
-
-    If the result passes, the epilogue is given `buffers` pointers, with that of the result replaced.
-    """
-    return _Direct(module, name, convolution, tiling, epilogue, turn, buffers).emit()
 
 
 def _dead(c: Convolution, first: int) -> bool:
@@ -70,13 +54,19 @@ def _panel(c: Convolution, tiling: Tiling) -> Panel:
     return Panel(c.kernel[0] * row, row - c.kernel[1] * words, (row, words, 1), (), 0, 0)
 
 
+@dataclass(eq=False)
 class _Tiles:
     """The micro-kernels of a convolution, by the pixels of a row and the images of a tile."""
 
-    def __init__(self, module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, panel: Panel) -> None:
-        self.module, self.name, self.convolution, self.tiling, self.panel = module, name, convolution, tiling, panel
-        self.guarded = _empty_rows(convolution)
-        self.starts = convolution.stored is not None and shifted(convolution, tiling.how)
+    module: ir.Module
+    name: str
+    convolution: Convolution
+    tiling: Tiling
+    panel: Panel
+
+    def __post_init__(self) -> None:
+        c, how = self.convolution, self.tiling.how
+        self.guarded, self.starts = _empty_rows(c), c.stored is not None and shifted(c, how)
         self.found: dict[tuple[int, int], ir.Function] = {}
 
     def __getitem__(self, shape: tuple[int, int]) -> ir.Function:
@@ -176,33 +166,33 @@ class _Tiles:
         return t.store(y, [image * to_image + i * to_pixel for image, i in pixels], masks, sums)
 
 
-class _Direct(Emission):
-    """The emission of one function: the loops over units, their images, rows, tiles and panels."""
+@dataclass(eq=False)
+class DirectConvolution(Emission[Convolution, Tiling]):
+    """The emission of one function: the loops over units, their images, rows, tiles and panels. Its epilogue runs over
+    the panels of a unit in a row of the result, or in that row of a tile's images.
 
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        convolution: Convolution,
-        tiling: Tiling,
-        epilogue: ir.Function | None,
-        turn: str,
-        buffers: int,
-    ) -> None:
-        super().__init__(module, name, convolution.dtype, tiling.lanes, epilogue)
-        self.panel, self.panel_size = _panel(convolution, tiling), panel_size(convolution, tiling)
-        self.convolution, self.tiling = c, g = words_of(convolution, tiling.how), tiling
+    If the result passes, the epilogue is given `count` buffers, with that of the result replaced.
+    """
+
+    turn: str = ""
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.panel, self.panel_size = _panel(self.call, self.plan), panel_size(self.call, self.plan)
+        self.call = words_of(self.call, self.plan.how)
+        c, g = self.call, self.plan
         self.zero = self.b.memory(self.v.scalar_type)
-        self.tiles = _Tiles(module, name, c, g, self.panel)
+        self.tiles = _Tiles(self.module, self.name, c, g, self.panel)
         if c.channels_first or c.passing:
             self.strip = self.b.memory(self.v.scalar_type, g.images * g.steps(c)[1])
         if c.passing:
-            self.own_table(buffers)
+            self.own_table(self.count)
         if c.channels_first:
-            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], turn)
+            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], self.turn)
 
     def emit(self) -> ir.Function:
-        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        b, v, c, g = self.b, self.v, self.call, self.plan
         x, w, y = self.buffers(3)
         x = v.element(x, i64(c.a.offset))
         b.store(constant(0, c.dtype), self.zero)
@@ -226,7 +216,7 @@ class _Direct(Emission):
 
     def _block(self, x: Any, y: Any, group: Any, block: Any, rows: Range, panels: Range) -> None:
         """Some rows of the images of one block; the last block may have fewer images."""
-        b, c, g = self.b, self.convolution, self.tiling
+        b, c, g = self.b, self.call, self.plan
         image = b.mul(block, i64(g.images))
         x_image = self.v.at(x, (image, c.a.strides[0]))
 
@@ -250,7 +240,7 @@ class _Direct(Emission):
 
     def _finish(self, y: Any, group: Any, first: Any, k: int, row: Any, panels: Range) -> None:
         """Finishes row `row` of image number `k` of a block: turns it, or runs the epilogue on the panels of a unit."""
-        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        b, v, c, g = self.b, self.v, self.call, self.plan
         (height, width), image, (to_pixel, to_image) = c.out_size, b.add(first, i64(k)), g.steps(c)
         low, high = (least(b, b.mul(panel, i64(g.columns)), i64(c.features)) for panel in panels)
         if c.channels_first:
@@ -267,7 +257,7 @@ class _Direct(Emission):
 
     def _row(self, x: Any, y: Any, group: Any, image: Any, row: Any, images: int, panels: Range) -> None:
         """A row of the result in the images of a tile, whose rows of `x` these are."""
-        b, v, c, g = self.b, self.v, self.convolution, self.tiling
+        b, v, c, g = self.b, self.v, self.call, self.plan
         top, first, last = meeting(b, c, 0, row)
         x_row = v.at(x, (top, c.a.strides[1]))
         to_pixel, to_image = g.steps(c)
@@ -298,6 +288,9 @@ class _Direct(Emission):
         tiles(g.width, 0, 0, g.large)
         if g.large < g.tiles:
             tiles(g.width - 1, g.large, g.large, g.tiles)
+
+
+emit_direct = emitted(DirectConvolution)
 
 
 def meeting(b: ir.IRBuilder, c: Convolution, axis: int, at: Any) -> tuple[Any, Any, Any]:

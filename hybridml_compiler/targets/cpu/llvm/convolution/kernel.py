@@ -163,7 +163,7 @@ def emit_convolution(
     if parts[count:]:
         more["turn"] = parts[count]
     if convolution.passing and epilogue is not None:
-        more["buffers"] = 2 + len(epilogue.operands)
+        more["count"] = 2 + len(epilogue.operands)
     if epilogue is None:
         return algorithm.emit(module, name, convolution, plan, **more)
     finish = emit_epilogue(module, f"{name}_epilogue", epilogue)

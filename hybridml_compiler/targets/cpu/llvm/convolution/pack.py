@@ -62,7 +62,7 @@ def panel_of(convolution: Convolution) -> Panel:
 
 
 def weight_packer(
-    e: Emission, convolution: Convolution, how: Format, columns: int, size: int, turn: str
+    e: Emission[Any, Any], convolution: Convolution, how: Format, columns: int, size: int, turn: str
 ) -> PanelPacker:
     """The packer of features to panels."""
     c = convolution
@@ -99,7 +99,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     c, g, panel = convolution, tiling, panel_of(convolution)
     in_runs = c.stored is None and panel.run > 0
     # Rows are copied in the function itself, and words packed; squares are turned in another one.
-    e = Emission(module, name, c.dtype, g.lanes, optimized=not in_runs)
+    e = Emission(module, name, c, g, optimized=not in_runs)
     b, v, size, columns = e.b, e.v, panel_size(c, g), g.columns
     packer = weight_packer(e, c, g.how, columns, size, turn)
     (to_y, to_x, to_group, to_channel, to_feature), (source, target) = c.w.strides, e.buffers(2)
@@ -133,7 +133,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
 def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
     """`void pixels(ptr buffers, i64 lo, i64 hi)` over rows of images: to [image][row][pixel][group][word]."""
     assert c.stored is not None
-    e = Emission(module, name, c.dtype, tiling.lanes, optimized=True)
+    e = Emission(module, name, c, tiling, optimized=True)
     b, v, (source, target) = e.b, e.v, e.buffers(2)
     words = Words(b, c.stored[0], tiling.how, tiling.lanes)
     packer = Packer(words, c.channels, turn)
@@ -158,7 +158,7 @@ def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, tu
     return e.over_units(row)
 
 
-def emit_planes_of_row(e: Emission, c: Convolution, pitch: int, turn: str) -> ir.Function:
+def emit_planes_of_row(e: Emission[Any, Any], c: Convolution, pitch: int, turn: str) -> ir.Function:
     """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
     function, b, v = e.helper("planes", [PTR, PTR, I64])
     (source, target, live), (height, width) = function.args, c.out_size

@@ -9,53 +9,49 @@ shapes alone.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_weights_blocking import WeightBlocking, features_of_groups
-from .. import ir
-from ..contraction.emission import Emission, Range, declared
+from ..contraction.emission import Emission, Range, declared, emitted
 from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..contraction.packing import TURN_TYPE, turn_lines
+from ..ir import Function
 from ..types import I64
 from .direct import meeting
 from .weights_tile import WeightTile
 
 
-def emit_weight_gradient(
-    module: ir.Module, name: str, convolution: Convolution, blocking: WeightBlocking, turn: str = ""
-) -> ir.Function:
-    """`turn` names the function that turns squares, if the blocking wants one."""
-    return _WeightGradient(module, name, convolution, blocking, turn).emit()
-
-
-class _WeightGradient(Emission):
+@dataclass(eq=False)
+class WeightGradient(Emission[Convolution, WeightBlocking]):
     """The emission of one function: the micro-kernels by their number of rows, and the loops over units and blocks of
-    pixels."""
+    pixels. `turn` names the function that turns squares, if the blocking wants one."""
 
-    def __init__(
-        self, module: ir.Module, name: str, convolution: Convolution, blocking: WeightBlocking, turn: str
-    ) -> None:
-        super().__init__(module, name, convolution.dtype, blocking.lanes)
-        self.blocking = g = blocking
-        self.convolution = c = convolution if g.group is None else features_of_groups(convolution)
+    turn: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plan.group is not None:
+            self.call = features_of_groups(self.call)
+        c, g = self.call, self.plan
         self.blocks = g.blocks(c)
         if g.turned:
-            self.turn = declared(module, turn, TURN_TYPE)
+            self.square = declared(self.module, self.turn, TURN_TYPE)
             self.turned = self.memory(g.images * g.gradient_steps(c)[0])
             self.present = self.b.memory(I64)  # which panel is turned
         sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
-        self.tiles = {rows: WeightTile(module, f"{name}_{rows}", c, g, rows).emit() for rows in sorted(sizes)}
+        self.tiles = {rows: WeightTile(self.module, f"{self.name}_{rows}", c, g, rows).emit() for rows in sorted(sizes)}
 
-    def emit(self) -> ir.Function:
+    def emit(self) -> Function:
         x, gradient, self.out = self.buffers(3)
-        self.x = self.v.element(x, i64(self.convolution.a.offset))
-        self.gradient = self.v.element(gradient, i64(self.convolution.w.offset))
-        return self.over_units(self._together, self.blocking.together)
+        self.x = self.v.element(x, i64(self.call.a.offset))
+        self.gradient = self.v.element(gradient, i64(self.call.w.offset))
+        return self.over_units(self._together, self.plan.together)
 
     def _together(self, low: Any) -> None:
         """Units from `low`, block after block."""
-        b, c, g = self.b, self.convolution, self.blocking
+        b, c, g = self.b, self.call, self.plan
         high = least(b, b.add(low, i64(g.together)), self.hi)
 
         def block(index: Any) -> None:
@@ -78,7 +74,7 @@ class _WeightGradient(Emission):
 
     def _unit(self, index: Any, images: Range, lines: Range, pixels: Range, first: Any) -> None:
         """The taps of a tile follow each other, so that its features and channels of a block stay in L1."""
-        b, v, c, g = self.b, self.v, self.convolution, self.blocking
+        b, v, c, g = self.b, self.v, self.call, self.plan
         index, tap_x = divide(b, index, 1 if g.runs else c.out_size[1])
         index, tap_y = divide(b, index, c.out_size[0])
         index, tile = divide(b, index, g.tiles)
@@ -119,7 +115,7 @@ class _WeightGradient(Emission):
 
     def _gradient(self, group: Any, block: tuple[Range, Range, Range], panel: Any, pixel: Range) -> Any:
         """Address of a pixel of the first image of a block in the gradient of a panel, or in its turned copy."""
-        b, v, c, g = self.b, self.v, self.convolution, self.blocking
+        b, v, c, g = self.b, self.v, self.call, self.plan
         images, lines, pixels = block
         feature, (to_line, to_pixel, to_group, to_image, to_feature) = b.mul(panel, i64(g.columns)), c.w.strides
         if not g.turned:
@@ -136,7 +132,10 @@ class _WeightGradient(Emission):
                 target = v.at(self.turned, (b.sub(image, images[0]), of_image), (b.sub(line, lines[0]), of_line))
                 run = b.sub(pixels[1], pixels[0])
                 source = v.at(self.gradient, *at)
-                turn_lines(v, self.turn, source, to_feature, features, target, g.columns, run, lines_first=False)
+                turn_lines(v, self.square, source, to_feature, features, target, g.columns, run, lines_first=False)
 
             repeat(b, *images, 1, lambda image: repeat(b, *lines, 1, lambda line: turn(image, line)))
         return v.at(self.turned, (b.sub(pixel[0], lines[0]), of_line), (b.sub(pixel[1], pixels[0]), of_pixel))
+
+
+emit_weight_gradient = emitted(WeightGradient)

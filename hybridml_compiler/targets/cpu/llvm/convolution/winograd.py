@@ -21,7 +21,7 @@ its neighbours leaves its rounding error, and an infinite one nan, in all result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..... import dtypes
@@ -42,7 +42,7 @@ from ...kernels.conv_winograd import (
 from ...kernels.conv_winograd import parts as parts_of
 from ...kernels.low_precision import FLOATS
 from .. import ir
-from ..contraction.emission import Emission, declared
+from ..contraction.emission import Emission, declared, emitted
 from ..contraction.loops import divide, i64, least, offset, repeat, share
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..contraction.vectors import Vectors
@@ -87,7 +87,7 @@ def emit_winograd_weights(
 ) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to [panel][number][channel][column]; units of channels."""
     c, g = convolution, winograd
-    e = Emission(module, name, c.dtype, g.lanes)
+    e = Emission(module, name, c, g)
     b, v, panels = e.b, e.v, panels_of(c, g)
     part = replace(c, channels=g.chunk)
     panel = panel_of(part)
@@ -121,7 +121,7 @@ def emit_winograd_weights(
     return e.over_units(unit)
 
 
-def _weight_transform(e: Emission, c: Convolution, g: Winograd, steps: Pair) -> ir.Function:
+def _weight_transform(e: Emission[Any, Any], c: Convolution, g: Winograd, steps: Pair) -> ir.Function:
     """`void transform(ptr taps, ptr out, i64 live)`: the taps of a channel in a panel, `steps` from one to the next."""
     function, b, v = e.helper("transform", [PTR, PTR, I64])
     taps, out, live = function.args
@@ -137,22 +137,6 @@ def _store(v: Vectors, square: Square, target: Any, plane: int, at: Any) -> None
     """Each number of a transformed square goes to a plane of its own."""
     for number, value in enumerate(value for row in square for value in row):
         v.store(value, v.at(target, (at, 1), (number, plane)))
-
-
-def emit_winograd(
-    module: ir.Module,
-    name: str,
-    convolution: Convolution,
-    winograd: Winograd,
-    epilogue: ir.Function | None = None,
-    turn: str = "",
-    parts: Sequence[str] = (),
-) -> ir.Function:
-    """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are image, transformed weights and result.
-
-    `parts` are the names of the functions of `schedule.winograd.parts`.
-    """
-    return _Winograd(module, name, convolution, winograd, epilogue, turn, parts).emit()
 
 
 FORWARD_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64])
@@ -214,23 +198,21 @@ def emit_backward(module: ir.Module, name: str, part: Backward) -> ir.Function:
     return function
 
 
-class _Winograd(Emission):
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        convolution: Convolution,
-        winograd: Winograd,
-        epilogue: ir.Function | None,
-        turn: str,
-        parts: Sequence[str],
-    ) -> None:
-        super().__init__(module, name, convolution.dtype, winograd.lanes, epilogue)
-        self.convolution, self.winograd = c, g = convolution, winograd
+@dataclass(eq=False)
+class WinogradConvolution(Emission[Convolution, Winograd]):
+    """The buffers are image, transformed weights and result; `parts` are the names of the functions of
+    `conv_winograd.parts`, `turn` of the one that turns squares."""
+
+    turn: str = ""
+    parts: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        c, g, module = self.call, self.plan, self.module
         self.down, self.across = squares(c)
         forward, backward = parts_of(c, g)
-        self.forward = declared(module, parts[0], FORWARD_TYPE)
-        self.backward = declared(module, parts[1], BACKWARD_TYPE)
+        self.forward = declared(module, self.parts[0], FORWARD_TYPE)
+        self.backward = declared(module, self.parts[1], BACKWARD_TYPE)
         self.most, self.v_row = rows_of_squares(c, g), row_of(c, g)
         self.transformed = self.memory(g.numbers * self.most * self.v_row)
         self.products = self.memory(g.numbers * self.most * g.columns)
@@ -239,24 +221,24 @@ class _Winograd(Emission):
         self.y_row, self.y_pixel = backward.steps
         if turns(c):
             self.rows = self.memory(g.size * self.x_row)
-            self.turn = self._turn(turn)
+            self.row_turn = self._turn()
         if c.channels_first:
             self.strip = self.memory(2 * self.y_row)
-            self.planes = emit_planes_of_row(self, c, g.columns, turn)
+            self.planes = emit_planes_of_row(self, c, g.columns, self.turn)
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns)
-        self.tile = emit_tile(module, f"{name}_tile", tile)
+        self.tile = emit_tile(module, f"{self.name}_tile", tile)
 
-    def _turn(self, turn: str) -> ir.Function:
+    def _turn(self) -> ir.Function:
         """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]."""
-        c = self.convolution
+        c = self.call
         function, b, v = self.helper("turn", [PTR, PTR])
-        (source, target), turning = function.args, declared(self.module, turn, TURN_TYPE)
+        (source, target), turning = function.args, declared(self.module, self.turn, TURN_TYPE)
         turn_lines(v, turning, source, c.a.strides[4], i64(c.channels), target, c.channels, i64(c.size[1]))
         b.ret_void()
         return function
 
     def emit(self) -> ir.Function:
-        b, v, c, g = self.b, self.v, self.convolution, self.winograd
+        b, v, c, g = self.b, self.v, self.call, self.plan
         x, weights, y = self.buffers(3)
         x = v.element(x, i64(c.a.offset))
         repeat(b, i64(0), i64(c.channels), g.lanes, lambda k: v.store(v.zero, v.element(self.zeros, k)))
@@ -279,7 +261,7 @@ class _Winograd(Emission):
         return self.over_units(unit)
 
     def _line_forward(self, x: Any, line: Any, number: Any) -> None:
-        b, v, c, g = self.b, self.v, self.convolution, self.winograd
+        b, v, c, g = self.b, self.v, self.call, self.plan
         image, row = divide(b, line, self.down)
         row = b.sub(b.mul(row, i64(2)), i64(c.padding[0]))
         start = v.at(x, (image, c.a.strides[0]), (row, c.a.strides[1]))
@@ -287,7 +269,7 @@ class _Winograd(Emission):
             for i in range(g.size):
                 with b.if_then(b.icmp_unsigned("<", b.add(row, i64(i)), i64(c.size[0]))):
                     here = v.at(start, (i, c.a.strides[1]))
-                    b.call(self.turn, [here, v.at(self.rows, (i, self.x_row))])
+                    b.call(self.row_turn, [here, v.at(self.rows, (i, self.x_row))])
             start = self.rows
         target = v.at(self.transformed, (number, self.across * self.v_row))
 
@@ -300,7 +282,7 @@ class _Winograd(Emission):
 
     def _products(self, weights: Any, count: Any) -> None:
         """[squares, channels] by [channels, columns], for every number of a square."""
-        b, v, c, g = self.b, self.v, self.convolution, self.winograd
+        b, v, c, g = self.b, self.v, self.call, self.plan
 
         def one(k: Any) -> None:
             right = v.at(weights, (k, c.channels * g.columns))
@@ -316,7 +298,7 @@ class _Winograd(Emission):
         repeat(b, i64(0), i64(g.numbers), 1, one)
 
     def _line_backward(self, y: Any, feature: Any, line: Any, number: Any) -> None:
-        b, v, c, g = self.b, self.v, self.convolution, self.winograd
+        b, v, c, g = self.b, self.v, self.call, self.plan
         height, width = c.out_size
         image, row = divide(b, line, self.down)
         row = b.mul(row, i64(2))
@@ -347,3 +329,6 @@ class _Winograd(Emission):
         repeat(b, i64(0), end, 1, one_row)
         low, high = (b.add(channels, of) for of in features)
         self.finish((low, high), (b.mul(row, i64(width)), b.mul(b.add(row, end), i64(width))))
+
+
+emit_winograd = emitted(WinogradConvolution)

@@ -8,6 +8,7 @@ runs over each tile of rows when all of k has been added up there: over 14 rows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,35 +18,13 @@ from .....sizes.dims import Size, is_dim
 from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import FLOATS, Format, in_place, shifted
 from .. import ir
-from ..contraction.emission import Emission, Range
+from ..contraction.emission import Emission, Range, emitted
 from ..contraction.loops import ceiling, divide, greatest, i64, least, repeat, share
 from ..contraction.words import Words
 from ..sizes import Sizes
 from .kernel import batch_offset
 from .operands import ComputedRows, PackedPanels, PackedRows, Panels, Rows
 from .tile import Tile, emit_tile
-
-
-def emit_blocked_product(
-    module: ir.Module,
-    name: str,
-    product: Product,
-    blocking: Blocking,
-    epilogue: ir.Function | None = None,
-    turn: str = "",
-    *,
-    how: Format = FLOATS,
-    prologue: Kernel | None = None,
-    buffers: int = 3,
-    ahead: Sequence[int] = (),
-) -> ir.Function:
-    """`turn` is the function that makes lines columns (see packing.py), if `turns` says that one is needed.
-
-    `how`: the words of operands that are stored narrower. `buffers`: how many there are, behind which is the table of
-    sizes, of a product whose rows come with the call; if the result passes, the epilogue is given a copy of them, with
-    that of the result replaced. `ahead`: operands of the epilogue that are fetched while a tile is computed.
-    """
-    return _Product(module, name, product, blocking, epilogue, turn, how, prologue, buffers, ahead).emit()
 
 
 def turns(product: Product, blocking: Blocking) -> bool:
@@ -66,28 +45,29 @@ class _Block(NamedTuple):
     last: Any
 
 
-class _Product(Emission):
-    """The emission of one function: the operands, and the micro-kernels by their numbers of rows and of vectors."""
+@dataclass(eq=False)
+class BlockedProduct(Emission[Product, Blocking]):
+    """The emission of one function: the operands, and the micro-kernels by their numbers of rows and of vectors.
 
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        product: Product,
-        blocking: Blocking,
-        epilogue: ir.Function | None,
-        turn: str,
-        how: Format,
-        prologue: Kernel | None,
-        buffers: int,
-        ahead: Sequence[int],
-    ) -> None:
-        p, g = product, blocking
-        super().__init__(module, name, p.dtype, g.lanes, epilogue, optimized=p.stored is not None)
-        self.product, self.blocking, self.how = p, g, how
+    `turn` is the function that makes lines columns (see packing.py), if `turns` says that one is needed. `how`: the
+    words of operands that are stored narrower. `count`: number of buffers, behind which is the table of sizes, of a
+    product whose rows come with the call; if the result passes, the epilogue is given a copy of them, with that of the
+    result replaced. `ahead`: operands of the epilogue that are fetched while a tile is computed.
+    """
+
+    turn: str = ""
+    how: Format = FLOATS
+    prologue: Kernel | None = None
+    count: int = 3
+    ahead: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        self.optimized = self.call.stored is not None
+        super().__post_init__()
+        p, g, how = self.call, self.plan, self.how
         self.symbolic = p.symbolic
         if self.symbolic:
-            self.sizes = Sizes(self.b, self.buffer(buffers), p.symbols)
+            self.sizes = Sizes(self.b, self.buffer(self.count), p.symbols)
             for size in (p.m, g.large, g.tiles, g.row_blocks):
                 self.sizes.value(size)
         self.tail = g.tail < g.vectors
@@ -96,37 +76,41 @@ class _Product(Emission):
         starts = p.stored is not None and shifted(p, how)
         self.left, self.right = Words(self.b, of_a, how, g.lanes, starts), Words(self.b, of_b, how, g.lanes)
         packed = g.pack or p.stored is not None
-        self.panels = PackedPanels(self, self.right, p, g, how, turn, starts) if packed else Panels(self.right, p, g)
+        self.panels = (
+            PackedPanels(self, self.right, p, g, how, self.turn, starts) if packed else Panels(self.right, p, g)
+        )
         self.before, self.rows = 1, Rows(self.left, p)  # operands before B
-        if prologue is not None:
-            self.rows = ComputedRows(self, p, g, prologue)
+        if self.prologue is not None:
+            self.rows = ComputedRows(self, p, g, self.prologue)
             self.before = self.rows.count
         elif p.stored is not None and not in_place(p, how):
             self.rows = PackedRows(self, self.left, p, g)
         if p.passing:
             self.strip = self.memory(g.rows * p.n)
-            self.own_table(buffers)
-        self.ahead = tuple(self.before + 1 + number for number in ahead)
+            self.own_table(self.count)
+        self.fetched = tuple(self.before + 1 + number for number in self.ahead)
         sizes = {g.rows}
         if self.symbolic:
             sizes |= {*self._rests()}
         elif g.large < g.tiles:
             sizes.add(g.rows - 1)
         self.tiles = {
-            (rows, vectors): emit_tile(module, f"{name}_{rows}_{vectors}", self._tile(rows, vectors, starts, packed))
+            (rows, vectors): emit_tile(
+                self.module, f"{self.name}_{rows}_{vectors}", self._tile(rows, vectors, starts, packed)
+            )
             for rows in sorted(sizes)
             for vectors in sorted({g.vectors, g.tail})
         }
 
     def _rests(self) -> list[int]:
         """Heights of the tiles of the rows that are left: their bits, the highest first."""
-        return [1 << bit for bit in reversed(range((self.blocking.rows - 1).bit_length()))]
+        return [1 << bit for bit in reversed(range((self.plan.rows - 1).bit_length()))]
 
     def size(self, size: Size) -> Any:
         return self.sizes.value(size) if is_dim(size) else i64(size)
 
     def _tile(self, rows: int, vectors: int, starts: bool, packed: bool) -> Tile:
-        p, g = self.product, self.blocking
+        p, g = self.call, self.plan
         partial = self.partial and vectors == g.tail
         return Tile(
             dtype=p.dtype,
@@ -143,11 +127,11 @@ class _Product(Emission):
             how=self.how,
             far=p.a.transposed and type(self.rows) is Rows,
             starts=starts,
-            ahead=self.ahead,
+            ahead=self.fetched,
         )
 
     def emit(self) -> ir.Function:
-        b, p, g = self.b, self.product, self.blocking
+        b, p, g = self.b, self.call, self.plan
         a, right, c = (self.buffer(k) for k in (0, self.before, self.before + 1))
 
         def unit(index: Any) -> None:
@@ -178,7 +162,7 @@ class _Product(Emission):
 
     def _rows(self, tiles: Range, block: _Block) -> None:
         """The tiles of rows of a unit: the larger ones, then the smaller ones, or the rows that are left."""
-        b, g = self.b, self.blocking
+        b, g = self.b, self.plan
 
         def of_height(rows: int, skipped: int) -> Callable[[Any], None]:  # every larger tile before has one row more
             return lambda t: self._row(rows, b.add(b.mul(t, i64(rows)), i64(skipped)), block)
@@ -187,7 +171,7 @@ class _Product(Emission):
         if self.symbolic:
             with b.if_then(b.icmp_signed(">", tiles[1], self.size(g.large))):
                 whole = b.mul(self.size(g.large), i64(g.rows))
-                rest = b.sub(self.size(self.product.m), whole)
+                rest = b.sub(self.size(self.call.m), whole)
                 for height in self._rests():
                     with b.if_then(b.icmp_signed("!=", b.and_(rest, i64(height)), i64(0))):
                         self._row(height, b.add(whole, b.and_(rest, i64(-2 * height))), block)
@@ -196,7 +180,7 @@ class _Product(Emission):
 
     def _row(self, rows: int, row: Any, block: _Block) -> None:
         """One tile of rows, against every panel."""
-        b, p, g, panels = self.b, self.product, self.blocking, block.panels
+        b, p, g, panels = self.b, self.call, self.plan, block.panels
         a_at = self.rows.of_tile(block.left, row, rows, block.k, block.depth)
         words = ceiling(b, block.depth, self.how.group)
 
@@ -207,7 +191,7 @@ class _Product(Emission):
             out = self.v.element(self.strip if p.passing else block.result, at)
             b_at = self.panels.panel(block.right, j, panels[0])
             arguments = [a_at, b_at, out, words, live, block.first]
-            if self.ahead:
+            if self.fetched:
                 arguments += [self.table, b.add(b.mul(block.above, i64(p.n)), at)]
             b.call(self.tiles[rows, vectors], arguments)
 
@@ -222,3 +206,6 @@ class _Product(Emission):
             self.replace_buffer(2, self.v.at(self.strip, (start, -p.n)))
         with b.if_then(block.last):
             self.finish((start, b.add(start, i64(rows))), (low, least(b, high, i64(p.n))), self.before + 1)
+
+
+emit_blocked_product = emitted(BlockedProduct)

@@ -25,7 +25,7 @@ def emit_dots(
     module: ir.Module, name: str, product: Product, dots: Gemv, epilogue: ir.Function | None = None
 ) -> ir.Function:
     """The function over units; its buffers are A, B and the result, or those of the epilogue."""
-    e, p = Emission(module, name, product.dtype, dots.lanes, epilogue), product
+    e, p = Emission(module, name, product, dots, epilogue), product
     sizes = {dots.rows} | ({dots.rows - 1} if dots.large < dots.tiles else set())
     tiles = {rows: _emit_tile(module, f"{name}_{rows}", p, dots, rows) for rows in sorted(sizes)}
     b, v, (a, right, c) = e.b, e.v, e.buffers(3)

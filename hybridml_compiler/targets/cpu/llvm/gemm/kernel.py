@@ -8,6 +8,7 @@ number of rows, so one product in other slabs would have other bits (in every fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..... import dtypes
@@ -50,8 +51,15 @@ def by_rows(product: Product) -> bool:
     return product.m >= product.n
 
 
+@dataclass(frozen=True)
+class Slabs:
+    """BLAS has vectors of its own."""
+
+    lanes: int = 1
+
+
 def emit_product(module: ir.Module, name: str, product: Product, epilogue: ir.Function | None = None) -> ir.Function:
-    e = Emission(module, name, product.dtype, 1, epilogue, optimized=True)
+    e = Emission(module, name, product, Slabs(), epilogue, optimized=True)
     b, pointers, names = e.b, [e.buffer(k) for k in range(3)], product.symbols
     sizes = Sizes(b, e.buffer(3) if names else None, names)
     for size in _sizes(product, module.cpu):  # where they are computed once

@@ -32,7 +32,7 @@ class Rows:
 class PackedRows(Rows):
     """Rows of words, [row][k] or, if A is transposed, [k][row]."""
 
-    def __init__(self, e: Emission, words: Words, product: Product, blocking: Blocking) -> None:
+    def __init__(self, e: Emission[Any, Any], words: Words, product: Product, blocking: Blocking) -> None:
         super().__init__(words, product)
         pitch = -(-blocking.rows // blocking.lanes) * blocking.lanes
         self.turned, self.between_steps = product.a.transposed, product.a.column
@@ -61,7 +61,7 @@ class ComputedRows(Rows):
     first element of all of it would be.
     """
 
-    def __init__(self, e: Emission, product: Product, blocking: Blocking, prologue: Kernel) -> None:
+    def __init__(self, e: Emission[Any, Any], product: Product, blocking: Blocking, prologue: Kernel) -> None:
         self.e, self.turned, self.pitch = e, product.a.transposed, blocking.pitch
         self.row, self.step = (1, self.pitch) if self.turned else (self.pitch, 1)
         self.function = emit_epilogue(e.module, f"{e.name}_prologue", with_pitch(prologue, self.pitch))
@@ -102,7 +102,14 @@ class PackedPanels(Panels):
     """[panel][word][column]. If A is shifted, each has a row of initial sums before."""
 
     def __init__(
-        self, e: Emission, words: Words, product: Product, blocking: Blocking, how: Format, turn: str, starts: bool
+        self,
+        e: Emission[Any, Any],
+        words: Words,
+        product: Product,
+        blocking: Blocking,
+        how: Format,
+        turn: str,
+        starts: bool,
     ) -> None:
         super().__init__(words, product, blocking)
         self.product, self.how, self.starts, self.step = product, how, starts, blocking.columns

@@ -120,7 +120,7 @@ def emit_product(
         return emit_dots(module, name, product, blocking, finish)
     more: dict[str, Any] = {"prologue": prologue}
     if prologue is None:
-        more["buffers"] = 3 if epilogue is None else 2 + len(epilogue.operands)
+        more["count"] = 3 if epilogue is None else 2 + len(epilogue.operands)
         if epilogue is not None and product.stored is None and blocking.depth >= product.k:
             more["ahead"] = matrices_of(epilogue)
     if product.stored is not None:
