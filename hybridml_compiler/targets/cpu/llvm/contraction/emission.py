@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ...kernels.plan import Plan
 from .. import ir
 from ..kernel import KERNEL_TYPE
 from ..types import PTR, VOID
@@ -25,21 +26,17 @@ class _Call(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-class _Plan(Protocol):
-    @property
-    def lanes(self) -> int: ...
-
-
 C = TypeVar("C", bound=_Call)
-P = TypeVar("P", bound=_Plan)
+P = TypeVar("P", bound=Plan)
 
 
 @dataclass(eq=False)
 class Emission(Generic[C, P]):
     """The emission of one kernel, of a call as it is planned. Its buffers are the operands, and the result or what an
-    epilogue reads and writes.
+    epilogue reads and writes, `count` of them.
 
-    `optimized`: whether the function has loops of its own, beside those around calls.
+    `symbols`: names of the functions of the plan's parts. `optimized`: whether the function has loops of its own,
+    beside those around calls.
     """
 
     module: ir.Module
@@ -47,6 +44,8 @@ class Emission(Generic[C, P]):
     call: C
     plan: P
     epilogue: ir.Function | None = None
+    symbols: Sequence[str] = ()
+    count: int = 3
     optimized: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -75,9 +74,9 @@ class Emission(Generic[C, P]):
         b = function.build()
         return function, b, Vectors(b, self.v.dtype, self.v.lanes)
 
-    def own_table(self, buffers: int) -> None:
-        """From now on, the table is a copy, of this call."""
-        pointers, self.table = self.buffers(buffers), self.b.memory(PTR, buffers)
+    def own_table(self) -> None:
+        """From now on, the table is a copy, of this call, in which buffers may be replaced."""
+        pointers, self.table = self.buffers(self.count), self.b.memory(PTR, self.count)
         for k, pointer in enumerate(pointers):
             self.replace_buffer(k, pointer)
 
@@ -94,11 +93,6 @@ class Emission(Generic[C, P]):
         repeat(self.b, self.lo, self.hi, step, unit)
         self.b.ret_void()
         return self.function
-
-
-def emitted(kind: type[Emission[Any, Any]]) -> Callable[..., ir.Function]:
-    """The function that adds a kernel of this kind to a module."""
-    return lambda *call, **more: kind(*call, **more).emit()
 
 
 def internal(module: ir.Module, name: str, arguments: Sequence[Any]) -> ir.Function:

@@ -42,13 +42,16 @@ def parts(b: ir.IRBuilder, extent: Any, total: int, by: int, body: Callable[[Any
 
 
 class Packer:
-    """Lines of `total` elements, or of blocks of them, to words. Steps are in elements, and in words."""
+    """Lines of `total` elements, or of blocks of them, to words. Steps are in elements, and in words.
 
-    def __init__(self, words: Words, total: int, turn: str = "") -> None:
+    `symbols` has the name of the function that turns squares, where one is needed.
+    """
+
+    def __init__(self, words: Words, total: int, symbols: Sequence[str] = ()) -> None:
         self.b, self.words, self.total = words.b, words, total
         self.v = Vectors(self.b, words.stored if words.plain else dtypes.int32, words.lanes)
-        self.turn = declared(self.b.module, turn, TURN_TYPE) if turn else None
-        if turn and not words.plain:
+        self.turn = declared(self.b.module, symbols[0], TURN_TYPE) if symbols else None
+        if symbols and not words.plain:
             self.square = self.b.memory(self.v.scalar_type, words.lanes**2, ir.LINE)
 
     @property
@@ -153,8 +156,8 @@ class PanelPacker(Packer):
     `n`: of all panels; columns beyond them are never stored by a tile. `size`: elements from a panel to the next.
     """
 
-    def __init__(self, words: Words, total: int, turn: str, n: int, columns: int, size: int) -> None:
-        super().__init__(words, total, turn)
+    def __init__(self, words: Words, total: int, symbols: Sequence[str], n: int, columns: int, size: int) -> None:
+        super().__init__(words, total, symbols)
         self.n, self.columns, self.size = n, columns, size
 
     def pack(

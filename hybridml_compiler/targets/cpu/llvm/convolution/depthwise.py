@@ -18,7 +18,7 @@ from typing import Any
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_depthwise import DepthwiseTiling, Run, turned_row
 from .. import ir
-from ..contraction.emission import Emission, emitted
+from ..contraction.emission import Emission
 from ..contraction.loops import divide, greatest, i64, least, offset, repeat
 from ..contraction.micro_kernel import Axis, MicroKernel, Sums
 from ..types import I64, PTR
@@ -203,6 +203,3 @@ class Depthwise(Emission[Convolution, DepthwiseTiling]):
 
             repeat(b, i64(0), i64(run.tiles), 1, tile)
         self.finish((pixel, b.add(pixel, i64(c.out_size[1]))), (i64(0), i64(self.features)))
-
-
-emit_depthwise = emitted(Depthwise)

@@ -7,6 +7,7 @@ read from zeros, pixels beside it are masked. Every element is one chain of fuse
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
@@ -22,32 +23,35 @@ from ..types import I64, PTR
 _KEPT_TAPS = 16  # so many weights stay in registers; more are loaded where they are used
 
 
-def emit_planes(
-    module: ir.Module, name: str, convolution: Convolution, planes: Planes, epilogue: ir.Function | None = None
-) -> ir.Function:
-    """The function; its epilogue runs over a plane, when that is in L1 or L2."""
-    e = Emission(module, name, convolution, planes, epilogue, optimized=True)
-    c, g = convolution, planes
-    tile = _emit_tile(module, f"{name}_tile", c, g)
-    b, v, (x, weights, y) = e.b, e.v, e.buffers(3)
-    x, weights = v.element(x, i64(c.a.offset)), v.element(weights, i64(c.w.offset))
-    before, pixels, size = max(c.padding[1], 0), c.out_size[0] * c.out_size[1], zeros_of(c, g.lanes)
-    zeros = e.memory(size)
-    repeat(b, i64(0), i64(size - g.lanes), g.lanes, lambda k: v.store(v.zero, v.element(zeros, k)))
+@dataclass(eq=False)
+class DepthwisePlanes(Emission[Convolution, Planes]):
+    """The epilogue runs over a plane, when that is in L1 or L2."""
 
-    def plane(index: Any) -> None:
-        image, group = divide(b, index, c.groups)
-        x_at = v.at(x, (image, c.a.strides[0]), (group, c.a.strides[3]))
-        w_at, y_at = v.at(weights, (group, c.w.strides[2])), v.at(y, (index, pixels))
+    def __post_init__(self) -> None:
+        self.optimized = True
+        super().__post_init__()
 
-        def rows(start: Any) -> None:
-            row = least(b, start, i64(c.out_size[0] - g.rows))
-            b.call(tile, [x_at, w_at, y_at, v.element(zeros, i64(before)), row])
+    def emit(self) -> ir.Function:
+        b, v, c, g, (x, weights, y) = self.b, self.v, self.call, self.plan, self.buffers(3)
+        tile = _emit_tile(self.module, f"{self.name}_tile", c, g)
+        x, weights = v.element(x, i64(c.a.offset)), v.element(weights, i64(c.w.offset))
+        before, pixels, size = max(c.padding[1], 0), c.out_size[0] * c.out_size[1], zeros_of(c, g.lanes)
+        zeros = self.memory(size)
+        repeat(b, i64(0), i64(size - g.lanes), g.lanes, lambda k: v.store(v.zero, v.element(zeros, k)))
 
-        repeat(b, i64(0), i64(c.out_size[0]), g.rows, rows)
-        e.finish((index, b.add(index, i64(1))), (i64(0), i64(pixels)))
+        def plane(index: Any) -> None:
+            image, group = divide(b, index, c.groups)
+            x_at = v.at(x, (image, c.a.strides[0]), (group, c.a.strides[3]))
+            w_at, y_at = v.at(weights, (group, c.w.strides[2])), v.at(y, (index, pixels))
 
-    return e.over_units(plane)
+            def rows(start: Any) -> None:
+                row = least(b, start, i64(c.out_size[0] - g.rows))
+                b.call(tile, [x_at, w_at, y_at, v.element(zeros, i64(before)), row])
+
+            repeat(b, i64(0), i64(c.out_size[0]), g.rows, rows)
+            self.finish((index, b.add(index, i64(1))), (i64(0), i64(pixels)))
+
+        return self.over_units(plane)
 
 
 def _emit_tile(module: ir.Module, name: str, c: Convolution, planes: Planes) -> ir.Function:

@@ -16,7 +16,7 @@ from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_tiling import Tiling, panel_size, word_rows, words_of
 from ...kernels.low_precision import shifted
 from .. import ir
-from ..contraction.emission import Emission, Range, emitted
+from ..contraction.emission import Emission, Range
 from ..contraction.loops import divide, greatest, i64, least, loop, offset, repeat, share
 from ..contraction.micro_kernel import Axis, MicroKernel, Sums
 from ..types import I64, PTR, constant
@@ -171,11 +171,8 @@ class DirectConvolution(Emission[Convolution, Tiling]):
     """The emission of one function: the loops over units, their images, rows, tiles and panels. Its epilogue runs over
     the panels of a unit in a row of the result, or in that row of a tile's images.
 
-    If the result passes, the epilogue is given `count` buffers, with that of the result replaced.
+    If the result passes, the epilogue is given a copy of the buffers, with that of the result replaced.
     """
-
-    turn: str = ""
-    count: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,16 +184,16 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         if c.channels_first or c.passing:
             self.strip = self.b.memory(self.v.scalar_type, g.images * g.steps(c)[1])
         if c.passing:
-            self.own_table(self.count)
+            self.own_table()
         if c.channels_first:
-            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], self.turn)
+            self.planes = emit_planes_of_row(self, c, g.steps(c)[0], self.symbols[0])
 
     def emit(self) -> ir.Function:
         b, v, c, g = self.b, self.v, self.call, self.plan
         x, w, y = self.buffers(3)
         x = v.element(x, i64(c.a.offset))
         b.store(constant(0, c.dtype), self.zero)
-        panel_parts, block_parts, row_parts = g.parts(c)
+        panel_parts, block_parts, row_parts = g.cuts(c)
 
         def unit(index: Any) -> None:
             weights, place = divide(b, index, block_parts * row_parts)
@@ -288,9 +285,6 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         tiles(g.width, 0, 0, g.large)
         if g.large < g.tiles:
             tiles(g.width - 1, g.large, g.large, g.tiles)
-
-
-emit_direct = emitted(DirectConvolution)
 
 
 def meeting(b: ir.IRBuilder, c: Convolution, axis: int, at: Any) -> tuple[Any, Any, Any]:

@@ -7,6 +7,7 @@ turned in registers, and the rows of the panel have the order of the memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +63,12 @@ def panel_of(convolution: Convolution) -> Panel:
 
 
 def weight_packer(
-    e: Emission[Any, Any], convolution: Convolution, how: Format, columns: int, size: int, turn: str
+    e: Emission[Any, Any], convolution: Convolution, how: Format, columns: int, size: int, symbols: Sequence[str]
 ) -> PanelPacker:
     """The packer of features to panels."""
     c = convolution
     words = Words(e.b, c.dtype if c.stored is None else c.stored[1], how, e.v.lanes)
-    return PanelPacker(words, c.channels, turn, c.features, columns, size)
+    return PanelPacker(words, c.channels, symbols, c.features, columns, size)
 
 
 def pack_runs(packer: PanelPacker, c: Convolution, panel: Panel, weights: Any, target: Any, number: Any) -> None:
@@ -90,7 +91,9 @@ def pack_runs(packer: PanelPacker, c: Convolution, panel: Panel, weights: Any, t
     over(panel.outer, v.element(weights, i64(panel.lowest)), i64(0))
 
 
-def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, turn: str) -> ir.Function:
+def emit_packed(
+    module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, symbols: Sequence[str]
+) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`.
 
     They are [group][panel][row of taps][tap, word][column]. If the image is read as x + 128, each row of taps begins
@@ -101,7 +104,7 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     # Rows are copied in the function itself, and words packed; squares are turned in another one.
     e = Emission(module, name, c, g, optimized=not in_runs)
     b, v, size, columns = e.b, e.v, panel_size(c, g), g.columns
-    packer = weight_packer(e, c, g.how, columns, size, turn)
+    packer = weight_packer(e, c, g.how, columns, size, symbols)
     (to_y, to_x, to_group, to_channel, to_feature), (source, target) = c.w.strides, e.buffers(2)
     source, rows = packer.words.element(source, i64(c.w.offset)), word_rows(c, g)
     starts, panels = c.stored is not None and shifted(c, g.how), (i64(0), i64(g.panels))
@@ -130,13 +133,13 @@ def emit_packed(module: ir.Module, name: str, convolution: Convolution, tiling: 
     return e.over_units(row_of_taps if c.stored is not None else one_panel if in_runs else one_tap)
 
 
-def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, turn: str) -> ir.Function:
+def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, symbols: Sequence[str]) -> ir.Function:
     """`void pixels(ptr buffers, i64 lo, i64 hi)` over rows of images: to [image][row][pixel][group][word]."""
     assert c.stored is not None
     e = Emission(module, name, c, tiling, optimized=True)
     b, v, (source, target) = e.b, e.v, e.buffers(2)
     words = Words(b, c.stored[0], tiling.how, tiling.lanes)
-    packer = Packer(words, c.channels, turn)
+    packer = Packer(words, c.channels, symbols)
     (height, width), (to_image, to_row, to_pixel, to_group, to_channel) = c.size, c.a.strides
     source, pixel = words.element(source, i64(c.a.offset)), c.groups * packer.count
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_weights_blocking import WeightBlocking, features_of_groups
-from ..contraction.emission import Emission, Range, declared, emitted
+from ..contraction.emission import Emission, Range, declared
 from ..contraction.loops import divide, greatest, i64, least, repeat
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..ir import Function
@@ -26,9 +26,7 @@ from .weights_tile import WeightTile
 @dataclass(eq=False)
 class WeightGradient(Emission[Convolution, WeightBlocking]):
     """The emission of one function: the micro-kernels by their number of rows, and the loops over units and blocks of
-    pixels. `turn` names the function that turns squares, if the blocking wants one."""
-
-    turn: str = ""
+    pixels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +35,7 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
         c, g = self.call, self.plan
         self.blocks = g.blocks(c)
         if g.turned:
-            self.square = declared(self.module, self.turn, TURN_TYPE)
+            self.turn = declared(self.module, self.symbols[0], TURN_TYPE)
             self.turned = self.memory(g.images * g.gradient_steps(c)[0])
             self.present = self.b.memory(I64)  # which panel is turned
         sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
@@ -132,10 +130,7 @@ class WeightGradient(Emission[Convolution, WeightBlocking]):
                 target = v.at(self.turned, (b.sub(image, images[0]), of_image), (b.sub(line, lines[0]), of_line))
                 run = b.sub(pixels[1], pixels[0])
                 source = v.at(self.gradient, *at)
-                turn_lines(v, self.square, source, to_feature, features, target, g.columns, run, lines_first=False)
+                turn_lines(v, self.turn, source, to_feature, features, target, g.columns, run, lines_first=False)
 
             repeat(b, *images, 1, lambda image: repeat(b, *lines, 1, lambda line: turn(image, line)))
         return v.at(self.turned, (b.sub(pixel[0], lines[0]), of_line), (b.sub(pixel[1], pixels[0]), of_pixel))
-
-
-emit_weight_gradient = emitted(WeightGradient)

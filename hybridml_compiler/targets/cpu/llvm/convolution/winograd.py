@@ -39,10 +39,9 @@ from ...kernels.conv_winograd import (
     transforms,
     turns,
 )
-from ...kernels.conv_winograd import parts as parts_of
 from ...kernels.low_precision import FLOATS
 from .. import ir
-from ..contraction.emission import Emission, declared, emitted
+from ..contraction.emission import Emission, declared
 from ..contraction.loops import divide, i64, least, offset, repeat, share
 from ..contraction.packing import TURN_TYPE, turn_lines
 from ..contraction.vectors import Vectors
@@ -83,7 +82,7 @@ def _twice(v: Vectors, matrix: Matrix, square: Square) -> Square:
 
 
 def emit_winograd_weights(
-    module: ir.Module, name: str, convolution: Convolution, winograd: Winograd, turn: str
+    module: ir.Module, name: str, convolution: Convolution, winograd: Winograd, symbols: Sequence[str]
 ) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to [panel][number][channel][column]; units of channels."""
     c, g = convolution, winograd
@@ -100,7 +99,7 @@ def emit_winograd_weights(
         to_y, to_x, to_c = (step * g.columns for step in panel.steps)
         steps, start, next_channel = (to_y, to_x), panel.first * g.columns, to_c
     transform = _weight_transform(e, c, g, steps)
-    packer = weight_packer(e, part, FLOATS, g.columns, 0, turn)
+    packer = weight_packer(e, part, FLOATS, g.columns, 0, symbols)
 
     def unit(index: Any) -> None:
         slow, fast = divide(b, index, chunks if panel.run else panels)  # the next in memory comes next
@@ -200,19 +199,15 @@ def emit_backward(module: ir.Module, name: str, part: Backward) -> ir.Function:
 
 @dataclass(eq=False)
 class WinogradConvolution(Emission[Convolution, Winograd]):
-    """The buffers are image, transformed weights and result; `parts` are the names of the functions of
-    `conv_winograd.parts`, `turn` of the one that turns squares."""
-
-    turn: str = ""
-    parts: Sequence[str] = ()
+    """The buffers are image, transformed weights and result."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         c, g, module = self.call, self.plan, self.module
         self.down, self.across = squares(c)
-        forward, backward = parts_of(c, g)
-        self.forward = declared(module, self.parts[0], FORWARD_TYPE)
-        self.backward = declared(module, self.parts[1], BACKWARD_TYPE)
+        forward, backward = g.transforms(c)
+        self.forward = declared(module, self.symbols[0], FORWARD_TYPE)
+        self.backward = declared(module, self.symbols[1], BACKWARD_TYPE)
         self.most, self.v_row = rows_of_squares(c, g), row_of(c, g)
         self.transformed = self.memory(g.numbers * self.most * self.v_row)
         self.products = self.memory(g.numbers * self.most * g.columns)
@@ -221,10 +216,10 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         self.y_row, self.y_pixel = backward.steps
         if turns(c):
             self.rows = self.memory(g.size * self.x_row)
-            self.row_turn = self._turn()
+            self.turn = self._turn()
         if c.channels_first:
             self.strip = self.memory(2 * self.y_row)
-            self.planes = emit_planes_of_row(self, c, g.columns, self.turn)
+            self.planes = emit_planes_of_row(self, c, g.columns, self.symbols[2])
         tile = Tile(c.dtype, g.lanes, g.rows, VECTORS, self.v_row, 1, g.columns, g.columns)
         self.tile = emit_tile(module, f"{self.name}_tile", tile)
 
@@ -232,7 +227,7 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         """`void turn(ptr row, ptr out)`: a row of [channel][pixel] to [pixel][channel]."""
         c = self.call
         function, b, v = self.helper("turn", [PTR, PTR])
-        (source, target), turning = function.args, declared(self.module, self.turn, TURN_TYPE)
+        (source, target), turning = function.args, declared(self.module, self.symbols[2], TURN_TYPE)
         turn_lines(v, turning, source, c.a.strides[4], i64(c.channels), target, c.channels, i64(c.size[1]))
         b.ret_void()
         return function
@@ -269,7 +264,7 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
             for i in range(g.size):
                 with b.if_then(b.icmp_unsigned("<", b.add(row, i64(i)), i64(c.size[0]))):
                     here = v.at(start, (i, c.a.strides[1]))
-                    b.call(self.row_turn, [here, v.at(self.rows, (i, self.x_row))])
+                    b.call(self.turn, [here, v.at(self.rows, (i, self.x_row))])
             start = self.rows
         target = v.at(self.transformed, (number, self.across * self.v_row))
 
@@ -329,6 +324,3 @@ class WinogradConvolution(Emission[Convolution, Winograd]):
         repeat(b, i64(0), end, 1, one_row)
         low, high = (b.add(channels, of) for of in features)
         self.finish((low, high), (b.mul(row, i64(width)), b.mul(b.add(row, end), i64(width))))
-
-
-emit_winograd = emitted(WinogradConvolution)

@@ -18,17 +18,12 @@ from .....sizes.dims import Size, is_dim
 from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import FLOATS, Format, in_place, shifted
 from .. import ir
-from ..contraction.emission import Emission, Range, emitted
+from ..contraction.emission import Emission, Range
 from ..contraction.loops import ceiling, divide, greatest, i64, least, repeat, share
 from ..contraction.words import Words
 from ..sizes import Sizes
-from .kernel import batch_offset
-from .operands import ComputedRows, PackedPanels, PackedRows, Panels, Rows
+from .operands import ComputedRows, PackedPanels, PackedRows, Panels, Rows, batch_offset
 from .tile import Tile, emit_tile
-
-
-def turns(product: Product, blocking: Blocking) -> bool:
-    return blocking.pack and product.b.transposed
 
 
 class _Block(NamedTuple):
@@ -49,16 +44,13 @@ class _Block(NamedTuple):
 class BlockedProduct(Emission[Product, Blocking]):
     """The emission of one function: the operands, and the micro-kernels by their numbers of rows and of vectors.
 
-    `turn` is the function that makes lines columns (see packing.py), if `turns` says that one is needed. `how`: the
-    words of operands that are stored narrower. `count`: number of buffers, behind which is the table of sizes, of a
-    product whose rows come with the call; if the result passes, the epilogue is given a copy of them, with that of the
-    result replaced. `ahead`: operands of the epilogue that are fetched while a tile is computed.
+    `how`: the words of operands that are stored narrower. `ahead`: operands of the epilogue that are fetched while a
+    tile is computed. Behind the buffers is the table of sizes, of a product whose rows come with the call; if the
+    result passes, the epilogue is given a copy of them, with that of the result replaced.
     """
 
-    turn: str = ""
     how: Format = FLOATS
     prologue: Kernel | None = None
-    count: int = 3
     ahead: Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -77,7 +69,7 @@ class BlockedProduct(Emission[Product, Blocking]):
         self.left, self.right = Words(self.b, of_a, how, g.lanes, starts), Words(self.b, of_b, how, g.lanes)
         packed = g.pack or p.stored is not None
         self.panels = (
-            PackedPanels(self, self.right, p, g, how, self.turn, starts) if packed else Panels(self.right, p, g)
+            PackedPanels(self, self.right, p, g, how, self.symbols, starts) if packed else Panels(self.right, p, g)
         )
         self.before, self.rows = 1, Rows(self.left, p)  # operands before B
         if self.prologue is not None:
@@ -87,7 +79,7 @@ class BlockedProduct(Emission[Product, Blocking]):
             self.rows = PackedRows(self, self.left, p, g)
         if p.passing:
             self.strip = self.memory(g.rows * p.n)
-            self.own_table(self.count)
+            self.own_table()
         self.fetched = tuple(self.before + 1 + number for number in self.ahead)
         sizes = {g.rows}
         if self.symbolic:
@@ -206,6 +198,3 @@ class BlockedProduct(Emission[Product, Blocking]):
             self.replace_buffer(2, self.v.at(self.strip, (start, -p.n)))
         with b.if_then(block.last):
             self.finish((start, b.add(start, i64(rows))), (low, least(b, high, i64(p.n))), self.before + 1)
-
-
-emit_blocked_product = emitted(BlockedProduct)

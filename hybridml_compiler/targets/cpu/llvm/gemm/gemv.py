@@ -6,6 +6,7 @@ the one before where columns are left over: it computes the same bits again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,40 +19,38 @@ from ..contraction.loops import divide, i64, least, loop, repeat
 from ..contraction.micro_kernel import MicroKernel
 from ..contraction.vectors import Vectors, prefix
 from ..types import I32, PTR
-from .kernel import batch_offset
+from .operands import batch_offset
 
 
-def emit_dots(
-    module: ir.Module, name: str, product: Product, dots: Gemv, epilogue: ir.Function | None = None
-) -> ir.Function:
-    """The function over units; its buffers are A, B and the result, or those of the epilogue."""
-    e, p = Emission(module, name, product, dots, epilogue), product
-    sizes = {dots.rows} | ({dots.rows - 1} if dots.large < dots.tiles else set())
-    tiles = {rows: _emit_tile(module, f"{name}_{rows}", p, dots, rows) for rows in sorted(sizes)}
-    b, v, (a, right, c) = e.b, e.v, e.buffers(3)
+@dataclass(eq=False)
+class Dots(Emission[Product, Gemv]):
+    def emit(self) -> ir.Function:
+        b, v, p, g, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
+        sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
+        tiles = {rows: _emit_tile(self.module, f"{self.name}_{rows}", p, g, rows) for rows in sorted(sizes)}
 
-    def unit(index: Any) -> None:
-        matrix, block = divide(b, index, dots.blocks)
-        a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix))
-        b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix))
-        c_at = v.at(c, (matrix, p.m * p.n))
-        first, following = (b.mul(b.add(block, i64(k)), i64(dots.block)) for k in (0, 1))
-        end = b.select(b.icmp_signed("==", block, i64(dots.blocks - 1)), i64(p.n), following)
+        def unit(index: Any) -> None:
+            matrix, block = divide(b, index, g.blocks)
+            a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix))
+            b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix))
+            c_at = v.at(c, (matrix, p.m * p.n))
+            first, following = (b.mul(b.add(block, i64(k)), i64(g.block)) for k in (0, 1))
+            end = b.select(b.icmp_signed("==", block, i64(g.blocks - 1)), i64(p.n), following)
 
-        def columns(j: Any) -> None:
-            j = least(b, j, b.sub(end, i64(dots.columns)))
-            here, there = v.at(b_at, (j, p.b.column)), v.element(c_at, j)
-            row = 0
-            for tile in range(dots.tiles):
-                rows = dots.rows if tile < dots.large else dots.rows - 1
-                b.call(tiles[rows], [v.element(a_at, i64(row * p.a.row)), here, v.element(there, i64(row * p.n))])
-                row += rows
+            def columns(j: Any) -> None:
+                j = least(b, j, b.sub(end, i64(g.columns)))
+                here, there = v.at(b_at, (j, p.b.column)), v.element(c_at, j)
+                row = 0
+                for tile in range(g.tiles):
+                    rows = g.rows if tile < g.large else g.rows - 1
+                    b.call(tiles[rows], [v.element(a_at, i64(row * p.a.row)), here, v.element(there, i64(row * p.n))])
+                    row += rows
 
-        repeat(b, first, end, dots.columns, columns)
-        above = b.mul(matrix, i64(p.m))
-        e.finish((above, b.add(above, i64(p.m))), (first, end))
+            repeat(b, first, end, g.columns, columns)
+            above = b.mul(matrix, i64(p.m))
+            self.finish((above, b.add(above, i64(p.m))), (first, end))
 
-    return e.over_units(unit)
+        return self.over_units(unit)
 
 
 def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows: int) -> ir.Function:

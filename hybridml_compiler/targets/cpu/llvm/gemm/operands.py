@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .....loops.ir import Kernel
 from .....schedule.fusion.prologue import with_pitch
-from .....schedule.kernels.gemm import Product
+from .....schedule.kernels.gemm import Matrix, Product
+from .....sizes.dims import Size, same
 from ...kernels.gemm_blocking import Blocking
 from ...kernels.low_precision import Format
+from .. import ir
 from ..contraction.emission import Emission, Range
 from ..contraction.loops import ceiling, i64
 from ..contraction.packing import Packer, PanelPacker
@@ -108,14 +111,14 @@ class PackedPanels(Panels):
         product: Product,
         blocking: Blocking,
         how: Format,
-        turn: str,
+        symbols: Sequence[str],
         starts: bool,
     ) -> None:
         super().__init__(words, product, blocking)
         self.product, self.how, self.starts, self.step = product, how, starts, blocking.columns
         size = (blocking.depth + starts) * blocking.columns
         self.memory = e.memory(size * blocking.unit_panels)
-        self.packer = PanelPacker(words, product.k, turn, product.n, blocking.columns, size)
+        self.packer = PanelPacker(words, product.k, symbols, product.n, blocking.columns, size)
 
     def panel(self, right: Any, j: Any, first: Any) -> Any:
         return self.packer.v.at(self.memory, (self.packer.b.sub(j, first), self.packer.size))
@@ -126,3 +129,17 @@ class PackedPanels(Panels):
         packer.pack(right, of_b.row, of_b.column, panels, depth, words, roomy=True)
         if self.starts:
             packer.start(self.how, panels, ceiling(packer.b, depth, self.how.group), words)
+
+
+def batch_offset(
+    b: ir.IRBuilder, matrix: Matrix, batch: tuple[int, ...], index: Any, value: Callable[[Size], Any] | None = None
+) -> Any:
+    """Element offset of matrix number `index` (row-major over the batch axes)."""
+    value = value or i64
+    at, rest = value(matrix.offset), index
+    for size, step in reversed(list(zip(batch, matrix.batch, strict=True))):
+        position = b.urem(rest, value(size))
+        rest = b.udiv(rest, value(size))
+        if not same(step, 0):
+            at = b.add(at, b.mul(position, value(step)))
+    return at
