@@ -50,7 +50,7 @@ class Packer:
     def __init__(self, words: Words, total: int, symbols: Sequence[str] = ()) -> None:
         self.b, self.words, self.total = words.b, words, total
         self.v = Vectors(self.b, words.stored if words.plain else dtypes.int32, words.lanes)
-        self.turn = declared(self.b.module, symbols[0], TURN_TYPE) if symbols else None
+        self.turn: Any = declared(self.b.module, symbols[0], TURN_TYPE) if symbols else None
         if symbols and not words.plain:
             self.square = self.b.memory(self.v.scalar_type, words.lanes**2, ir.LINE)
 

@@ -12,7 +12,7 @@ its own ([Note: Convolutions] has times).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .....schedule.kernels.convolution import Convolution
@@ -32,8 +32,9 @@ class Depthwise(Emission[Convolution, DepthwiseTiling]):
     """The emission of one function: the micro-kernels by the taps that their pixels meet, and the place of the
     weights. The epilogue runs over a row of pixels, when it is in L1 or L2."""
 
+    optimized: bool = field(default=True, kw_only=True)
+
     def __post_init__(self) -> None:
-        self.optimized = True
         super().__post_init__()
         c, g = self.call, self.plan
         self.features = c.groups * c.features
@@ -177,13 +178,11 @@ class Depthwise(Emission[Convolution, DepthwiseTiling]):
         low, high = (b.sub(b.mul(row, i64(c.stride[0])), i64(c.padding[0])) for row in (first, b.sub(last, i64(1))))
         low, high = greatest(b, low, i64(0)), least(b, b.add(high, i64(below)), i64(c.size[0]))
         start = v.at(self.turned, (low, -self.x_row))
-        repeat(
-            b,
-            low,
-            high,
-            1,
-            lambda k: b.call(self.turn, [v.at(x, (k, c.a.strides[1])), v.at(start, (k, self.x_row))]),
-        )
+
+        def row(k: Any) -> None:
+            b.call(self.turn, [v.at(x, (k, c.a.strides[1])), v.at(start, (k, self.x_row))])
+
+        repeat(b, low, high, 1, row)
         return start
 
     def _row(self, x: Any, row: Any, above: Any) -> None:

@@ -55,118 +55,6 @@ def _panel(c: Convolution, tiling: Tiling) -> Panel:
 
 
 @dataclass(eq=False)
-class _Tiles:
-    """The micro-kernels of a convolution, by the pixels of a row and the images of a tile."""
-
-    module: ir.Module
-    name: str
-    convolution: Convolution
-    tiling: Tiling
-    panel: Panel
-
-    def __post_init__(self) -> None:
-        c, how = self.convolution, self.tiling.how
-        self.guarded, self.starts = _empty_rows(c), c.stored is not None and shifted(c, how)
-        self.found: dict[tuple[int, int], ir.Function] = {}
-
-    def __getitem__(self, shape: tuple[int, int]) -> ir.Function:
-        if shape not in self.found:
-            self.found[shape] = self._emit(*shape)
-        return self.found[shape]
-
-    def _edges(self, width: int) -> set[int]:
-        """Pixels that are beside the image for some tap, in some tile of this width."""
-        g = self.tiling
-        large = [t * g.width for t in range(g.large)]
-        small = [t * (g.width - 1) + g.large for t in range(g.large, g.tiles)]
-        starts = large if width == g.width else small
-        return {i for i in range(width) if any(_dead(self.convolution, start + i) for start in starts)}
-
-    def _met(self, pixels: list[tuple[int, int]]) -> list[list[int]]:
-        """The pixels that each column of taps meets, where a tile is a row of few pixels; else an empty list."""
-        c = self.convolution
-        if self.tiling.tiles > 1 or self.starts:
-            return []
-        columns = [
-            [i * c.stride[1] + kx * c.dilation[1] - c.padding[1] for _, i in pixels] for kx in range(c.kernel[1])
-        ]
-        met = [[p for p, column in enumerate(of) if 0 <= column < c.size[1]] for of in columns]
-        return met if sum(map(len, met)) <= MOST_MET * len(pixels) * c.kernel[1] else []
-
-    def _emit(self, width: int, images: int) -> ir.Function:
-        c, g = self.convolution, self.tiling
-        name = f"{self.name}_{width}x{images}"
-        t = MicroKernel(self.module, name, _ARGUMENTS, c.dtype, g.lanes, g.vectors, g.how)
-        b, v = t.b, t.v
-        x, w, y, zero, first, last, column, live = t.args
-        beside = self._edges(width)
-        at_n, at_h, at_w, _, at_c = c.a.strides
-        pixels = [(image, i) for image in range(images) for i in range(width)]
-        places = [image * at_n + i * c.stride[1] * at_w for image, i in pixels]
-        to_h, to_w, to_c = (g.columns * step for step in self.panel.steps)
-        known = self._met(pixels)
-
-        def pixel(place: Any) -> Any:
-            value = t.down(place)
-            return b.xor(value, constant(-2139062144, c.dtype, g.lanes)) if self.starts else value
-
-        def over_channels(x_tap: Any, w_row: Any, kx: Any, met: list[int], edges: set[int], sums: Sums) -> Sums:
-            """One tap over the pixels `met`; those of `edges` may be beside the image."""
-            w_tap = v.at(w_row, (kx, to_w))
-            at = b.add(column, b.mul(kx, i64(c.dilation[1])))
-            outside = {i: b.icmp_unsigned(">=", b.add(at, i64(i * c.stride[1])), i64(c.size[1])) for i in sorted(edges)}
-            sources = {}  # for such a pixel: its first channel, the step to the next
-            for p in (p for p in met if pixels[p][1] in edges):
-                out, source = outside[pixels[p][1]], v.element(x_tap, i64(places[p]))
-                sources[p] = b.select(out, zero, source), b.select(out, i64(0), i64(at_c))
-
-            def channel(k: Any, sums: Sums) -> Sums:
-                across, moved = t.across(v.at(w_tap, (k, to_c))), v.at(x_tap, (k, at_c))
-
-                def place(p: int) -> Any:
-                    here = v.element(moved, i64(places[p]))
-                    return v.element(sources[p][0], b.mul(k, sources[p][1])) if p in sources else here
-
-                return t.outer((pixel(place(p)) for p in met), across, sums)
-
-            if c.channels > _UNROLLED_CHANNELS:
-                return loop(b, i64(0), i64(c.channels), 1, sums, channel)
-            for k in range(c.channels):
-                sums = channel(i64(k), sums)
-            return sums
-
-        def row(x_row: Any, w_row: Any, sums: Sums) -> Sums:
-            if self.starts:
-                first_row = t.across(v.element(w_row, i64(-g.columns)))
-                sums = [b.add(total, first_row[k % g.vectors]) for k, total in enumerate(sums)]
-
-            def tap(kx: Any, sums: Sums) -> Sums:
-                x_tap = v.at(x_row, (kx, c.dilation[1] * at_w))
-                return over_channels(x_tap, w_row, kx, list(range(len(pixels))), beside, sums)
-
-            if not known:
-                return loop(b, i64(0), i64(c.kernel[1]), 1, sums, tap)
-            sums = list(sums)
-            for kx, met in enumerate(known):
-                if met:
-                    x_tap, lanes = v.at(x_row, (kx, c.dilation[1] * at_w)), [p * g.vectors for p in met]
-                    lanes = [k + j for k in lanes for j in range(g.vectors)]
-                    updated = over_channels(x_tap, w_row, i64(kx), met, set(), [sums[k] for k in lanes])
-                    for k, value in zip(lanes, updated, strict=True):
-                        sums[k] = value
-            return sums
-
-        def rows(sums: Sums) -> Sums:
-            return t.over([Axis(first, last, c.dilation[0] * at_h, to_h)], x, w, sums, row)
-
-        sums = t.zeros(len(pixels))
-        sums = t.where(b.icmp_signed("<", first, last), sums, rows) if self.guarded else rows(sums)
-        masks = v.masks(live, g.vectors, c.features % g.columns != 0 and not c.channels_first)
-        to_pixel, to_image = g.steps(c)
-        return t.store(y, [image * to_image + i * to_pixel for image, i in pixels], masks, sums)
-
-
-@dataclass(eq=False)
 class DirectConvolution(Emission[Convolution, Tiling]):
     """The emission of one function: the loops over units, their images, rows, tiles and panels. Its epilogue runs over
     the panels of a unit in a row of the result, or in that row of a tile's images.
@@ -180,7 +68,8 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         self.call = words_of(self.call, self.plan.how)
         c, g = self.call, self.plan
         self.zero = self.b.memory(self.v.scalar_type)
-        self.tiles = _Tiles(self.module, self.name, c, g, self.panel)
+        self.guarded, self.starts = _empty_rows(c), c.stored is not None and shifted(c, g.how)
+        self.tiles: dict[tuple[int, int], ir.Function] = {}  # by the pixels of a row and the images of a tile
         if c.channels_first or c.passing:
             self.strip = self.b.memory(self.v.scalar_type, g.images * g.steps(c)[1])
         if c.passing:
@@ -266,6 +155,9 @@ class DirectConvolution(Emission[Convolution, Tiling]):
             y_row = v.at(y, (image, to_image), (row, c.out_size[1] * to_pixel), (group, c.features))
 
         def tiles(width: int, skipped: int, low: int, high: int) -> None:
+            if (width, images) not in self.tiles:
+                self.tiles[width, images] = self._tile(width, images)
+
             def tile(t: Any) -> None:
                 pixel = b.add(b.mul(t, i64(width)), i64(skipped))
                 column = b.sub(b.mul(pixel, i64(c.stride[1])), i64(c.padding[1]))
@@ -285,6 +177,99 @@ class DirectConvolution(Emission[Convolution, Tiling]):
         tiles(g.width, 0, 0, g.large)
         if g.large < g.tiles:
             tiles(g.width - 1, g.large, g.large, g.tiles)
+
+    # ---- micro-kernels
+
+    def _edges(self, width: int) -> set[int]:
+        """Pixels that are beside the image for some tap, in some tile of this width."""
+        g = self.plan
+        large = [t * g.width for t in range(g.large)]
+        small = [t * (g.width - 1) + g.large for t in range(g.large, g.tiles)]
+        starts = large if width == g.width else small
+        return {i for i in range(width) if any(_dead(self.call, start + i) for start in starts)}
+
+    def _met(self, pixels: list[tuple[int, int]]) -> list[list[int]]:
+        """The pixels that each column of taps meets, where a tile is a row of few pixels; else an empty list."""
+        c = self.call
+        if self.plan.tiles > 1 or self.starts:
+            return []
+        columns = [
+            [i * c.stride[1] + kx * c.dilation[1] - c.padding[1] for _, i in pixels] for kx in range(c.kernel[1])
+        ]
+        met = [[p for p, column in enumerate(of) if 0 <= column < c.size[1]] for of in columns]
+        return met if sum(map(len, met)) <= MOST_MET * len(pixels) * c.kernel[1] else []
+
+    def _tile(self, width: int, images: int) -> ir.Function:
+        c, g = self.call, self.plan
+        name = f"{self.name}_{width}x{images}"
+        t = MicroKernel(self.module, name, _ARGUMENTS, c.dtype, g.lanes, g.vectors, g.how)
+        b, v = t.b, t.v
+        x, w, y, zero, first, last, column, live = t.args
+        beside = self._edges(width)
+        at_n, at_h, at_w, _, at_c = c.a.strides
+        pixels = [(image, i) for image in range(images) for i in range(width)]
+        places = [image * at_n + i * c.stride[1] * at_w for image, i in pixels]
+        to_h, to_w, to_c = (g.columns * step for step in self.panel.steps)
+        known = self._met(pixels)
+
+        def pixel(place: Any) -> Any:
+            value = t.down(place)
+            return b.xor(value, constant(-2139062144, c.dtype, g.lanes)) if self.starts else value
+
+        def over_channels(x_tap: Any, w_row: Any, kx: Any, met: list[int], edges: set[int], sums: Sums) -> Sums:
+            """One tap over the pixels `met`; those of `edges` may be beside the image."""
+            w_tap = v.at(w_row, (kx, to_w))
+            at = b.add(column, b.mul(kx, i64(c.dilation[1])))
+            outside = {i: b.icmp_unsigned(">=", b.add(at, i64(i * c.stride[1])), i64(c.size[1])) for i in sorted(edges)}
+            sources = {}  # for such a pixel: its first channel, the step to the next
+            for p in (p for p in met if pixels[p][1] in edges):
+                out, source = outside[pixels[p][1]], v.element(x_tap, i64(places[p]))
+                sources[p] = b.select(out, zero, source), b.select(out, i64(0), i64(at_c))
+
+            def channel(k: Any, sums: Sums) -> Sums:
+                across, moved = t.across(v.at(w_tap, (k, to_c))), v.at(x_tap, (k, at_c))
+
+                def place(p: int) -> Any:
+                    here = v.element(moved, i64(places[p]))
+                    return v.element(sources[p][0], b.mul(k, sources[p][1])) if p in sources else here
+
+                return t.outer((pixel(place(p)) for p in met), across, sums)
+
+            if c.channels > _UNROLLED_CHANNELS:
+                return loop(b, i64(0), i64(c.channels), 1, sums, channel)
+            for k in range(c.channels):
+                sums = channel(i64(k), sums)
+            return sums
+
+        def row(x_row: Any, w_row: Any, sums: Sums) -> Sums:
+            if self.starts:
+                first_row = t.across(v.element(w_row, i64(-g.columns)))
+                sums = [b.add(total, first_row[k % g.vectors]) for k, total in enumerate(sums)]
+
+            def tap(kx: Any, sums: Sums) -> Sums:
+                x_tap = v.at(x_row, (kx, c.dilation[1] * at_w))
+                return over_channels(x_tap, w_row, kx, list(range(len(pixels))), beside, sums)
+
+            if not known:
+                return loop(b, i64(0), i64(c.kernel[1]), 1, sums, tap)
+            sums = list(sums)
+            for kx, met in enumerate(known):
+                if met:
+                    x_tap, lanes = v.at(x_row, (kx, c.dilation[1] * at_w)), [p * g.vectors for p in met]
+                    lanes = [k + j for k in lanes for j in range(g.vectors)]
+                    updated = over_channels(x_tap, w_row, i64(kx), met, set(), [sums[k] for k in lanes])
+                    for k, value in zip(lanes, updated, strict=True):
+                        sums[k] = value
+            return sums
+
+        def rows(sums: Sums) -> Sums:
+            return t.over([Axis(first, last, c.dilation[0] * at_h, to_h)], x, w, sums, row)
+
+        sums = t.zeros(len(pixels))
+        sums = t.where(b.icmp_signed("<", first, last), sums, rows) if self.guarded else rows(sums)
+        masks = v.masks(live, g.vectors, c.features % g.columns != 0 and not c.channels_first)
+        to_pixel, to_image = g.steps(c)
+        return t.store(y, [image * to_image + i * to_pixel for image, i in pixels], masks, sums)
 
 
 def meeting(b: ir.IRBuilder, c: Convolution, axis: int, at: Any) -> tuple[Any, Any, Any]:

@@ -10,10 +10,9 @@ from ..... import dtypes
 from .....loops.ir import Kernel
 from .....once import once
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
-from ...kernels import conv_tiling
 from ...kernels.conv_depthwise import depthwise_tiling_of
 from ...kernels.conv_depthwise_nchw import planes_of
-from ...kernels.conv_tiling import Machine
+from ...kernels.conv_tiling import Machine, Tiling, can_pass, tiling_of
 from ...kernels.conv_weights_blocking import weight_blocking_of
 from ...kernels.conv_winograd import winograd_of
 from ...kernels.plan import Amount, Plan
@@ -47,7 +46,7 @@ GRADIENT = Algorithm("gradient of weights", weight_blocking_of, WeightGradient, 
 DEPTHWISE = Algorithm("depthwise", depthwise_tiling_of, Depthwise)
 PLANES = Algorithm("planes", planes_of, DepthwisePlanes)
 WINOGRAD = Algorithm("winograd", winograd_of, WinogradConvolution, prepares=(None, emit_winograd_weights))
-DIRECT = Algorithm("direct", conv_tiling.tiling_of, DirectConvolution, prepares=(emit_pixels, emit_packed))
+DIRECT = Algorithm("direct", tiling_of, DirectConvolution, prepares=(emit_pixels, emit_packed))
 
 
 @once
@@ -88,7 +87,7 @@ def finishes(convolution: Convolution, cpu: CpuSpec) -> bool:
 def passing_convolution(convolution: Convolution, cpu: CpuSpec) -> Convolution | None:
     """The same without memory for its result, where the epilogue can read each row while it is in cache."""
     found = own_algorithm(convolution, cpu)
-    passes = found is not None and found[0] is DIRECT and conv_tiling.can_pass(convolution, found[1])
+    passes = found is not None and isinstance(found[1], Tiling) and can_pass(convolution, found[1])
     return replace(convolution, passing=True) if passes else None
 
 

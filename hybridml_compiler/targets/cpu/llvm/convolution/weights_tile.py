@@ -120,5 +120,6 @@ class WeightTile(MicroKernel):
     def _fetch(self, start: Any, operand: int, vectors: int) -> None:
         """Fetches vectors of the next block into L2, if there is one ([Note: Prefetching])."""
         if self.ahead is not None:
+            place = self.v.element(start, i64(self.ahead[operand]))
             for j in range(vectors):
-                self.v.prefetch(self.v.element(start, i64(self.ahead[operand] + j * self.v.lanes)), level=2)
+                self.v.prefetch(self.v.element(place, i64(j * self.v.lanes)), level=2)

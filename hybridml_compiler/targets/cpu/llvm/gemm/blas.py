@@ -3,7 +3,7 @@ computes slabs of rows (or columns) of it, or matrices of a batch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..... import dtypes
@@ -22,9 +22,7 @@ _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 
 @dataclass(eq=False)
 class BlasProduct(Emission[Product, Slabs]):
-    def __post_init__(self) -> None:
-        self.optimized = True
-        super().__post_init__()
+    optimized: bool = field(default=True, kw_only=True)
 
     def emit(self) -> ir.Function:
         b, product, pointers = self.b, self.call, self.buffers(3)

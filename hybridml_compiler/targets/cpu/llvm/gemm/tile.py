@@ -11,7 +11,7 @@ from ...kernels.low_precision import FLOATS, Format
 from .. import ir
 from ..contraction.emission import buffer
 from ..contraction.loops import i64, least, loop, share
-from ..contraction.micro_kernel import Axis, MicroKernel, Sums
+from ..contraction.micro_kernel import MicroKernel, Sums
 from ..types import I1, I64, PTR
 
 _LINE = 64  # bytes
@@ -60,18 +60,16 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
         sums = t.across(right) * tile.rows
         right = v.element(right, i64(tile.b_step))
 
-    def step(column: Any, row: Any, sums: Sums) -> Sums:
-        across = t.across(row, masks if tile.bounded else None)
+    def step(k: Any, sums: Sums) -> Sums:
+        across = t.across(v.at(right, (k, tile.b_step)), masks if tile.bounded else None)
+        column = v.at(a, (k, tile.a_step))
         if tile.far:
             v.prefetch(v.element(column, i64(PREFETCH * tile.a_step)))
             v.prefetch(v.element(column, i64(FAR // tile.dtype.itemsize)), 2)
         return t.outer((t.down(v.element(column, i64(i * tile.a_row))) for i in rows), across, sums)
 
-    def steps(low: Any, high: Any, sums: Sums) -> Sums:
-        return t.over([Axis(low, high, tile.a_step, tile.b_step)], a, right, sums, step)
-
     if not tile.ahead:
-        sums = steps(i64(0), depth, sums)
+        sums = loop(t.b, i64(0), depth, 1, sums, step)
     else:
         # As many parts as the tile has rows, if steps are enough, and before each a row is fetched of those that the
         # epilogue reads and writes ([Note: Prefetching]). Where k is cut into blocks the loop around the parts costs as
@@ -84,7 +82,7 @@ def emit_tile(module: ir.Module, name: str, tile: Tile) -> ir.Function:
                 row = v.at(base, (number, tile.c_row))
                 for line in range(0, tile.vectors * tile.lanes * tile.dtype.itemsize, _LINE):
                     v.prefetch(v.element(row, i64(line // tile.dtype.itemsize)), 2)
-            return steps(*share(t.b, number, parts, depth), sums)
+            return loop(t.b, *share(t.b, number, parts, depth), 1, sums, step)
 
         sums = loop(t.b, i64(0), parts, 1, sums, part)
     return t.store(c, [i * tile.c_row for i in rows], masks, sums, unless=first if tile.adds else None)
