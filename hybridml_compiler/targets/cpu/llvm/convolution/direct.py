@@ -47,7 +47,7 @@ def _empty_rows(c: Convolution) -> bool:
 
 
 def _panel(c: Convolution, tiling: Tiling) -> Panel:
-    """Layout of a panel of weights in memory; in words, that of `emit_word_panels`."""
+    """Layout of a panel of weights in memory; in words, that of `emit_packed`."""
     if c.stored is None:
         return panel_of(c)
     row, words = word_rows(c, tiling), -(-c.channels // tiling.how.group)

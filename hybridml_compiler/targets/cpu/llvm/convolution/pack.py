@@ -94,9 +94,9 @@ def pack_runs(packer: PanelPacker, c: Convolution, panel: Panel, weights: Any, t
 def emit_packed(
     module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, symbols: Sequence[str]
 ) -> ir.Function:
-    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads, see `pack_units`.
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads.
 
-    They are [group][panel][row of taps][tap, word][column]. If the image is read as x + 128, each row of taps begins
+    The units are those of `Tiling.prepared`, panels [group][panel][row of taps][tap, word][column]. If the image is read as x + 128, each row of taps begins
     with -128 times the sums of its columns.
     """
     c, g, panel = convolution, tiling, panel_of(convolution)

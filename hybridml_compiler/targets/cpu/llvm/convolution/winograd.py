@@ -1,7 +1,7 @@
 """Winograd's minimal filtering F(2x2, rxr): (r + 1)^2 matrix products instead of 4 r^2 multiplications a square.
 
 With d a square of the image and w the taps, a 2x2 square of the result is A [(G w G') * (B d B')] A', where the bracket
-is summed over channels (Lavin and Gray, 2016). `schedule.winograd.transforms` gives the matrices; for r = 3 they are
+is summed over channels (Lavin and Gray, 2016). `conv_winograd.transforms` gives the matrices; for r = 3 they are
 
     B = | -1  0  1  0 |   G = | -1    0    0   |   A = | 1  1  1  0 |
         |  0  1  1  0 |       |  1/2  1/2  1/2 |       | 0  1 -1  1 |
