@@ -86,7 +86,8 @@ class Emission(Generic[C, P]):
     def finish(self, rows: Range, columns: Range, first: int = 2) -> None:
         """Calls the epilogue over a part of the result that is final. Its buffers begin with number `first`."""
         if self.epilogue is not None:
-            call_epilogue(self.b, self.epilogue, self.table, rows, columns, first)
+            buffers = self.b.gep(self.table, [i64(first)], source_etype=PTR)
+            self.b.call(self.epilogue, [buffers, *rows, *columns])
 
     def over_units(self, unit: Callable[[Any], None], step: int = 1) -> ir.Function:
         """Ends the function: `unit(index)` for all units of the call."""
@@ -113,10 +114,3 @@ def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function
 def buffer(b: ir.IRBuilder, table: Any, number: int) -> Any:
     """Entry of a table of pointers."""
     return b.load(b.gep(table, [i64(number)], source_etype=PTR), typ=PTR)
-
-
-def call_epilogue(
-    b: ir.IRBuilder, epilogue: ir.Function, table: Any, rows: Range, columns: Range, first: int = 2
-) -> None:
-    """Over a part of the result that is final. Its buffers follow A and B in the table."""
-    b.call(epilogue, [b.gep(table, [i64(first)], source_etype=PTR), *rows, *columns])

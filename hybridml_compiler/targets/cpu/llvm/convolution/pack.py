@@ -96,8 +96,8 @@ def emit_packed(
 ) -> ir.Function:
     """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads.
 
-    The units are those of `Tiling.prepared`, panels [group][panel][row of taps][tap, word][column]. If the image is read as x + 128, each row of taps begins
-    with -128 times the sums of its columns.
+    The units are those of `Tiling.prepared`, panels [group][panel][row of taps][tap, word][column]. If the image is
+    read as x + 128, each row of taps begins with -128 times the sums of its columns.
     """
     c, g, panel = convolution, tiling, panel_of(convolution)
     in_runs = c.stored is None and panel.run > 0

@@ -68,15 +68,13 @@ class BlockedProduct(Emission[Product, Blocking]):
         starts = p.stored is not None and shifted(p, how)
         self.left, self.right = Words(self.b, of_a, how, g.lanes, starts), Words(self.b, of_b, how, g.lanes)
         packed = g.pack or p.stored is not None
-        self.panels = (
-            PackedPanels(self, self.right, p, g, how, self.symbols, starts) if packed else Panels(self.right, p, g)
-        )
+        self.panels = PackedPanels(self, self.right, how, starts) if packed else Panels(self.right, p, g)
         self.before, self.rows = 1, Rows(self.left, p)  # operands before B
         if self.prologue is not None:
-            self.rows = ComputedRows(self, p, g, self.prologue)
+            self.rows = ComputedRows(self, self.prologue)
             self.before = self.rows.count
         elif p.stored is not None and not in_place(p, how):
-            self.rows = PackedRows(self, self.left, p, g)
+            self.rows = PackedRows(self, self.left)
         if p.passing:
             self.strip = self.memory(g.rows * p.n)
             self.own_table()
@@ -87,9 +85,7 @@ class BlockedProduct(Emission[Product, Blocking]):
         elif g.large < g.tiles:
             sizes.add(g.rows - 1)
         self.tiles = {
-            (rows, vectors): emit_tile(
-                self.module, f"{self.name}_{rows}_{vectors}", self._tile(rows, vectors, starts, packed)
-            )
+            (rows, vectors): self._tile(rows, vectors, starts, packed)
             for rows in sorted(sizes)
             for vectors in sorted({g.vectors, g.tail})
         }
@@ -101,10 +97,10 @@ class BlockedProduct(Emission[Product, Blocking]):
     def size(self, size: Size) -> Any:
         return self.sizes.value(size) if is_dim(size) else i64(size)
 
-    def _tile(self, rows: int, vectors: int, starts: bool, packed: bool) -> Tile:
+    def _tile(self, rows: int, vectors: int, starts: bool, packed: bool) -> ir.Function:
         p, g = self.call, self.plan
         partial = self.partial and vectors == g.tail
-        return Tile(
+        tile = Tile(
             dtype=p.dtype,
             lanes=g.lanes,
             rows=rows,
@@ -121,6 +117,7 @@ class BlockedProduct(Emission[Product, Blocking]):
             starts=starts,
             ahead=self.fetched,
         )
+        return emit_tile(self.module, f"{self.name}_{rows}_{vectors}", tile)
 
     def emit(self) -> ir.Function:
         b, p, g = self.b, self.call, self.plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .....loops.ir import Kernel
@@ -35,7 +35,8 @@ class Rows:
 class PackedRows(Rows):
     """Rows of words, [row][k] or, if A is transposed, [k][row]."""
 
-    def __init__(self, e: Emission[Any, Any], words: Words, product: Product, blocking: Blocking) -> None:
+    def __init__(self, e: Emission[Product, Blocking], words: Words) -> None:
+        product, blocking = e.call, e.plan
         super().__init__(words, product)
         pitch = -(-blocking.rows // blocking.lanes) * blocking.lanes
         self.turned, self.between_steps = product.a.transposed, product.a.column
@@ -64,7 +65,8 @@ class ComputedRows(Rows):
     first element of all of it would be.
     """
 
-    def __init__(self, e: Emission[Any, Any], product: Product, blocking: Blocking, prologue: Kernel) -> None:
+    def __init__(self, e: Emission[Product, Blocking], prologue: Kernel) -> None:
+        product, blocking = e.call, e.plan
         self.e, self.turned, self.pitch = e, product.a.transposed, blocking.pitch
         self.row, self.step = (1, self.pitch) if self.turned else (self.pitch, 1)
         self.function = emit_epilogue(e.module, f"{e.name}_prologue", with_pitch(prologue, self.pitch))
@@ -104,21 +106,13 @@ class Panels:
 class PackedPanels(Panels):
     """[panel][word][column]. If A is shifted, each has a row of initial sums before."""
 
-    def __init__(
-        self,
-        e: Emission[Any, Any],
-        words: Words,
-        product: Product,
-        blocking: Blocking,
-        how: Format,
-        symbols: Sequence[str],
-        starts: bool,
-    ) -> None:
+    def __init__(self, e: Emission[Product, Blocking], words: Words, how: Format, starts: bool) -> None:
+        product, blocking = e.call, e.plan
         super().__init__(words, product, blocking)
         self.product, self.how, self.starts, self.step = product, how, starts, blocking.columns
         size = (blocking.depth + starts) * blocking.columns
         self.memory = e.memory(size * blocking.unit_panels)
-        self.packer = PanelPacker(words, product.k, symbols, product.n, blocking.columns, size)
+        self.packer = PanelPacker(words, product.k, e.symbols, product.n, blocking.columns, size)
 
     def panel(self, right: Any, j: Any, first: Any) -> Any:
         return self.packer.v.at(self.memory, (self.packer.b.sub(j, first), self.packer.size))
