@@ -26,15 +26,11 @@ TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
 
 
 def parts(b: ir.IRBuilder, extent: Any, total: int, by: int, body: Callable[[Any, int | None], None]) -> None:
-    """`body(k, None)` for every part of so many steps, `body(k, rest)` for the last if it is smaller: the extent is
-    `total`, or a block of that, of whole parts but for the last block."""
-    rest = total % by
-    if known(extent) is not None:
-        repeat(b, i64(0), i64(total - rest), by, lambda k: body(k, None))
-        if rest:
-            body(i64(total - rest), rest)
-        return
-    whole = b.sub(extent, b.urem(extent, i64(by)))
+    """`body(k, None)` for every part of so many steps, `body(k, rest)` for the last if it is smaller. An extent that is
+    not known is a block of `total`, of whole parts but for the last block."""
+    size = known(extent)
+    rest = (total if size is None else size) % by
+    whole = b.sub(extent, b.urem(extent, i64(by))) if size is None else i64(size - rest)
     repeat(b, i64(0), whole, by, lambda k: body(k, None))
     if rest:
         with b.if_then(b.icmp_signed("<", whole, extent)):
