@@ -62,7 +62,7 @@ _default_float = float32
 
 
 def widens(source: np.dtype, target: np.dtype) -> bool:
-    """Whether a cast is one that products of narrow operands make themselves (see the scheduler's low_precision.py)."""
+    """Whether a cast is one that products of narrow operands make themselves (see the CPU's low_precision.py)."""
     if target is float32:
         return source.kind == "V"
     return target is int32 and source.kind in "iu" and source.itemsize == 1

@@ -13,15 +13,17 @@ from hybridml_compiler.ops.convolution import convolution as op
 from hybridml_compiler.schedule.kernels.convolution import Convolution, Pretranspose, Strided
 from hybridml_compiler.targets.cpu.kernels import conv_tiling, conv_winograd
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
-from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of, weight_units
+from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import WeightBlocking, weight_blocking_of
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.direct import emit_direct, emit_packed
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
-from hybridml_compiler.targets.cpu.llvm.convolution.weights import emit_weight_gradient
+from hybridml_compiler.targets.cpu.llvm.contraction.emission import Emission
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
+from hybridml_compiler.targets.cpu.llvm.convolution.direct import DirectConvolution
+from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_packed
+from hybridml_compiler.targets.cpu.llvm.convolution.weights import WeightGradient
 from hybridml_compiler.targets.cpu.llvm.convolution.winograd import (
+    WinogradConvolution,
     emit_backward,
     emit_forward,
-    emit_winograd,
     emit_winograd_weights,
 )
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
@@ -30,7 +32,6 @@ from hybridml_compiler.targets.cpu.spec import host_spec
 
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 MACHINES = [Machine(64, 32, 2), Machine(32, 16, 1), Machine(32, 32, 3)]
-PARTS = ("forward", "backward")
 
 
 def machines() -> list[Machine]:
@@ -107,17 +108,16 @@ class Case:
 
     def _call(self, emit: Any, plan: Any, ranges: Sequence[tuple[int, int]], buffers: Sequence[int]) -> None:
         module = ir.Module("convolution", host_spec())
-        more: dict[str, Any] = {}
-        turned = emit in (emit_direct, emit_winograd) and self.convolution.channels_first
-        if turned or emit in (emit_packed, emit_winograd, emit_winograd_weights):
-            emit_turn(module, "turn", Pretranspose(self.convolution.dtype, plan.lanes))
-            more = {"turn": "turn"}
-        if emit is emit_winograd:
-            parts = conv_winograd.parts(self.convolution, plan)
-            emit_forward(module, PARTS[0], parts[0])
-            emit_backward(module, PARTS[1], parts[1])
-            more["parts"] = PARTS
-        emit(module, "convolution", self.convolution, plan, **more)
+        turned = emit in (DirectConvolution, WinogradConvolution) and self.convolution.channels_first
+        symbols = []
+        if emit is WinogradConvolution:
+            forward, backward = plan.transforms(self.convolution)
+            symbols = [emit_forward(module, "forward", forward), emit_backward(module, "backward", backward)]
+        if turned or emit in (emit_packed, WinogradConvolution, emit_winograd_weights):
+            symbols.append(emit_turn(module, "turn", Pretranspose(self.convolution.dtype, plan.lanes)))
+        made = emit(module, "convolution", self.convolution, plan, symbols=[function.name for function in symbols])
+        if isinstance(made, Emission):
+            made.emit()
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["convolution"])
         scratch.require()
         table = (ctypes.c_void_p * len(buffers))(*buffers)
@@ -140,22 +140,15 @@ class Case:
     def direct(self, machine: Machine, apart: bool = False) -> np.ndarray:
         plan, c = conv_tiling.tiling_of(self.convolution, machine), self.convolution
         assert plan is not None
-        memory = self._prepared(
-            emit_packed, plan, conv_tiling.packed_bytes(c, plan), conv_tiling.pack_units(c, plan), apart
-        )
-        out = self.channels_last(
-            self.run(emit_direct, plan, _ranges(conv_tiling.units(c, plan), apart), memory.ctypes.data)
-        )
+        memory = self._prepared(emit_packed, plan, *plan.prepared(c)[1], apart)
+        out = self.channels_last(self.run(DirectConvolution, plan, _ranges(plan.units(c), apart), memory.ctypes.data))
         self.check(out)
         return out
 
     def winograd(self, plan: conv_winograd.Winograd, apart: bool = False) -> np.ndarray:
         c = self.convolution
-        nbytes, count = conv_winograd.transformed_bytes(c, plan), conv_winograd.weight_units(c, plan)
-        memory = self._prepared(emit_winograd_weights, plan, nbytes, count, apart)
-        out = self.channels_last(
-            self.run(emit_winograd, plan, _ranges(conv_winograd.units(c, plan), apart), memory.ctypes.data)
-        )
+        memory = self._prepared(emit_winograd_weights, plan, *plan.prepared(c)[1], apart)
+        out = self.channels_last(self.run(WinogradConvolution, plan, _ranges(plan.units(c), apart), memory.ctypes.data))
         self.check(out)
         return out
 
@@ -201,16 +194,17 @@ def exchanged(
     }
 
 
-def _emit_gradient(module: ir.Module, name: str, convolution: Convolution, plan: WeightBlocking) -> ir.Function:
-    if plan.turned:
-        emit_turn(module, "turn", Pretranspose(convolution.dtype, plan.lanes))
-    return emit_weight_gradient(module, name, convolution, plan, "turn")
+def _emit_gradient(
+    module: ir.Module, name: str, convolution: Convolution, plan: WeightBlocking, symbols: Sequence[str]
+) -> ir.Function:
+    turns = [emit_turn(module, "turn", Pretranspose(convolution.dtype, plan.lanes)).name] if plan.turned else []
+    return WeightGradient(module, name, convolution, plan, symbols=turns).emit()
 
 
 def run_gradient(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
     plan = weight_blocking_of(case.convolution, machine)
     assert plan is not None
-    count = weight_units(case.convolution, plan)
+    count = plan.units(case.convolution)
     ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
     out = case.run(_emit_gradient, plan, ranges)
     case.check(out)

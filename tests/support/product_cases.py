@@ -10,10 +10,10 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
-from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, units
+from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
-from hybridml_compiler.targets.cpu.llvm.gemm.blocked import emit_blocked_product
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
+from hybridml_compiler.targets.cpu.llvm.gemm.blocked import BlockedProduct
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
@@ -64,7 +64,7 @@ class Case:
         p = self.product
         module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(p.dtype, blocking.lanes))
-        emit_blocked_product(module, "product", p, blocking, turn="turn")
+        BlockedProduct(module, "product", p, blocking, symbols=["turn"]).emit()
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
@@ -74,7 +74,7 @@ class Case:
         starts = [x.ctypes.data - m.offset * p.dtype.itemsize for x, m in ((self.a, p.a), (self.b, p.b))]
         table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
         run = RUN(library.address("product"))
-        for lo, hi in ranges or [(0, units(p, blocking))]:
+        for lo, hi in ranges or [(0, blocking.units(p))]:
             run(ctypes.addressof(table), lo, hi)
         assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"
         return out.reshape(*p.batch, p.m, p.n)

@@ -167,7 +167,7 @@ def test_a_planted_access_is_found(name: str) -> None:
 PLANTED = """
 import contextlib, numpy as np, hybridml as hm
 from hybridml import functional as F
-from hybridml_compiler.targets.cpu.llvm.gemm.tile import Vectors
+from hybridml_compiler.targets.cpu.llvm.contraction.vectors import Vectors
 from hybridml_compiler.targets.cpu.llvm.kernel import KernelEmitter
 from hybridml_compiler.targets.cpu.spec import host_spec
 def of(*shape): return hm.tensor(np.random.default_rng(0).standard_normal(shape).astype("f"))

@@ -11,12 +11,12 @@ from hybridml_compiler import dtypes, pipeline
 from hybridml_compiler.graph.ir import Graph, Node, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
-from hybridml_compiler.targets.cpu.kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
-from hybridml_compiler.targets.cpu.kernels.conv_depthwise_nchw import plane_units, planes_of
+from hybridml_compiler.targets.cpu.kernels.conv_depthwise import depthwise_tiling_of
+from hybridml_compiler.targets.cpu.kernels.conv_depthwise_nchw import planes_of
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
 from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import weight_blocking_of
-from hybridml_compiler.targets.cpu.llvm.convolution.depthwise import emit_depthwise
-from hybridml_compiler.targets.cpu.llvm.convolution.depthwise_nchw import emit_planes
+from hybridml_compiler.targets.cpu.llvm.convolution.depthwise import Depthwise
+from hybridml_compiler.targets.cpu.llvm.convolution.depthwise_nchw import DepthwisePlanes
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import Case, exchanged, machines, run_gradient
 
@@ -81,9 +81,9 @@ CASES: dict[str, dict[str, Any]] = {
 def run(case: Case, machine: Machine, apart: bool = False) -> np.ndarray:
     plan = depthwise_tiling_of(case.convolution, machine)
     assert plan is not None
-    count = depthwise_units(case.convolution, plan)
+    count = plan.units(case.convolution)
     ranges = [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count // 3), (count // 3, count)]
-    out = case.run(emit_depthwise, plan, ranges)
+    out = case.run(Depthwise, plan, ranges)
     case.check(out)
     return out
 
@@ -145,14 +145,14 @@ def check_planes(name: str, machine: Machine, dtype: np.dtype) -> None:
     case.convolution = replace(last, channels_first=True)
     plan = planes_of(case.convolution, machine)
     assert plan is not None
-    count = plane_units(case.convolution, plan)
-    out = case.run(emit_planes, plan, [(count // 3, count), (0, count // 3)])
+    count = plan.units(case.convolution)
+    out = case.run(DepthwisePlanes, plan, [(count // 3, count), (0, count // 3)])
     out = out.reshape(last.batch, last.groups, 1, *last.out_size).transpose(0, 3, 4, 1, 2)
     case.check(out)
     other = depthwise_tiling_of(last, machine)
     assert other is not None
     case.convolution = last
-    np.testing.assert_array_equal(out, case.run(emit_depthwise, other, [(0, depthwise_units(last, other))]))
+    np.testing.assert_array_equal(out, case.run(Depthwise, other, [(0, other.units(last))]))
 
 
 @pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 1, 2, 3)], ids=["channels first", "channels last"])

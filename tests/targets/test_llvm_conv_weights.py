@@ -10,7 +10,7 @@ import pytest
 from hybridml_compiler import dtypes
 from hybridml_compiler.targets.cpu.kernels import conv_weights_blocking as limits
 from hybridml_compiler.targets.cpu.kernels.conv_tiling import Machine
-from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import weight_blocking_of, weight_units
+from hybridml_compiler.targets.cpu.kernels.conv_weights_blocking import weight_blocking_of
 from hybridml_compiler.targets.cpu.llvm.convolution.kernel import own_algorithm
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.convolution_cases import FIRST, Case, exchanged, machines, run_gradient
@@ -54,7 +54,7 @@ def test_blocks_are_added_up(pixels: int, monkeypatch: pytest.MonkeyPatch) -> No
     case = Case(**exchanged(5, (8, 8), 1, 16, 20, (3, 3), padding=(1, 1)))
     plan = weight_blocking_of(case.convolution, machines()[0])
     assert plan is not None and np.prod(plan.blocks(case.convolution)) > 2
-    assert plan.together < weight_units(case.convolution, plan)
+    assert plan.together < plan.units(case.convolution)
     run_gradient(case, machines()[0])
 
 

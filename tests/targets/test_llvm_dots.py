@@ -12,9 +12,9 @@ from hybridml_compiler.graph.ir import Graph, apply, graph_of
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
 from hybridml_compiler.targets.cpu.kernels import gemv as limits
-from hybridml_compiler.targets.cpu.kernels.gemv import SUMS, Gemv, dot_units, dots_of
+from hybridml_compiler.targets.cpu.kernels.gemv import SUMS, Gemv, dots_of
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.gemm.gemv import emit_dots
+from hybridml_compiler.targets.cpu.llvm.gemm.gemv import Dots
 from hybridml_compiler.targets.cpu.llvm.gemm.product import own_blocking
 from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
@@ -41,14 +41,14 @@ def cut(case: Case, width: int, cores: int = 2) -> Gemv:
 def run(case: Case, dots: Gemv, apart: bool = False) -> np.ndarray:
     p = case.product
     module = ir.Module("product", host_spec())
-    emit_dots(module, "product", p, dots)
+    Dots(module, "product", p, dots).emit()
     library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
     guard = 64
     memory = np.full(p.matrices * p.m * p.n + 2 * guard, np.nan, p.dtype)
     starts = [x.ctypes.data - m.offset * p.dtype.itemsize for x, m in ((case.a, p.a), (case.b, p.b))]
     table = (ctypes.c_void_p * 3)(*starts, memory[guard:].ctypes.data)
-    count = dot_units(p, dots)
+    count = dots.units(p)
     for lo, hi in [(k, k + 1) for k in reversed(range(count))] if apart else [(0, count)]:
         RUN(library.address("product"))(ctypes.addressof(table), lo, hi)
     assert np.isnan(memory[:guard]).all() and np.isnan(memory[-guard:]).all(), "wrote outside of the result"

@@ -15,15 +15,14 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.kernels.gemm import Product, use_own_product
 from hybridml_compiler.targets.cpu.kernels import gemm_blocking as limits
-from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, blocking_of, tile_shape, units
+from hybridml_compiler.targets.cpu.kernels.gemm_blocking import Blocking, blocking_of, tile_shape
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
 from hybridml_compiler.targets.cpu.llvm.gemm.product import (
     emit_product,
     own_blocking,
-    parts_of_product,
+    plan_of,
     product_source,
-    range_of_product,
 )
 from hybridml_compiler.targets.cpu.runtime import jit, scratch, threads
 from hybridml_compiler.targets.cpu.runtime.linking import loader
@@ -83,7 +82,7 @@ def test_bits_depend_neither_on_threads_nor_on_tiles_nor_on_the_width(layout: st
     results = []
     for width, cores in itertools.product(usable_widths(), (1, 3)):
         blocking = blocked(case.product, width, cores)
-        count = units(case.product, blocking)
+        count = blocking.units(case.product)
         results.append(case.run(blocking))
         results.append(case.run(blocking, [(k, k + 1) for k in reversed(range(count))]))
     for other in results[1:]:
@@ -129,10 +128,10 @@ def test_few_rows_are_read_at_once_where_they_share_a_set_of_l1() -> None:
 
 def test_units_share_a_large_product_and_leave_a_small_one_whole() -> None:
     large, small = Case((256, 256, 256)).product, Case((16, 16, 16)).product
-    assert units(large, blocked(large, cores=2)) >= 4
-    assert units(small, blocked(small)) == 1
+    assert blocked(large, cores=2).units(large) >= 4
+    assert blocked(small).units(small) == 1
     tall = Case((4096, 32, 64)).product
-    assert units(tall, blocked(tall)) >= 4
+    assert blocked(tall).units(tall) >= 4
 
 
 def test_the_cost_decides_between_blas_and_our_own() -> None:
@@ -164,16 +163,16 @@ def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     p = case.product
     cpu = host_spec()
     module = ir.Module("chosen", cpu)
-    parts = [emit_turn(module, f"turn{k}", part).name for k, part in enumerate(parts_of_product(p, cpu))]
+    parts = [emit_turn(module, f"turn{k}", part).name for k, part in enumerate(plan_of(p, cpu).parts(p))]
     emit_product(module, "product", p, parts)
-    assert ("slabs" in product_source(p, cpu)) == (own_blocking(p, cpu) is None)
+    assert ("Slabs" in product_source(p, cpu)) == (own_blocking(p, cpu) is None)
     if own_blocking(p, cpu) is None:
         return
     library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
     scratch.require()
     out = np.full((p.m, p.n), np.nan, p.dtype)
     table: Any = (ctypes.c_void_p * 3)(case.a.ctypes.data, case.b.ctypes.data, out.ctypes.data)
-    threads.run(library.address("product"), ctypes.addressof(table), range_of_product(p, cpu), 1)
+    threads.run(library.address("product"), ctypes.addressof(table), plan_of(p, cpu).units(p), 1)
     np.testing.assert_array_equal(out, case.run(blocked(p, usable_widths()[-1], 1)))
 
 

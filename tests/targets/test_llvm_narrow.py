@@ -13,7 +13,6 @@ from hybridml_compiler.record import replace
 from hybridml_compiler.schedule.kernels.convolution import Pretranspose
 from hybridml_compiler.schedule.kernels.gemm import Matrix, Product
 from hybridml_compiler.targets.cpu.kernels import gemm_blocking as limits
-from hybridml_compiler.targets.cpu.kernels.gemm_blocking import units
 from hybridml_compiler.targets.cpu.kernels.low_precision import (
     BYTES,
     FLOATS,
@@ -24,8 +23,8 @@ from hybridml_compiler.targets.cpu.kernels.low_precision import (
     narrow_blocking,
 )
 from hybridml_compiler.targets.cpu.llvm import ir
-from hybridml_compiler.targets.cpu.llvm.convolution.pack import emit_turn
-from hybridml_compiler.targets.cpu.llvm.gemm.low_precision import emit_narrow_product
+from hybridml_compiler.targets.cpu.llvm.contraction.packing import emit_turn
+from hybridml_compiler.targets.cpu.llvm.gemm.blocked import BlockedProduct
 from hybridml_compiler.targets.cpu.runtime import jit, scratch
 from hybridml_compiler.targets.cpu.runtime.linking import loader
 from hybridml_compiler.targets.cpu.spec import host_spec
@@ -100,7 +99,7 @@ class Case:
         blocking = narrow_blocking(p, self.how, width, WIDTHS[width], cores)
         module = ir.Module("product", host_spec())
         emit_turn(module, "turn", Pretranspose(dtypes.float32, blocking.lanes))
-        emit_narrow_product(module, "product", p, self.how, blocking, turn="turn")
+        BlockedProduct(module, "product", p, blocking, symbols=["turn"], how=self.how).emit()
         library = loader.load([jit.compile_ir(str(module), passes=False)], scratch.symbols(), ["product"])
         scratch.require()
         guard = 64
@@ -110,7 +109,7 @@ class Case:
         starts = [x.ctypes.data - m.offset * x.itemsize for x, m in ((self.a, p.a), (self.b, p.b))]
         table = (ctypes.c_void_p * 3)(*starts, out.ctypes.data)
         run = RUN(library.address("product"))
-        for lo, hi in ranges or [(0, units(p, blocking))]:
+        for lo, hi in ranges or [(0, blocking.units(p))]:
             run(ctypes.addressof(table), lo, hi)
         assert (memory[:guard] == 77).all() and (memory[-guard:] == 77).all(), "wrote outside of the result"
         return out.reshape(*p.batch, p.m, p.n).copy()
@@ -157,7 +156,7 @@ def test_bits_depend_neither_on_threads_nor_on_tiles_nor_on_the_width(kind: str,
     if case.dtype.kind == "f":
         case.a[...], case.b[...] = rng.standard_normal(case.a.shape), rng.standard_normal(case.b.shape)
     widest = widths(case.how)[0]
-    count = units(case.product, narrow_blocking(case.product, case.how, widest, WIDTHS[widest], 3))
+    count = narrow_blocking(case.product, case.how, widest, WIDTHS[widest], 3).units(case.product)
     results = [case.run(width, cores) for width, cores in zip(widths(case.how), (1, 2), strict=False)]
     results.append(case.run(widest, 3, [(k, k + 1) for k in reversed(range(count))]))
     for other in results[1:]:
@@ -200,5 +199,5 @@ def test_code_for_other_machines_has_no_instructions_of_this_one() -> None:
         case = Case(kind, (9, 20, 33), "nt")
         blocking = narrow_blocking(case.product, case.how, 16, 32, 2)
         module = ir.Module("product", host_spec())
-        emit_narrow_product(module, "product", case.product, case.how, blocking, turn="turn")
+        BlockedProduct(module, "product", case.product, blocking, symbols=["turn"], how=case.how).emit()
         assert "x86" not in str(module)

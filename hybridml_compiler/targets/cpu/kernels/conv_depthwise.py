@@ -12,6 +12,7 @@ from __future__ import annotations
 from ....record import record
 from ....schedule.kernels.convolution import Convolution, Pair
 from .conv_tiling import PACKED_MOST, Machine
+from .plan import Plan
 
 MAX_KERNEL_WIDTH = 11  # weights of a row of taps are held in registers
 MAX_RUNS = 8  # a millisecond or two of compilation each; more of them only where dilation is large and maps are small
@@ -44,16 +45,13 @@ class Run:
 
 
 @record
-class DepthwiseTiling:
-    lanes: int
+class DepthwiseTiling(Plan):
     runs: tuple[Run, ...]  # a row of pixels
     lines: int  # rows of pixels of a unit
     turned: int  # rows of the image that a unit turns
 
-
-def depthwise_units(convolution: Convolution, tiling: DepthwiseTiling) -> int:
-    """Extent of the parallel range."""
-    return convolution.batch * -(-convolution.out_size[0] // tiling.lines)
+    def units(self, convolution: Convolution) -> int:
+        return convolution.batch * -(-convolution.out_size[0] // self.lines)
 
 
 def depthwise_tiling_of(c: Convolution, machine: Machine) -> DepthwiseTiling | None:

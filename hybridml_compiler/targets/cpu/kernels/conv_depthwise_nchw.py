@@ -9,6 +9,7 @@ from __future__ import annotations
 from ....record import record
 from ....schedule.kernels.convolution import Convolution
 from .conv_tiling import Machine
+from .plan import Plan
 
 # Rows of a tile share what they read, and their sums hide the latency of each other's (8x128x56x56 by 3x3, one core: 4
 # and 8 take 1.0 and 0.9 ms, and the code for 8 twice as long to compile; 2 are as fast there, and a third slower on
@@ -20,15 +21,12 @@ ZEROS_BYTES = 1 << 19  # a row of zeros, in scratch memory, for rows beside the 
 
 
 @record
-class Planes:
-    lanes: int
+class Planes(Plan):
     rows: int  # of a tile
     starts: tuple[int, ...]  # of vectors, pixels in a row
 
-
-def plane_units(convolution: Convolution, planes: Planes) -> int:
-    """Extent of the parallel range."""
-    return convolution.batch * convolution.groups
+    def units(self, convolution: Convolution) -> int:
+        return convolution.batch * convolution.groups
 
 
 def planes_of(c: Convolution, machine: Machine) -> Planes | None:

@@ -13,8 +13,9 @@ from dataclasses import field
 
 from ....record import record, replace
 from ....schedule import cost
-from ....schedule.kernels.convolution import Convolution, Strided
+from ....schedule.kernels.convolution import Convolution, Pretranspose, Strided
 from .low_precision import BYTES, FLOATS, PAIRS, Format, format_of, shifted
+from .plan import NOTHING, Amount, Plan
 
 # Weights that the tiles of a unit read one after the other stay in half of the L2 of AVX-512 machines.
 UNIT_BYTES = 1 << 19
@@ -34,8 +35,7 @@ class Machine:
 
 
 @record
-class Tiling:
-    lanes: int
+class Tiling(Plan):
     vectors: int  # across a tile
     width: int  # pixels of the larger tiles; the others have one fewer
     large: int  # how many tiles of a row are larger; they come first
@@ -62,7 +62,7 @@ class Tiling:
             return self.unit_panels * self.columns, width * self.unit_panels * self.columns
         return features, (1 if convolution.passing else height) * width * features
 
-    def parts(self, convolution: Convolution) -> tuple[int, int, int]:
+    def cuts(self, convolution: Convolution) -> tuple[int, int, int]:
         """Number of units that the panels, the blocks of images and the rows are cut into."""
         blocks = -(-convolution.batch // self.images)
         return (
@@ -71,10 +71,23 @@ class Tiling:
             -(-convolution.out_size[0] // self.unit_rows),
         )
 
+    def units(self, convolution: Convolution) -> int:
+        return convolution.groups * math.prod(self.cuts(convolution))
 
-def packed_bytes(convolution: Convolution, tiling: Tiling) -> int:
-    """Memory of the packed weights: [group][panel][tap and channel][column]."""
-    return convolution.groups * tiling.panels * panel_size(convolution, tiling) * convolution.dtype.itemsize
+    def parts(self, convolution: Convolution) -> list[Pretranspose]:
+        return [Pretranspose(convolution.dtype, self.lanes)] if convolution.channels_first else []
+
+    def prepared(self, convolution: Convolution) -> tuple[Amount, Amount]:
+        """Rows of the image, in words; panels of weights, [group][panel][tap and channel][column], by rows of taps if
+        they are words. Where features follow each other in memory, by taps: one row of their weights goes to all
+        panels."""
+        c, size = convolution, convolution.dtype.itemsize
+        weights, taps = c.groups * self.panels * panel_size(c, self) * size, c.kernel[0] * c.kernel[1]
+        if c.stored is None:
+            return NOTHING, Amount(weights, c.groups * (taps if c.w.strides[4] == 1 else self.panels))
+        pixels = c.batch * math.prod(c.size) * c.groups * -(-c.channels // self.how.group) * size
+        image = NOTHING if words_in_place(c, self.how) else Amount(pixels, c.batch * c.size[0])
+        return image, Amount(weights, c.groups * c.kernel[0])
 
 
 def panel_size(convolution: Convolution, tiling: Tiling) -> int:
@@ -108,37 +121,11 @@ def words_of(convolution: Convolution, how: Format) -> Convolution:
     return replace(c, channels=words, a=Strided(0, (*(step * words for step in steps), 1)))
 
 
-def pixel_bytes(convolution: Convolution, tiling: Tiling) -> int:
-    """Bytes of the image in words; 0 if it is read in place."""
-    c = convolution
-    if c.stored is None or words_in_place(c, tiling.how):
-        return 0
-    return c.batch * math.prod(c.size) * c.groups * -(-c.channels // tiling.how.group) * c.dtype.itemsize
-
-
-def pixel_units(convolution: Convolution, tiling: Tiling) -> int:
-    """Number of units in which pixels are packed: rows of the images."""
-    return convolution.batch * convolution.size[0]
-
-
 def can_pass(convolution: Convolution, tiling: Tiling) -> bool:
     """Whether a row of the result, of the images of a tile, fits into scratch memory."""
     c = convolution
     size = tiling.images * c.out_size[1] * c.groups * c.features * c.dtype.itemsize
     return not c.channels_first and size <= STRIP_BYTES
-
-
-def pack_units(convolution: Convolution, tiling: Tiling) -> int:
-    """Panels; where features follow each other in memory, taps: one row of their weights goes to all panels."""
-    c = convolution
-    if c.stored is not None:
-        return c.groups * c.kernel[0]
-    return c.groups * (c.kernel[0] * c.kernel[1] if c.w.strides[4] == 1 else tiling.panels)
-
-
-def units(convolution: Convolution, tiling: Tiling) -> int:
-    """Extent of the parallel range."""
-    return convolution.groups * math.prod(tiling.parts(convolution))
 
 
 def tiling_of(convolution: Convolution, machine: Machine) -> Tiling | None:

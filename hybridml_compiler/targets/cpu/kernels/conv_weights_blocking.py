@@ -15,10 +15,11 @@ by 3x3: 117 GF/s, group by group 17).
 from __future__ import annotations
 
 from ....record import record, replace
-from ....schedule.kernels.convolution import Convolution, Strided
+from ....schedule.kernels.convolution import Convolution, Pretranspose, Strided
 from .conv_depthwise import Run, runs_of
 from .conv_tiling import Machine
 from .gemm_blocking import MAX_ROWS, tile_shape
+from .plan import Plan
 
 # Pixels of a block. 64 to 512 are equal (8x64x56x56, 3x3: 113 GF/s), but for a first layer, whose features fill four
 # vectors: 128 of them and the channels are what L1 holds (AlexNet's: 107 GF/s against 98 with 256).
@@ -34,8 +35,7 @@ TURNED_BYTES = 1 << 19
 
 
 @record
-class WeightBlocking:
-    lanes: int
+class WeightBlocking(Plan):
     rows: int  # channels of the larger tiles, the others have one fewer; or taps times channels
     large: int  # how many tiles are larger; they come first
     tiles: int  # of channels
@@ -58,12 +58,28 @@ class WeightBlocking:
         height, width = convolution.kernel
         return -(-convolution.channels // self.images), -(-height // self.lines), -(-width // self.pixels)
 
+    def units(self, convolution: Convolution) -> int:
+        groups = convolution.groups if self.group is None else 1
+        taps = convolution.out_size[0] * (1 if self.runs else convolution.out_size[1])
+        return groups * taps * self.tiles * self.panels
 
-def weight_units(convolution: Convolution, blocking: WeightBlocking) -> int:
-    """Extent of the parallel range."""
-    groups = convolution.groups if blocking.group is None else 1
-    taps = convolution.out_size[0] * (1 if blocking.runs else convolution.out_size[1])
-    return groups * taps * blocking.tiles * blocking.panels
+    def parts(self, convolution: Convolution) -> list[Pretranspose]:
+        return [Pretranspose(convolution.dtype, self.lanes)] if turns_gradient(convolution) else []
+
+    def gradient_steps(self, convolution: Convolution) -> tuple[int, int, int]:
+        """Elements of the gradient, or of its turned copy, from image to image, row to row, pixel to pixel."""
+        if not self.turned:
+            return convolution.w.strides[3], convolution.w.strides[0], convolution.w.strides[1]
+        line = self.pixels * self.columns
+        return self.lines * line, line, self.columns
+
+    def tap(self, convolution: Convolution) -> int:
+        """Elements of the result from tap to tap."""
+        return convolution.groups * convolution.features
+
+    def channel(self, convolution: Convolution) -> int:
+        """Elements of the result from channel to channel."""
+        return self.tap(convolution) * convolution.out_size[0] * convolution.out_size[1]
 
 
 def weight_blocking_of(c: Convolution, machine: Machine) -> WeightBlocking | None:

@@ -18,8 +18,9 @@ import numpy as np
 from ....loops.ir import KernelSpec
 from ....once import once
 from ....record import record
-from ....schedule.kernels.convolution import Convolution, Pair
+from ....schedule.kernels.convolution import Convolution, Pair, Pretranspose
 from .conv_tiling import Machine
+from .plan import NOTHING, Amount, Plan
 
 # Where the polynomials are evaluated, and at infinity (Barabasz et al., "Error analysis and improving the accuracy of
 # Winograd convolution for deep neural networks", 2020: a point with its negative reciprocal). With -1/2 in the place of
@@ -45,9 +46,8 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 @record
-class Winograd:
+class Winograd(Plan):
     size: int  # of a square of the image
-    lanes: int
     rows: int  # squares of a tile of the products
     lines: int  # rows of squares of a unit
     panel_parts: int  # into which a unit is cut once more, where units are few
@@ -61,6 +61,31 @@ class Winograd:
     def numbers(self) -> int:
         """Numbers of a transformed square."""
         return self.size * self.size
+
+    def units(self, convolution: Convolution) -> int:
+        return -(-convolution.batch * squares(convolution)[0] // self.lines) * self.panel_parts
+
+    def parts(self, convolution: Convolution) -> list[KernelSpec]:
+        """The transforms of a square, and what turns one."""
+        turn = [Pretranspose(convolution.dtype, self.lanes)] if turns(convolution) or convolution.channels_first else []
+        return [*self.transforms(convolution), *turn]
+
+    def transforms(self, convolution: Convolution) -> tuple[Forward, Backward]:
+        c, rows = convolution, rows_of_squares(convolution, self)
+        steps = (c.size[1] * c.channels, c.channels) if turns(c) else (c.a.strides[1], c.a.strides[2])
+        forward = Forward(c.dtype, self.lanes, c.kernel[0], c.size, steps, c.channels, rows * row_of(c, self))
+        # With channels first it is two rows of a panel that are turned afterwards.
+        last, columns = not c.channels_first, self.columns
+        steps = (c.out_size[1] * c.features, c.features) if last else (2 * squares(c)[1] * columns, columns)
+        partial = last and c.features % columns > 0
+        odd = (last and c.out_size[0] % 2 > 0, last and c.out_size[1] % 2 > 0)
+        return forward, Backward(c.dtype, self.lanes, c.kernel[0], steps, rows * columns, partial, odd)
+
+    def prepared(self, convolution: Convolution) -> tuple[Amount, Amount]:
+        """The transformed weights: [panel][number][channel][column]."""
+        c, panels = convolution, panels_of(convolution, self)
+        nbytes = panels * self.numbers * c.channels * self.columns * c.dtype.itemsize
+        return NOTHING, Amount(nbytes, panels * (c.channels // self.chunk))
 
 
 @record
@@ -134,12 +159,6 @@ def panels_of(convolution: Convolution, winograd: Winograd) -> int:
     return -(-convolution.features // winograd.columns)
 
 
-def transformed_bytes(convolution: Convolution, winograd: Winograd) -> int:
-    """Memory of the transformed weights: [panel][number][channel][column]."""
-    c = convolution
-    return panels_of(c, winograd) * winograd.numbers * c.channels * winograd.columns * c.dtype.itemsize
-
-
 def rows_of_squares(convolution: Convolution, winograd: Winograd) -> int:
     """Rows of a unit's transformed image: tiles of rows are computed whole, and rows beyond it are never stored."""
     return -(-winograd.lines * squares(convolution)[1] // winograd.rows) * winograd.rows
@@ -148,18 +167,6 @@ def rows_of_squares(convolution: Convolution, winograd: Winograd) -> int:
 def row_of(convolution: Convolution, winograd: Winograd) -> int:
     """Elements of a row of the transformed image: rows of a power of two would share sets of L1."""
     return convolution.channels + winograd.lanes
-
-
-def parts(convolution: Convolution, winograd: Winograd) -> tuple[Forward, Backward]:
-    """Functions that its kernel calls."""
-    c, g, rows = convolution, winograd, rows_of_squares(convolution, winograd)
-    steps = (c.size[1] * c.channels, c.channels) if turns(c) else (c.a.strides[1], c.a.strides[2])
-    forward = Forward(c.dtype, g.lanes, c.kernel[0], c.size, steps, c.channels, rows * row_of(c, g))
-    # With channels first it is two rows of a panel that are turned afterwards.
-    last = not c.channels_first
-    steps = (c.out_size[1] * c.features, c.features) if last else (2 * squares(c)[1] * g.columns, g.columns)
-    partial, odd = last and c.features % g.columns > 0, (last and c.out_size[0] % 2 > 0, last and c.out_size[1] % 2 > 0)
-    return forward, Backward(c.dtype, g.lanes, c.kernel[0], steps, rows * g.columns, partial, odd)
 
 
 def turns(convolution: Convolution) -> bool:
@@ -200,7 +207,7 @@ def cut(convolution: Convolution, machine: Machine) -> Winograd:
     _, rows, lines = best
     wanted = 4 * machine.cores
     parts = max(1, min(-(-c.features // (lanes * VECTORS)), -(-wanted // -(-total // lines))))
-    return Winograd(size, lanes, rows, lines, parts, max(k for k in range(1, CHUNK + 1) if c.channels % k == 0))
+    return Winograd(lanes, size, rows, lines, parts, max(k for k in range(1, CHUNK + 1) if c.channels % k == 0))
 
 
 def _nanoseconds(c: Convolution) -> float:
@@ -215,11 +222,3 @@ def _direct_nanoseconds(c: Convolution) -> float:
     (height, width), (rows, _), (kh, kw) = c.out_size, c.size, c.kernel
     met = sum(0 <= y + k - c.padding[0] < rows for y in range(height) for k in range(kh))
     return (MULTIPLY_NS * c.batch * width * met * kw + kh * kw * PACK_NS) * c.channels * c.features
-
-
-def units(convolution: Convolution, winograd: Winograd) -> int:
-    return -(-convolution.batch * squares(convolution)[0] // winograd.lines) * winograd.panel_parts
-
-
-def weight_units(convolution: Convolution, winograd: Winograd) -> int:
-    return panels_of(convolution, winograd) * (convolution.channels // winograd.chunk)

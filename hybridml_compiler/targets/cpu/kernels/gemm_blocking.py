@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 
+from .... import dtypes
 from ....record import record, replace
 from ....schedule import cost
+from ....schedule.kernels.convolution import Pretranspose
 from ....schedule.kernels.gemm import Product
 from ....sizes.dims import Size, is_dim, is_symbolic
+from .plan import Plan
 
 # Depth of a block of k. Every block but the first reads the result again, which shows where there are many rows of it
 # (1024^3: 106 GF/s against 100 with 512; 128x512x1024: 100 against 105). Of a transposed A every step reads another
@@ -67,8 +70,7 @@ UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
 @record
-class Blocking:
-    lanes: int
+class Blocking(Plan):
     rows: int  # of the larger tiles; the others have one fewer
     large: Size  # how many tiles are larger; they come first
     tiles: Size  # of rows
@@ -99,10 +101,13 @@ class Blocking:
     def row_blocks(self) -> Size:
         return (self.tiles + self.unit_tiles - 1) // self.unit_tiles
 
+    def units(self, product: Product) -> Size:
+        return product.matrices * self.column_blocks * self.row_blocks
 
-def units(product: Product, blocking: Blocking) -> Size:
-    """Extent of the parallel range."""
-    return product.matrices * blocking.column_blocks * blocking.row_blocks
+    def parts(self, product: Product) -> list[Pretranspose]:
+        if not (self.pack and product.b.transposed):
+            return []
+        return [Pretranspose(product.dtype if product.stored is None else dtypes.float32, self.lanes)]
 
 
 def blocking_of(product: Product, vector_bytes: int, registers: int, cores: int, *, tails: bool = True) -> Blocking:

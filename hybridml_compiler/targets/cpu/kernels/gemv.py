@@ -11,6 +11,7 @@ from .... import dtypes
 from ....record import record
 from ....schedule import cost
 from ....schedule.kernels.gemm import Product
+from .plan import Plan
 
 SUMS = 16  # float32 in the widest vector; two vectors with AVX2, four with NEON
 MAX_COLUMNS = 8
@@ -25,8 +26,7 @@ UNITS_A_CORE = 4  # for cores that are not equally fast, or not ours alone
 
 
 @record
-class Gemv:
-    lanes: int
+class Gemv(Plan):
     rows: int  # of the larger tiles; the others have one fewer
     large: int  # how many tiles of rows are larger; they come first
     tiles: int  # of rows
@@ -34,6 +34,9 @@ class Gemv:
     blocks: int  # of columns: units of a matrix
     block: int  # columns of all blocks but the last, which takes the remaining ones as well
     far: bool  # B comes from memory
+
+    def units(self, product: Product) -> int:
+        return product.matrices * self.blocks
 
 
 def dots_of(product: Product, vector_bytes: int, registers: int, cores: int) -> Gemv | None:
@@ -74,8 +77,3 @@ def _loads(m: int, rows: int, columns: int) -> float:
     """Vectors loaded in a step along k, for all rows and one column."""
     tiles = -(-m // rows)
     return (m + tiles * columns) / columns
-
-
-def dot_units(product: Product, dots: Gemv) -> int:
-    """Extent of the parallel range."""
-    return product.matrices * dots.blocks

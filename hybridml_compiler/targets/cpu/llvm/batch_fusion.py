@@ -12,7 +12,8 @@ from typing import Any
 from ....loops.ir import Kernel
 from ....schedule.fusion.batch_fusion import BatchFusion
 from . import ir
-from .gemm.tile import AS_EMITTED, i64, least, repeat
+from .contraction.emission import AS_EMITTED
+from .contraction.loops import i64, least, repeat
 from .kernel import KERNEL_TYPE
 from .types import I8, I32, PTR, VOID, Literal, intrinsic
 

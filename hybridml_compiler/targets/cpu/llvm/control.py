@@ -15,7 +15,7 @@ from ....schedule.launch import Copy, Plan
 from ....sizes.dims import Size, is_dim
 from . import ir
 from .callee import Callee
-from .gemm.tile import i64, repeat
+from .contraction.loops import i64, repeat
 from .kernel import KERNEL_TYPE
 from .sizes import Sizes
 from .step import emit_step, launch_sources

@@ -7,7 +7,8 @@ from typing import Any
 
 from ....schedule.fusion.horizontal_fusion import HorizontalFusion
 from . import ir
-from .gemm.tile import AS_EMITTED, i64
+from .contraction.emission import AS_EMITTED
+from .contraction.loops import i64
 from .kernel import KERNEL_TYPE
 from .types import I64, PTR, Literal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....runtime.host_callback import CALL
 from ....schedule.host_call import HostCall
 from . import ir
-from .gemm.tile import i64
+from .contraction.loops import i64
 from .kernel import KERNEL_TYPE
 from .types import I8, I64, PTR, VOID, Literal
 

@@ -24,21 +24,20 @@ from ..spec import CpuSpec
 from . import ir
 from .batch_fusion import emit_chain
 from .callee import Callee
+from .contraction.packing import emit_turn
 from .control import control_source, distinct_works, emit_control
 from .convolution.kernel import (
+    amount_of,
+    convolution_plan,
     convolution_source,
     emit_convolution,
     emit_operand,
     finishes,
     operand_source,
-    parts_of_convolution,
     parts_of_operand,
-    range_of_convolution,
-    range_of_operand,
 )
-from .convolution.pack import emit_turn
 from .convolution.winograd import emit_backward, emit_forward
-from .gemm.product import emit_product, own_blocking, parts_of_product, product_source, range_of_product, takes_epilogue
+from .gemm.product import emit_product, own_blocking, plan_of, product_source, takes_epilogue
 from .horizontal_fusion import emit_region
 from .host_call import emit_opaque
 from .kernel import emit_kernel
@@ -69,26 +68,26 @@ KINDS: dict[type, Kind] = {
     Product: Kind(
         emit=emit_product,
         source=product_source,
-        range=lambda product, cpu: (range_of_product(product, cpu), 1),
+        range=lambda product, cpu: (plan_of(product, cpu).units(product), 1),
         nanoseconds=lambda product: product.flops * cost.FLOP_NS,
         calls_blas=lambda product, cpu: own_blocking(product, cpu) is None,
         takes_epilogue=takes_epilogue,
-        parts=parts_of_product,
+        parts=lambda product, cpu: plan_of(product, cpu).parts(product),
     ),
     Convolution: Kind(
         emit=emit_convolution,
         source=convolution_source,
-        range=lambda convolution, cpu: (range_of_convolution(convolution, cpu), 1),
+        range=lambda convolution, cpu: (convolution_plan(convolution, cpu).units(convolution), 1),
         nanoseconds=lambda convolution: convolution.flops * cost.FLOP_NS,
         takes_epilogue=finishes,
-        parts=parts_of_convolution,
+        parts=lambda convolution, cpu: convolution_plan(convolution, cpu).parts(convolution),
     ),
     **dict.fromkeys(
         (Weights, Pixels),
         Kind(
             emit=emit_operand,
             source=operand_source,
-            range=lambda operand, cpu: (range_of_operand(operand, cpu), 1),
+            range=lambda operand, cpu: (amount_of(operand, cpu).units, 1),
             nanoseconds=lambda operand: cost.memory_cost(operand.nbytes),
             parts=parts_of_operand,
         ),

@@ -6,102 +6,51 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..... import dtypes
-from .....loops.ir import Kernel, KernelSpec
+from .....loops.ir import Kernel
 from .....once import once
 from .....record import record, replace
 from .....schedule.kernels.convolution import Convolution, Pixels, Pretranspose, Weights
-from ...kernels import conv_tiling, conv_winograd
-from ...kernels.conv_depthwise import depthwise_tiling_of, depthwise_units
-from ...kernels.conv_depthwise_nchw import plane_units, planes_of
-from ...kernels.conv_tiling import Machine
-from ...kernels.conv_weights_blocking import turns_gradient, weight_blocking_of, weight_units
+from ...kernels.conv_depthwise import depthwise_tiling_of
+from ...kernels.conv_depthwise_nchw import planes_of
+from ...kernels.conv_tiling import Machine, Tiling, can_pass, tiling_of
+from ...kernels.conv_weights_blocking import weight_blocking_of
+from ...kernels.conv_winograd import winograd_of
+from ...kernels.plan import Amount, Plan
 from ...spec import CpuSpec
 from .. import ir
+from ..contraction.emission import Emission
 from ..kernel import emit_epilogue
-from .depthwise import emit_depthwise
-from .depthwise_nchw import emit_planes
-from .direct import emit_direct, emit_packed
-from .pack import panel_of
-from .packed import emit_pixels
-from .weights import emit_weight_gradient
-from .winograd import emit_winograd, emit_winograd_weights
+from .depthwise import Depthwise
+from .depthwise_nchw import DepthwisePlanes
+from .direct import DirectConvolution
+from .pack import emit_packed, emit_pixels, panel_of
+from .weights import WeightGradient
+from .winograd import WinogradConvolution, emit_winograd_weights
 
-
-@record
-class Preparation:
-    """A launch that prepares an operand; `emit` adds its function, with the operand and the memory to fill as buffers.
-
-    Its last argument is the name of a function that turns squares, where features do not follow each other.
-    """
-
-    emit: Callable[[ir.Module, str, Convolution, Any, str], ir.Function]
-    units: Callable[[Convolution, Any], int]
-    nbytes: Callable[[Convolution, Any], int]
+# Adds the function that prepares an operand: its buffers are the operand, and the memory to fill.
+Preparation = Callable[[ir.Module, str, Convolution, Any, Sequence[str]], ir.Function]
 
 
 @record
 class Algorithm:
-    """`accepts(convolution, machine)` gives a plan (any value with a repr that says all of it) or None.
-
-    `emit(module, name, convolution, plan)` adds `void name(ptr buffers, i64 lo, i64 hi)` over the units of the plan;
-    the buffers are the image, the weights and the result.
-    """
+    """`accepts(convolution, machine)` gives a plan, whose repr says all of it, or None."""
 
     name: str
-    accepts: Callable[[Convolution, Machine], Any]
-    emit: Callable[..., ir.Function]
-    units: Callable[[Convolution, Any], int]
-    finishes: bool = False  # then `emit` takes an epilogue as well
-    prepares: Preparation | None = None  # a launch that prepares the weights, if the algorithm reads prepared ones
-    packs: Preparation | None = None  # and one that prepares the image, where that has a size
-    turns: Callable[[Convolution], bool] = lambda _: False  # whether `emit` takes the name of a transpose
-    parts: Callable[[Convolution, Any], Sequence[KernelSpec]] = lambda _, plan: ()  # whose names it takes too
+    accepts: Callable[[Convolution, Machine], Plan | None]
+    emission: type[Emission[Any, Any]]
+    finishes: bool = True  # then it takes an epilogue as well
+    prepares: tuple[Preparation | None, Preparation | None] = (None, None)  # the image and the weights
 
 
-ALGORITHMS = (
-    Algorithm("gradient of weights", weight_blocking_of, emit_weight_gradient, weight_units, turns=turns_gradient),
-    Algorithm("depthwise", depthwise_tiling_of, emit_depthwise, depthwise_units, finishes=True),
-    Algorithm(
-        "winograd",
-        conv_winograd.winograd_of,
-        emit_winograd,
-        conv_winograd.units,
-        finishes=True,
-        prepares=Preparation(emit_winograd_weights, conv_winograd.weight_units, conv_winograd.transformed_bytes),
-        turns=lambda c: conv_winograd.turns(c) or c.channels_first,
-        parts=conv_winograd.parts,
-    ),
-    Algorithm(
-        "direct",
-        conv_tiling.tiling_of,
-        emit_direct,
-        conv_tiling.units,
-        finishes=True,
-        prepares=Preparation(emit_packed, conv_tiling.pack_units, conv_tiling.packed_bytes),
-        turns=lambda c: c.channels_first,
-    ),
-)
-NARROW = (
-    Algorithm(
-        "words",
-        conv_tiling.tiling_of,
-        emit_direct,
-        conv_tiling.units,
-        finishes=True,
-        prepares=Preparation(emit_packed, conv_tiling.pack_units, conv_tiling.packed_bytes),
-        packs=Preparation(emit_pixels, conv_tiling.pixel_units, conv_tiling.pixel_bytes),
-        turns=lambda c: c.channels_first,
-    ),
-)
-INTEGERS = (ALGORITHMS[1], ALGORITHMS[-1])
-CHANNELS_FIRST = (  # those of the result
-    Algorithm("planes", planes_of, emit_planes, plane_units, finishes=True),
-    *ALGORITHMS[-2:],
-)
+GRADIENT = Algorithm("gradient of weights", weight_blocking_of, WeightGradient, finishes=False)
+DEPTHWISE = Algorithm("depthwise", depthwise_tiling_of, Depthwise)
+PLANES = Algorithm("planes", planes_of, DepthwisePlanes)
+WINOGRAD = Algorithm("winograd", winograd_of, WinogradConvolution, prepares=(None, emit_winograd_weights))
+DIRECT = Algorithm("direct", tiling_of, DirectConvolution, prepares=(emit_pixels, emit_packed))
 
 
 @once
-def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Any] | None:
+def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan] | None:
     """(algorithm, its plan) of our own for a convolution; None where a loop nest must compute it."""
     if not cpu.registers:
         return None
@@ -113,21 +62,20 @@ def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, An
 
 
 def _algorithms(convolution: Convolution) -> tuple[Algorithm, ...]:
-    if convolution.stored is not None:
-        return NARROW
-    if convolution.channels_first:
-        return CHANNELS_FIRST if convolution.dtype.kind == "f" else CHANNELS_FIRST[-1:]
-    return ALGORITHMS if convolution.dtype.kind == "f" else INTEGERS
+    floats, first = convolution.dtype.kind == "f", convolution.channels_first
+    if convolution.stored is not None or (first and not floats):
+        return (DIRECT,)
+    if first:
+        return PLANES, WINOGRAD, DIRECT
+    return (GRADIENT, DEPTHWISE, WINOGRAD, DIRECT) if floats else (DEPTHWISE, DIRECT)
 
 
 def has_convolution(convolution: Convolution, cpu: CpuSpec) -> bool:
     return own_algorithm(convolution, cpu) is not None
 
 
-def range_of_convolution(convolution: Convolution, cpu: CpuSpec) -> int:
-    """Extent of the range that threads share."""
-    algorithm, plan = _chosen(convolution, cpu)
-    return algorithm.units(convolution, plan)
+def convolution_plan(convolution: Convolution, cpu: CpuSpec) -> Plan:
+    return _chosen(convolution, cpu)[1]
 
 
 def finishes(convolution: Convolution, cpu: CpuSpec) -> bool:
@@ -139,14 +87,8 @@ def finishes(convolution: Convolution, cpu: CpuSpec) -> bool:
 def passing_convolution(convolution: Convolution, cpu: CpuSpec) -> Convolution | None:
     """The same without memory for its result, where the epilogue can read each row while it is in cache."""
     found = own_algorithm(convolution, cpu)
-    passes = found is not None and found[0].emit is emit_direct and conv_tiling.can_pass(convolution, found[1])
+    passes = found is not None and isinstance(found[1], Tiling) and can_pass(convolution, found[1])
     return replace(convolution, passing=True) if passes else None
-
-
-def parts_of_convolution(convolution: Convolution, cpu: CpuSpec) -> list[KernelSpec]:
-    algorithm, plan = _chosen(convolution, cpu)
-    turn = [Pretranspose(convolution.dtype, plan.lanes)] if algorithm.turns(convolution) else []
-    return [*algorithm.parts(convolution, plan), *turn]
 
 
 def emit_convolution(
@@ -159,16 +101,10 @@ def emit_convolution(
     """`void convolution(ptr buffers, i64 lo, i64 hi)`; the buffers are the image, the weights (both as prepared, if
     they are) and the result, or those of the epilogue."""
     algorithm, plan = _chosen(convolution, module.cpu)
-    count = len(algorithm.parts(convolution, plan))
-    more: dict[str, Any] = {"parts": parts[:count]} if count else {}
-    if parts[count:]:
-        more["turn"] = parts[count]
-    if convolution.passing and epilogue is not None:
-        more["buffers"] = 2 + len(epilogue.operands)
     if epilogue is None:
-        return algorithm.emit(module, name, convolution, plan, **more)
+        return algorithm.emission(module, name, convolution, plan, None, parts).emit()
     finish = emit_epilogue(module, f"{name}_epilogue", epilogue)
-    return algorithm.emit(module, name, convolution, plan, finish, **more)
+    return algorithm.emission(module, name, convolution, plan, finish, parts, 2 + len(epilogue.operands)).emit()
 
 
 def convolution_source(convolution: Convolution, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
@@ -182,17 +118,19 @@ def prepared_operands(convolution: Convolution, cpu: CpuSpec) -> tuple[Pixels | 
     found = own_algorithm(convolution, cpu)
     if found is None:
         return None, None
-    sizes = [0 if p is None else p.nbytes(convolution, found[1]) for p in (found[0].packs, found[0].prepares)]
-    return Pixels(convolution, sizes[0]) if sizes[0] else None, Weights(convolution, sizes[1]) if sizes[1] else None
+    image, weights = found[1].prepared(convolution)
+    return (
+        Pixels(convolution, image.nbytes) if image.nbytes else None,
+        Weights(convolution, weights.nbytes) if weights.nbytes else None,
+    )
 
 
-def range_of_operand(operand: Weights | Pixels, cpu: CpuSpec) -> int:
-    preparation, plan = _preparation(operand, cpu)
-    return preparation.units(operand.convolution, plan)
+def amount_of(operand: Weights | Pixels, cpu: CpuSpec) -> Amount:
+    return _chosen(operand.convolution, cpu)[1].prepared(operand.convolution)[isinstance(operand, Weights)]
 
 
 def parts_of_operand(operand: Weights | Pixels, cpu: CpuSpec) -> list[Pretranspose]:
-    c, (_, plan) = operand.convolution, _preparation(operand, cpu)
+    c, (_, plan) = operand.convolution, _chosen(operand.convolution, cpu)
     if c.stored is not None:
         return [Pretranspose(dtypes.float32, plan.lanes)]
     return [Pretranspose(c.dtype, plan.lanes)] if panel_of(c).run else []
@@ -200,21 +138,16 @@ def parts_of_operand(operand: Weights | Pixels, cpu: CpuSpec) -> list[Pretranspo
 
 def emit_operand(module: ir.Module, name: str, operand: Weights | Pixels, parts: Sequence[str] = ()) -> ir.Function:
     """`void operand(ptr buffers, i64 lo, i64 hi)`; the buffers are the operand and its prepared form."""
-    preparation, plan = _preparation(operand, module.cpu)
-    return preparation.emit(module, name, operand.convolution, plan, parts[0] if parts else "")
+    algorithm, plan = _chosen(operand.convolution, module.cpu)
+    prepare = algorithm.prepares[isinstance(operand, Weights)]
+    assert prepare is not None
+    return prepare(module, name, operand.convolution, plan, parts)
 
 
 def operand_source(operand: Weights | Pixels, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
     """The text that determines the code of `emit_operand`."""
     algorithm, plan = _chosen(operand.convolution, cpu)
     return f"{operand!r} for {algorithm.name} {plan!r} with {parts}"
-
-
-def _preparation(operand: Weights | Pixels, cpu: CpuSpec) -> tuple[Preparation, Any]:
-    algorithm, plan = _chosen(operand.convolution, cpu)
-    found = algorithm.prepares if isinstance(operand, Weights) else algorithm.packs
-    assert found is not None
-    return found, plan
 
 
 def reads_pairs(cpu: CpuSpec) -> bool:
@@ -227,7 +160,7 @@ def _machine(cpu: CpuSpec) -> Machine:
     return Machine(cpu.vector_bits // 8, cpu.registers, cpu.cores, features)
 
 
-def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Any]:
+def _chosen(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan]:
     found = own_algorithm(convolution, cpu)
     assert found is not None, convolution
     return found

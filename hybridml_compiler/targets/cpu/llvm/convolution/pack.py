@@ -1,20 +1,25 @@
-"""Packing weights of a convolution into panels: [row][feature], where a row is a tap and a channel.
+"""Packing for convolutions: weights to panels, images to words, and rows of a result to planes.
 
-Weights may have any order in memory. Where features are contiguous, rows are copied; else squares of some features and
-of the contiguous axis are turned in registers, and the rows of the panel have the order of the memory.
+A panel is [row][feature], where a row is a tap and a channel, or a word of channels. Weights may have any order in
+memory. Where features are contiguous, rows are copied; else squares of some features and of the contiguous axis are
+turned in registers, and the rows of the panel have the order of the memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .....record import record
-from .....schedule.kernels.convolution import Convolution, Pretranspose
+from .....schedule.kernels.convolution import Convolution
+from ...kernels.conv_tiling import Tiling, panel_size, word_rows
+from ...kernels.low_precision import Format, shifted
 from .. import ir
-from ..gemm.tile import Vectors, i64, least, repeat
-from ..types import I64, PTR, VOID
-
-TURN_TYPE = ir.FunctionType(VOID, [PTR, I64, PTR, I64, I64, I64])
+from ..contraction.emission import Emission, declared
+from ..contraction.loops import divide, i64, least, repeat
+from ..contraction.packing import TURN_TYPE, Packer, PanelPacker, turn_lines
+from ..contraction.words import Words
+from ..types import I64, PTR
 
 Axis = tuple[int, int]  # size, stride in the weights
 
@@ -57,141 +62,110 @@ def panel_of(convolution: Convolution) -> Panel:
     )
 
 
-def emit_pack(
-    v: Vectors, c: Convolution, columns: int, panel: Panel, weights: Any, target: Any, number: Any, turn: str
-) -> None:
-    """Packs one panel of the weights of a group, with a function `turn` (see `emit_turn`)."""
-    b = v.b
-    feature = b.mul(number, i64(columns))
+def weight_packer(
+    e: Emission[Any, Any], convolution: Convolution, how: Format, columns: int, size: int, symbols: Sequence[str]
+) -> PanelPacker:
+    """The packer of features to panels."""
+    c = convolution
+    words = Words(e.b, c.dtype if c.stored is None else c.stored[1], how, e.v.lanes)
+    return PanelPacker(words, c.channels, symbols, c.features, columns, size)
+
+
+def pack_runs(packer: PanelPacker, c: Convolution, panel: Panel, weights: Any, target: Any, number: Any) -> None:
+    """Packs one panel of the weights of a group, of features that do not follow each other."""
+    b, v = packer.b, packer.v
+    panels = number, b.add(number, i64(1))
 
     def over(axes: tuple[Axis, ...], source: Any, row: Any) -> None:
-        if axes:
-            (size, stride), *rest = axes
-
-            def once(k: Any) -> None:
-                over(tuple(rest), v.element(source, b.mul(k, i64(stride))), b.add(b.mul(row, i64(size)), k))
-
-            repeat(b, i64(0), i64(size), 1, once)
+        if not axes:
+            place = v.at(target, (row, panel.run * packer.columns))
+            packer.pack(source, 1, c.w.strides[4], panels, i64(panel.run), place)
             return
-        place = v.element(target, b.mul(row, i64(max(panel.run, 1) * columns)))
-        if panel.run:
-            _turn(v, c, columns, panel.run, source, feature, place, turn)
-        else:
-            _copy(v, c, columns, source, feature, place)
+        (size, stride), *rest = axes
+
+        def once(k: Any) -> None:
+            over(tuple(rest), v.at(source, (k, stride)), b.add(b.mul(row, i64(size)), k))
+
+        repeat(b, i64(0), i64(size), 1, once)
 
     over(panel.outer, v.element(weights, i64(panel.lowest)), i64(0))
 
 
-def emit_rows(
-    v: Vectors, c: Convolution, columns: int, weights: Any, target: Any, panels: int, panel_size: int
-) -> None:
-    """Packs the channels of a tap to all panels, row by row: one panel alone would read 128 bytes of each page of
-    memory."""
-    b = v.b
+def emit_packed(
+    module: ir.Module, name: str, convolution: Convolution, tiling: Tiling, symbols: Sequence[str]
+) -> ir.Function:
+    """`void weights(ptr buffers, i64 lo, i64 hi)`: weights to the panels that the kernel reads.
 
-    def row(k: Any) -> None:
-        source, place = v.element(weights, b.mul(k, i64(c.w.strides[3]))), v.element(target, b.mul(k, i64(columns)))
-
-        def panel(j: Any) -> None:
-            _copy(v, c, columns, source, b.mul(j, i64(columns)), v.element(place, b.mul(j, i64(panel_size))))
-
-        repeat(b, i64(0), i64(panels), 1, panel)
-
-    repeat(b, i64(0), i64(c.channels), 1, row)
-
-
-def _copy(v: Vectors, c: Convolution, columns: int, source: Any, feature: Any, target: Any) -> None:
-    """Copies one row: as many features of a panel as exist."""
-    live = v.b.sub(i64(c.features), feature)
-    row = v.element(source, feature)
-    for j in range(columns // v.lanes):
-        mask = v.mask(live, j) if c.features % columns else None
-        at = i64(j * v.lanes)
-        v.store(v.load(v.element(row, at), mask), v.element(target, at))
-
-
-def emit_turn(module: ir.Module, name: str, turn: Pretranspose) -> ir.Function:
-    """`void turn(ptr source, i64 step, ptr target, i64 to, i64 lines, i64 live)`: lines made columns.
-
-    Element j of line i, at source[i * step + j], goes to target[j * to + i], for i below `lines`, j below `live`, and
-    no more than there are lanes. It is expensive to compile ([Note: Compile time]), so it is one function, without
-    masks. Parts of a square are slow: callers let the last squares overlap.
+    The units are those of `Tiling.prepared`, panels [group][panel][row of taps][tap, word][column]. If the image is
+    read as x + 128, each row of taps begins with -128 times the sums of its columns.
     """
-    function = ir.Function(module, TURN_TYPE, name)
-    function.attributes.add("nounwind")
-    b = function.build()
-    source, step, target, to, lines, live = function.args
-    v, at, side = Vectors(b, turn.dtype, turn.lanes), range(turn.lanes), i64(turn.lanes)
+    c, g, panel = convolution, tiling, panel_of(convolution)
+    in_runs = c.stored is None and panel.run > 0
+    # Rows are copied in the function itself, and words packed; squares are turned in another one.
+    e = Emission(module, name, c, g, optimized=not in_runs)
+    b, v, size, columns = e.b, e.v, panel_size(c, g), g.columns
+    packer = weight_packer(e, c, g.how, columns, size, symbols)
+    (to_y, to_x, to_group, to_channel, to_feature), (source, target) = c.w.strides, e.buffers(2)
+    source, rows = packer.words.element(source, i64(c.w.offset)), word_rows(c, g)
+    starts, panels = c.stored is not None and shifted(c, g.how), (i64(0), i64(g.panels))
 
-    def one(i: Any) -> None:
-        def element(j: Any) -> None:
-            value = v.scalar(v.element(source, b.add(b.mul(step, i), j)))
-            b.store(value, v.element(target, b.add(b.mul(to, j), i)))
+    def one_panel(index: Any) -> None:
+        group, number = divide(b, index, g.panels)
+        pack_runs(packer, c, panel, v.at(source, (group, to_group)), v.at(target, (index, size)), number)
 
-        repeat(b, i64(0), least(b, live, side), 1, element)
+    def tap(group: Any, ky: Any, kx: Any) -> None:
+        here = packer.words.at(source, (group, to_group), (ky, to_y), (kx, to_x))
+        row = b.add(b.mul(kx, i64(packer.count)), i64(int(starts)))
+        there = v.at(target, (group, g.panels * size), (ky, rows * columns), (row, columns))
+        packer.pack(here, to_channel, to_feature, panels, i64(c.channels), there)
 
-    whole = b.and_(b.icmp_signed("<=", side, lines), b.icmp_signed("<=", side, live))
-    with b.if_else(whole) as (square, part):
-        with square:
-            rows = v.transpose([v.load(v.element(source, b.mul(step, i64(i)))) for i in at])
-            for j, row in enumerate(rows):
-                v.store(row, v.element(target, b.mul(to, i64(j))))
-        with part:
-            repeat(b, i64(0), least(b, lines, side), 1, one)
-    b.ret_void()
-    return function
+    def one_tap(index: Any) -> None:
+        group, at = divide(b, index, c.kernel[0] * c.kernel[1])
+        tap(group, *divide(b, at, c.kernel[1]))
+
+    def row_of_taps(index: Any) -> None:
+        group, ky = divide(b, index, c.kernel[0])
+        repeat(b, i64(0), i64(c.kernel[1]), 1, lambda kx: tap(group, ky, kx))
+        if starts:
+            first = v.at(target, (group, g.panels * size), (ky, rows * columns), (1, columns))
+            packer.start(g.how, panels, i64(rows - 1), first)
+
+    return e.over_units(row_of_taps if c.stored is not None else one_panel if in_runs else one_tap)
 
 
-def emit_planes_of_row(module: ir.Module, name: str, c: Convolution, lanes: int, pitch: int, turn: str) -> ir.Function:
+def emit_pixels(module: ir.Module, name: str, c: Convolution, tiling: Tiling, symbols: Sequence[str]) -> ir.Function:
+    """`void pixels(ptr buffers, i64 lo, i64 hi)` over rows of images: to [image][row][pixel][group][word]."""
+    assert c.stored is not None
+    e = Emission(module, name, c, tiling, optimized=True)
+    b, v, (source, target) = e.b, e.v, e.buffers(2)
+    words = Words(b, c.stored[0], tiling.how, tiling.lanes)
+    packer = Packer(words, c.channels, symbols)
+    (height, width), (to_image, to_row, to_pixel, to_group, to_channel) = c.size, c.a.strides
+    source, pixel = words.element(source, i64(c.a.offset)), c.groups * packer.count
+
+    def row(index: Any) -> None:
+        image, y = divide(b, index, height)
+        from_row, place = words.at(source, (image, to_image), (y, to_row)), v.at(target, (index, width * pixel))
+
+        def group(k: Any) -> None:
+            here, there = words.at(from_row, (k, to_group)), v.at(place, (k, packer.count))
+            if to_channel == 1 and c.channels > 1:
+                packer.along(here, to_pixel, i64(width), i64(c.channels), there, pixel)
+            elif to_pixel == 1:
+                packer.squares(here, to_channel, i64(width), there, pixel)
+            else:
+                packer.scattered(here, to_pixel, to_channel, i64(width), i64(c.channels), there, pixel, 1)
+
+        repeat(b, i64(0), i64(c.groups), 1, group)
+
+    return e.over_units(row)
+
+
+def emit_planes_of_row(e: Emission[Any, Any], c: Convolution, pitch: int, turn: str) -> ir.Function:
     """`void planes(ptr row, ptr out, i64 live)`: a row of the result, [pixel][pitch], to planes of `live` features."""
-    function = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, I64]), name)
-    function.linkage = "internal"
-    function.attributes.update(("nounwind", "noinline"))
-    b = function.build()
-    source, target, live = function.args
-    v, width, square_of = Vectors(b, c.dtype, lanes), c.out_size[1], declared_turn(module, turn)
-    plane = i64(c.out_size[0] * width)
-
-    def group(first: Any) -> None:
-        here, place = v.element(source, first), v.element(target, b.mul(first, plane))
-
-        def square(k: Any) -> None:
-            k = within(v, k, width)
-            line = v.element(here, b.mul(k, i64(pitch)))
-            b.call(square_of, [line, i64(pitch), v.element(place, k), plane, b.sub(i64(width), k), b.sub(live, first)])
-
-        repeat(b, i64(0), i64(width), lanes, square)
-
-    repeat(b, i64(0), least(b, live, i64(pitch)), lanes, group)
+    function, b, v = e.helper("planes", [PTR, PTR, I64])
+    (source, target, live), (height, width) = function.args, c.out_size
+    turning, features = declared(e.module, turn, TURN_TYPE), least(b, live, i64(pitch))
+    turn_lines(v, turning, source, pitch, i64(width), target, height * width, features, lines_first=False)
     b.ret_void()
     return function
-
-
-def within(v: Vectors, start: Any, size: int) -> Any:
-    """Start of a square that begins at `start`, moved so that the square ends within `size`."""
-    return least(v.b, start, i64(size - v.lanes)) if size >= v.lanes else start
-
-
-def declared_turn(module: ir.Module, name: str) -> ir.Function:
-    found = module.globals.get(name)
-    return found if found is not None else ir.Function(module, TURN_TYPE, name)
-
-
-def _turn(
-    v: Vectors, c: Convolution, columns: int, run: int, source: Any, feature: Any, target: Any, turn: str
-) -> None:
-    """`run` rows that follow each other, of features that do not, in squares."""
-    b, function, step = v.b, declared_turn(v.b.module, turn), i64(c.w.strides[4])
-
-    def group(first: Any) -> None:
-        number = b.add(feature, first)
-        lines, start = b.sub(i64(c.features), number), v.element(source, b.mul(number, step))
-
-        def square(k: Any) -> None:
-            k = within(v, k, run)
-            place = v.element(target, b.add(b.mul(k, i64(columns)), first))
-            b.call(function, [v.element(start, k), step, place, i64(columns), lines, b.sub(i64(run), k)])
-
-        repeat(b, i64(0), i64(run), v.lanes, square)
-
-    repeat(b, i64(0), i64(columns), v.lanes, group)

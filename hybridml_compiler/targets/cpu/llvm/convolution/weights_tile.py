@@ -9,158 +9,117 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from .....record import record
+from .....schedule.kernels.convolution import Convolution
 from ...kernels.conv_depthwise import Run
+from ...kernels.conv_weights_blocking import WeightBlocking
 from .. import ir
-from ..gemm.tile import Vectors, i64, least, loop
-from ..types import I1, I64, PTR, VOID
+from ..contraction.loops import i64, least, loop
+from ..contraction.micro_kernel import Axis, MicroKernel, Sums
+from ..types import I1, I64, PTR
 
 # x, gradient, result; images, rows, pixels of a row, live features, first block?
-TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64, I64, I64, I1])
-
-Steps = tuple[int, int, int]  # from image to image, row to row, pixel to pixel
-Columns = dict[int, list[tuple[int, int]]]  # offset in the input -> pixels and taps that meet there
+_ARGUMENTS = [PTR, PTR, PTR, I64, I64, I64, I64, I1]
 
 
-@record
-class WeightTile:
-    """Strides are in elements; those of the input are of one step over the pixels of the gradient."""
+class WeightTile(MicroKernel):
+    """`void tile(ptr x, ptr gradient, ptr out, i64 images, i64 rows, i64 pixels, i64 live, i1 first)`.
 
-    dtype: np.dtype
-    lanes: int
-    rows: tuple[int, ...]  # where each is in the result
-    vectors: int
-    channels: int
-    channel: int  # from one to the next in the input
-    group: tuple[int, int] | None  # its channels and features, where features are those of all groups
-    x: Steps
-    gradient: Steps
-    partial: bool  # some tiles have fewer features than their vectors have lanes
-    # To the same pixel of the next block, in the input and in the gradient; None where there is one block, else all but
-    # the first add to the result.
-    ahead: tuple[int, int] | None
-    runs: tuple[tuple[Run, Columns], ...]  # rows are taps times channels
+    `rows`: channels of the input, or taps times channels.
+    """
 
-
-def emit_weight_tile(module: ir.Module, name: str, tile: WeightTile) -> ir.Function:
-    """`void tile(ptr x, ptr gradient, ptr out, i64 images, i64 rows, i64 pixels, i64 live, i1 first)`."""
-    function = ir.Function(module, TILE_TYPE, name)
-    function.linkage = "internal"
-    for attribute in ("nounwind", "noinline"):
-        function.attributes.add(attribute)
-    _Tile(function, tile).emit()
-    return function
-
-
-class _Tile:
-    def __init__(self, function: ir.Function, tile: WeightTile) -> None:
-        self.tile, self.function = tile, function
-        self.b = function.build()
-        self.v = Vectors(self.b, tile.dtype, tile.lanes)
-        *_, live, _ = function.args
-        self.masks = [self.v.mask(live, j) if tile.partial else None for j in range(tile.vectors)]
+    def __init__(self, module: ir.Module, name: str, c: Convolution, blocking: WeightBlocking, rows: int) -> None:
+        g = blocking
+        super().__init__(module, name, _ARGUMENTS, c.dtype, g.lanes, g.vectors)
+        self.convolution, self.blocking = c, g
+        to_channel, height, width, _, image = c.a.strides
+        self.channels, self.to_channel = c.batch if g.runs else rows, to_channel
+        # Elements of both operands from image to image, row to row, pixel to pixel; and to the next block.
+        self.steps = tuple(
+            zip((image, c.dilation[0] * height, c.dilation[1] * width), g.gradient_steps(c), strict=True)
+        )
+        self.ahead: tuple[int, int] | None = None
+        blocks = g.blocks(c)
+        if max(blocks) > 1:
+            axis = max(k for k, count in enumerate(blocks) if count > 1)
+            size, (of_x, of_gradient) = (g.images, g.lines, g.pixels)[axis], self.steps[axis]
+            self.ahead = size * of_x, 0 if g.turned else size * of_gradient
+        live = self.args[6]
+        self.masks = self.v.masks(live, g.vectors, c.features % g.columns != 0)
         self.share, self.inputs = 0, self.masks
-        if tile.group is not None:
-            channels, features = tile.group
-            self.share = tile.lanes // features * channels  # of the input, for one vector of features
+        if g.group is not None:
+            channels, features = g.group
+            self.share = g.lanes // features * channels  # of the input, for one vector of features
             if channels < features:
                 left = self.b.sdiv(self.b.mul(live, i64(channels)), i64(features))
-                ends = [self.b.sub(left, i64(j * self.share)) for j in range(tile.vectors)]
+                ends = [self.b.sub(left, i64(j * self.share)) for j in range(g.vectors)]
                 self.inputs = [self.v.mask(least(self.b, end, i64(self.share)), 0) for end in ends]
 
-    def emit(self) -> None:
-        b, v, t = self.b, self.v, self.tile
-        x, gradient, out, _, rows, pixels, _, first = self.function.args
-        before = b.block
-        with b.if_then(b.icmp_signed("<", i64(0), b.mul(rows, pixels))):
-            computed = self._over(0, x, gradient, [v.zero] * (len(t.rows) * t.vectors))
-            computing = b.block
-        sums = [v.merge((v.zero, before), (value, computing)) for value in computed]
-        places = [v.element(out, i64(row + j * t.lanes)) for row in t.rows for j in range(t.vectors)]
-        masks = self.masks * len(t.rows)
-        if t.ahead is not None:
-            sums = v.add_to(places, masks, sums, unless=first)
-        for value, place, mask in zip(sums, places, masks, strict=True):
-            v.store(value, place, mask)
-        b.ret_void()
+    def emit(self) -> ir.Function:
+        b, c, g = self.b, self.convolution, self.blocking
+        x, gradient, out, images, rows, pixels, _, first = self.args
+        places = [
+            tap * g.tap(c) + i * g.channel(c)
+            for tap in range(c.out_size[1] if g.runs else 1)
+            for i in range(self.channels)
+        ]
+        axes = [Axis(i64(0), end, *steps) for end, steps in zip((images, rows, pixels), self.steps, strict=True)]
 
-    def _over(self, axis: int, x: Any, gradient: Any, sums: list[Any]) -> list[Any]:
-        """Images, rows, pixels."""
-        b, v, t = self.b, self.v, self.tile
-        if axis == 2 and t.runs:
-            return self._line(x, gradient, sums)
-        if axis == 3:
-            return self._pixel(x, gradient, sums)
+        def add(sums: Sums) -> Sums:
+            if g.runs:
+                return self.over(axes[:2], x, gradient, sums, self._line)
+            return self.over(axes, x, gradient, sums, self._pixel)
 
-        def body(k: Any, sums: list[Any]) -> list[Any]:
-            here = v.element(x, b.mul(k, i64(t.x[axis]))), v.element(gradient, b.mul(k, i64(t.gradient[axis])))
-            return self._over(axis + 1, *here, sums)
+        sums = self.where(b.icmp_signed("<", i64(0), b.mul(rows, pixels)), self.zeros(len(places)), add)
+        return self.store(out, places, self.masks, sums, unless=None if self.ahead is None else first)
 
-        return loop(b, i64(0), self.function.args[3 + axis], 1, sums, body)
+    def _pixel(self, x: Any, gradient: Any, sums: Sums) -> Sums:
+        across = self.across(gradient, self.masks)
+        self._fetch(x, 0, 1)
+        self._fetch(gradient, 1, self.vectors)
+        down = (self.down(self.v.element(x, i64(i * self.to_channel))) for i in range(self.channels))
+        return self.outer(down, across, sums)
 
-    def _pixel(self, x: Any, gradient: Any, sums: list[Any]) -> list[Any]:
-        v, t = self.v, self.tile
-        across = self._vectors(gradient)
-        if t.ahead is not None:
-            self._fetch(v.element(x, i64(t.ahead[0])), 1)
-            self._fetch(v.element(gradient, i64(t.ahead[1])), t.vectors)
-        updated = []
-        for i in range(t.channels):
-            down = self._channel(x, i)
-            updated += [v.fma(down[j], across[j], sums[i * t.vectors + j]) for j in range(t.vectors)]
-        return updated
+    def _line(self, x: Any, gradient: Any, sums: Sums) -> Sums:
+        for run in self.blocking.runs:
 
-    def _line(self, x: Any, gradient: Any, sums: list[Any]) -> list[Any]:
-        b, t = self.b, self.tile
-        for run, columns in t.runs:
+            def pixels(k: Any, sums: Sums, run: Run = run) -> Sums:
+                start = self.b.add(self.b.mul(k, i64(run.width)), i64(run.first))
+                of_x, of_gradient = self.steps[2]
+                return self._pixels(run, self.v.at(x, (start, of_x)), self.v.at(gradient, (start, of_gradient)), sums)
 
-            def pixels(k: Any, sums: list[Any], run: Run = run, columns: Columns = columns) -> list[Any]:
-                start = b.add(b.mul(k, i64(run.width)), i64(run.first))
-                x_at = self.v.element(x, b.mul(start, i64(t.x[2])))
-                return self._pixels(
-                    run, columns, x_at, self.v.element(gradient, b.mul(start, i64(t.gradient[2]))), sums
-                )
-
-            sums = loop(b, i64(0), i64(run.tiles), 1, sums, pixels)
+            sums = loop(self.b, i64(0), i64(run.tiles), 1, sums, pixels)
         return sums
 
-    def _pixels(self, run: Run, columns: Columns, x: Any, gradient: Any, sums: list[Any]) -> list[Any]:
-        v, t = self.v, self.tile
+    def _pixels(self, run: Run, x: Any, gradient: Any, sums: Sums) -> Sums:
+        v, c = self.v, self.convolution
         sums, gradients = list(sums), []
         for i in range(run.width):
-            pixel = v.element(gradient, i64(i * t.gradient[2]))
-            gradients.append(self._vectors(pixel))
-            if t.ahead is not None:
-                self._fetch(v.element(pixel, i64(t.ahead[1])), t.vectors)
-        for column, met in columns.items():
-            source = v.element(x, i64(column))
-            if t.ahead is not None:
-                self._fetch(v.element(source, i64(t.ahead[0])), t.vectors if self.share else 1)
-            for i in range(t.channels):
+            pixel = v.element(gradient, i64(i * self.steps[2][1]))
+            gradients.append(self.across(pixel, self.masks))
+            self._fetch(pixel, 1, self.vectors)
+        for column, met in run.columns(c.dilation[1], c.stride[1]).items():
+            source = v.element(x, i64(column * c.a.strides[2]))
+            self._fetch(source, 0, self.vectors if self.share else 1)
+            for i in range(self.channels):
                 values = self._channel(source, i)
                 for pixel, tap in met:
-                    for j in range(t.vectors):
-                        at = (tap * t.channels + i) * t.vectors + j
+                    for j in range(self.vectors):
+                        at = (tap * self.channels + i) * self.vectors + j
                         sums[at] = v.fma(values[j], gradients[pixel][j], sums[at])
         return sums
 
     def _channel(self, x: Any, i: int) -> list[Any]:
         """A channel of a pixel, as the vectors to multiply those of features by."""
-        v, t = self.v, self.tile
-        if t.group is not None:
-            channels, features = t.group
-            places = [v.element(x, i64(j * self.share)) for j in range(t.vectors)]
-            values = [v.load(place, mask) for place, mask in zip(places, self.inputs, strict=True)]
-            return [v.shuffle(value, [lane // features * channels + i for lane in range(t.lanes)]) for value in values]
-        return [v.splat(v.scalar(v.element(x, i64(i * t.channel))))] * t.vectors
+        v, group = self.v, self.blocking.group
+        if group is None:
+            return [self.down(v.element(x, i64(i * self.to_channel)))] * self.vectors
+        places = [v.element(x, i64(j * self.share)) for j in range(self.vectors)]
+        values = [v.load(place, mask) for place, mask in zip(places, self.inputs, strict=True)]
+        return [v.spread(value, i, group) for value in values]
 
-    def _vectors(self, start: Any) -> list[Any]:
-        v, t = self.v, self.tile
-        return [v.load(v.element(start, i64(j * t.lanes)), mask) for j, mask in enumerate(self.masks)]
-
-    def _fetch(self, start: Any, vectors: int) -> None:
-        """Fetches vectors of the next block into L2 ([Note: Prefetching])."""
-        for j in range(vectors):
-            self.v.prefetch(self.v.element(start, i64(j * self.tile.lanes)), level=2)
+    def _fetch(self, start: Any, operand: int, vectors: int) -> None:
+        """Fetches vectors of the next block into L2, if there is one ([Note: Prefetching])."""
+        if self.ahead is not None:
+            place = self.v.element(start, i64(self.ahead[operand]))
+            for j in range(vectors):
+                self.v.prefetch(self.v.element(place, i64(j * self.v.lanes)), level=2)

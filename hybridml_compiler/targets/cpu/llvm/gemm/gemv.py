@@ -10,67 +10,54 @@ from typing import Any
 
 import numpy as np
 
+from .....record import record
 from .....schedule.kernels.gemm import Product
 from ...kernels.gemv import SUMS, Gemv
 from .. import ir
-from ..kernel import KERNEL_TYPE
-from ..types import I1, I32, PTR, VOID
-from .kernel import batch_offset, call_epilogue
-from .tile import AS_EMITTED, Vectors, i64, least, loop, repeat
+from ..contraction.emission import Emission
+from ..contraction.loops import divide, i64, least, loop, repeat
+from ..contraction.micro_kernel import MicroKernel
+from ..contraction.vectors import Vectors, prefix
+from ..types import I32, PTR
+from .operands import batch_offset
 
-_TILE_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR])  # a, b, c
 
+@record(frozen=False, eq=False)
+class Dots(Emission[Product, Gemv]):
+    def emit(self) -> ir.Function:
+        b, v, p, g, (a, right, c) = self.b, self.v, self.call, self.plan, self.buffers(3)
+        sizes = {g.rows} | ({g.rows - 1} if g.large < g.tiles else set())
+        tiles = {rows: _emit_tile(self.module, f"{self.name}_{rows}", p, g, rows) for rows in sorted(sizes)}
 
-def emit_dots(
-    module: ir.Module, name: str, product: Product, dots: Gemv, epilogue: ir.Function | None = None
-) -> ir.Function:
-    """The function over units; its buffers are A, B and the result, or those of the epilogue."""
-    sizes = {dots.rows} | ({dots.rows - 1} if dots.large < dots.tiles else set())
-    tiles = {rows: _emit_tile(module, f"{name}_{rows}", product, dots, rows) for rows in sorted(sizes)}
-    function = ir.Function(module, KERNEL_TYPE, name)
-    function.attributes.update(AS_EMITTED)
-    b = function.build()
-    table, lo, hi = function.args
-    v = Vectors(b, product.dtype, dots.lanes)
-    a, right, c = (b.load(b.gep(table, [i64(k)], source_etype=PTR), typ=PTR) for k in range(3))
+        def unit(index: Any) -> None:
+            matrix, block = divide(b, index, g.blocks)
+            a_at = v.element(a, batch_offset(b, p.a, p.batch, matrix))
+            b_at = v.element(right, batch_offset(b, p.b, p.batch, matrix))
+            c_at = v.at(c, (matrix, p.m * p.n))
+            first, following = (b.mul(b.add(block, i64(k)), i64(g.block)) for k in (0, 1))
+            end = b.select(b.icmp_signed("==", block, i64(g.blocks - 1)), i64(p.n), following)
 
-    def unit(index: Any) -> None:
-        matrix, block = b.udiv(index, i64(dots.blocks)), b.urem(index, i64(dots.blocks))
-        a_at = v.element(a, batch_offset(b, product.a, product.batch, matrix))
-        b_at = v.element(right, batch_offset(b, product.b, product.batch, matrix))
-        c_at = v.element(c, b.mul(matrix, i64(product.m * product.n)))
-        first, following = (b.mul(b.add(block, i64(k)), i64(dots.block)) for k in (0, 1))
-        end = b.select(b.icmp_signed("==", block, i64(dots.blocks - 1)), i64(product.n), following)
+            def columns(j: Any) -> None:
+                j = least(b, j, b.sub(end, i64(g.columns)))
+                here, there = v.at(b_at, (j, p.b.column)), v.element(c_at, j)
+                row = 0
+                for tile in range(g.tiles):
+                    rows = g.rows if tile < g.large else g.rows - 1
+                    b.call(tiles[rows], [v.element(a_at, i64(row * p.a.row)), here, v.element(there, i64(row * p.n))])
+                    row += rows
 
-        def columns(j: Any) -> None:
-            j = least(b, j, b.sub(end, i64(dots.columns)))
-            here, there = v.element(b_at, b.mul(j, i64(product.b.column))), v.element(c_at, j)
-            row = 0
-            for tile in range(dots.tiles):
-                rows = dots.rows if tile < dots.large else dots.rows - 1
-                of_a, of_c = v.element(a_at, i64(row * product.a.row)), v.element(there, i64(row * product.n))
-                b.call(tiles[rows], [of_a, here, of_c])
-                row += rows
+            repeat(b, first, end, g.columns, columns)
+            above = b.mul(matrix, i64(p.m))
+            self.finish((above, b.add(above, i64(p.m))), (first, end))
 
-        repeat(b, first, end, dots.columns, columns)
-        if epilogue is not None:
-            above = b.mul(matrix, i64(product.m))
-            call_epilogue(b, epilogue, table, (above, b.add(above, i64(product.m))), (first, end))
-
-    repeat(b, lo, hi, 1, unit)
-    b.ret_void()
-    return function
+        return self.over_units(unit)
 
 
 def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows: int) -> ir.Function:
     """`void tile(ptr a, ptr b, ptr c)`, over all of k."""
-    function = ir.Function(module, _TILE_TYPE, name)
-    function.linkage = "internal"
-    for attribute in ("nounwind", "noinline"):
-        function.attributes.add(attribute)
-    b = function.build()
-    a, right, c = function.args
-    v, columns, parts = Vectors(b, product.dtype, dots.lanes), range(dots.columns), range(SUMS // dots.lanes)
+    t = MicroKernel(module, name, [PTR, PTR, PTR], product.dtype, dots.lanes)
+    b, v, (a, right, c) = t.b, t.v, t.args
+    columns, parts = range(dots.columns), range(SUMS // dots.lanes)
     a_rows = [v.element(a, i64(i * product.a.row)) for i in range(rows)]
     b_rows = [v.element(right, i64(j * product.b.column)) for j in columns]
     following = i64(dots.columns * product.b.column)
@@ -80,8 +67,7 @@ def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows:
         for part in parts:
             at, mask = b.add(k, i64(part * dots.lanes)), None
             if live < SUMS:
-                first = part * dots.lanes
-                mask = ir.Constant(ir.VectorType(I1, dots.lanes), [int(first + x < live) for x in range(dots.lanes)])
+                mask = prefix(dots.lanes, live - part * dots.lanes)
             down = [v.load(v.element(row, at), mask) for row in a_rows]
             for j, row in enumerate(b_rows):
                 if dots.far and live == SUMS and part == 0:
@@ -92,14 +78,14 @@ def _emit_tile(module: ir.Module, name: str, product: Product, dots: Gemv, rows:
         return updated
 
     left = product.k % SUMS
-    sums = loop(b, i64(0), i64(product.k - left), SUMS, [v.zero] * (len(parts) * len(columns) * rows), step)
+    sums = loop(b, i64(0), i64(product.k - left), SUMS, t.zeros(len(parts) * len(columns) * rows), step)
     if left:
         sums = step(i64(product.k - left), sums, left)
     for i in range(rows):
         totals = _total(b, [[sums[(part * len(columns) + j) * rows + i] for part in parts] for j in columns])
         Vectors(b, product.dtype, len(columns)).store(totals, v.element(c, i64(i * product.n)))
     b.ret_void()
-    return function
+    return t.function
 
 
 def _total(b: ir.IRBuilder, sums: list[list[Any]]) -> Any:

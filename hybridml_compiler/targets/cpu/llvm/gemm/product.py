@@ -4,6 +4,7 @@ product."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..... import dtypes
 from .....loops.ir import Kernel
@@ -11,19 +12,18 @@ from .....once import once
 from .....record import replace
 from .....schedule import cost
 from .....schedule.fusion.epilogue import matrices_of
-from .....schedule.kernels.convolution import Pretranspose
 from .....schedule.kernels.gemm import Product, use_own_product
-from .....sizes.dims import Size
-from ...kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, units, with_any_rows
-from ...kernels.gemv import Gemv, dot_units, dots_of
+from ...kernels.gemm_blocking import ROWS, Blocking, blocking_of, blocking_of_rows, with_any_rows
+from ...kernels.gemv import Gemv, dots_of
 from ...kernels.low_precision import Format, can_pass, format_of, narrow_blocking
+from ...kernels.slabs import Slabs
 from ...spec import CpuSpec
 from .. import ir
+from ..contraction.emission import Emission
 from ..kernel import emit_epilogue
-from . import kernel
-from .blocked import emit_blocked_product, turns
-from .gemv import emit_dots
-from .low_precision import emit_narrow_product
+from .blas import BlasProduct
+from .blocked import BlockedProduct
+from .gemv import Dots
 
 
 def format_on(product: Product, cpu: CpuSpec) -> Format:
@@ -53,12 +53,9 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | None:
     return blocking if use_own_product(product, filled, bits // 8) else None
 
 
-def range_of_product(product: Product, cpu: CpuSpec) -> Size:
-    """Extent of the range that threads share."""
-    blocking = own_blocking(product, cpu)
-    if isinstance(blocking, Gemv):
-        return dot_units(product, blocking)
-    return kernel.slabs(product, cpu) if blocking is None else units(product, blocking)
+def plan_of(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Slabs:
+    """The plan of a product, whoever computes it."""
+    return own_blocking(product, cpu) or Slabs(1, cpu.cores)
 
 
 def computes_left(product: Product, cpu: CpuSpec) -> int:
@@ -82,7 +79,7 @@ def takes_epilogue(product: Product, cpu: CpuSpec) -> bool:
     if product.symbolic:
         return own_blocking(product, cpu) is not None
     small = product.m * product.n <= cost.SMALL_SPACE
-    return small or own_blocking(product, cpu) is not None or kernel.slabs(product, cpu) > 1
+    return small or plan_of(product, cpu).units(product) > 1 or own_blocking(product, cpu) is not None
 
 
 def passing_product(product: Product, cpu: CpuSpec) -> Product | None:
@@ -94,12 +91,7 @@ def passing_product(product: Product, cpu: CpuSpec) -> Product | None:
     return replace(product, passing=True) if can_pass(product, format_on(product, cpu), blocking) else None
 
 
-def parts_of_product(product: Product, cpu: CpuSpec) -> list[Pretranspose]:
-    """The code that it calls."""
-    blocking = own_blocking(product, cpu)
-    if not isinstance(blocking, Blocking) or not turns(product, blocking):
-        return []
-    return [Pretranspose(product.dtype if product.stored is None else dtypes.float32, blocking.lanes)]
+EMISSIONS: dict[type, type[Emission[Any, Any]]] = {Blocking: BlockedProduct, Gemv: Dots, Slabs: BlasProduct}
 
 
 def emit_product(
@@ -111,32 +103,20 @@ def emit_product(
     prologue: Kernel | None = None,
 ) -> ir.Function:
     """`void product(ptr buffers, i64 lo, i64 hi)`; the buffers are those of a launch of `Fused`."""
-    cpu = module.cpu
-    blocking = own_blocking(product, cpu)
-    finish = None if epilogue is None else emit_epilogue(module, f"{name}_epilogue", epilogue)
-    if prologue is not None:
-        assert isinstance(blocking, Blocking)
-        return emit_blocked_product(module, name, product, blocking, finish, *parts, prologue=prologue)
-    if blocking is None:
-        return kernel.emit_product(module, name, product, finish)
-    if isinstance(blocking, Gemv):
-        return emit_dots(module, name, product, blocking, finish)
-    if product.stored is not None:
-        buffers = 0 if epilogue is None else 2 + len(epilogue.operands)
-        turn = parts[0] if parts else ""
-        how = format_on(product, cpu)
-        return emit_narrow_product(module, name, product, how, blocking, finish, turn, buffers)
-    sizes = 3 if epilogue is None else 2 + len(epilogue.operands)
-    ahead = () if epilogue is None or blocking.depth < product.k else matrices_of(epilogue)
-    return emit_blocked_product(module, name, product, blocking, finish, *parts, sizes=sizes, ahead=ahead)
+    plan, more = plan_of(product, module.cpu), dict[str, Any]()
+    finish, count = None, 3
+    if epilogue is not None:
+        finish, count = emit_epilogue(module, f"{name}_epilogue", epilogue), 2 + len(epilogue.operands)
+    if isinstance(plan, Blocking):
+        more["prologue"] = prologue
+        if product.stored is not None:
+            more["how"] = format_on(product, module.cpu)
+        elif epilogue is not None and prologue is None and plan.depth >= product.k:
+            more["ahead"] = matrices_of(epilogue)
+    return EMISSIONS[type(plan)](module, name, product, plan, finish, parts, count, **more).emit()
 
 
 def product_source(product: Product, cpu: CpuSpec, parts: Sequence[str] = ()) -> str:
     """The text that determines the code of `emit_product`."""
-    blocking = own_blocking(product, cpu)
-    if blocking is None:
-        how = f"{kernel.slabs(product, cpu)} slabs for {cpu.cores} cores"
-    else:
-        how = f"{blocking!r} with {parts}"
     words = "" if product.stored is None else f" of {format_on(product, cpu)!r}"
-    return f"{product!r}{words} in {how}"
+    return f"{product!r}{words} in {plan_of(product, cpu)!r} with {parts}"

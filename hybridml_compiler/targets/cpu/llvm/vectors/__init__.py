@@ -1,1 +1,1 @@
-"""Idioms of vectors: interleaving, transposing, packing narrow elements, storing past the caches."""
+"""Idioms of vectors: interleaving, transposing, storing past the caches."""

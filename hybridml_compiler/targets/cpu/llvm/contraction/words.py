@@ -1,4 +1,7 @@
-"""Words of 32 bits: how narrow elements become vectors of them, and the instructions that multiply and add them."""
+"""Words: how elements as they are stored become vectors of what an instruction multiplies and adds at once.
+
+A word has 32 bits and one element or several, next to each other along the sum; or it is an element as it is stored.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import numpy as np
 
 from ...kernels.low_precision import BYTES, FLOATS, PAIRS, SHORTS, Format
 from .. import ir
-from ..types import I1, I32, PTR, Literal, intrinsic, memory_type
+from ..types import I32, PTR, Literal, intrinsic, memory_type
+from .loops import offset
+from .vectors import prefix
 
 WORD = 32
 SIGNS = "splat (i32 -2139062144)"  # 0x80 in each byte
@@ -47,25 +52,30 @@ class Words:
     def __init__(self, b: ir.IRBuilder, stored: np.dtype, how: Format, lanes: int, shifted: bool = False) -> None:
         self.b, self.stored, self.lanes, self.shifted = b, stored, lanes, shifted
         self.group, self.bits = how.group, WORD // how.group
-        self.type = ir.VectorType(I32, lanes)
+        self.plain = how.group == 1 and 8 * stored.itemsize >= WORD  # an element is a word
+        self.type = memory_type(stored, lanes) if self.plain else ir.VectorType(I32, lanes)
 
     @property
     def chunk(self) -> int:
         """Elements of a vector of words."""
         return self.lanes * self.group
 
-    def element(self, pointer: Any, offset: Any) -> Any:
-        return self.b.gep(pointer, [offset], source_etype=memory_type(self.stored))
+    def element(self, pointer: Any, at: Any) -> Any:
+        return self.b.gep(pointer, [at], source_etype=memory_type(self.stored))
+
+    def at(self, pointer: Any, *terms: tuple[Any, int]) -> Any:
+        """Address of an element: indices, values or numbers, with the elements from one to the next."""
+        return self.element(pointer, offset(self.b, *terms))
 
     def along(self, pointer: Any, live: int | None = None) -> Any:
         """Words of contiguous elements; those beyond `live` are zeros."""
-        mask = None
-        if live is not None:
-            mask = ir.Constant(ir.VectorType(I1, self.chunk), [int(k < live) for k in range(self.chunk)])
+        mask = None if live is None else prefix(self.chunk, live)
         return self._signs(self.b.bitcast(self._widened(self._load(pointer, self.chunk, mask)), self.type))
 
     def across(self, rows: list[Any], mask: Any = None) -> Any:
         """Words of elements across rows, as many as a word has elements or fewer: element j of each is in word j."""
+        if self.plain:
+            return self._load(rows[0], self.lanes, mask)
         b, word = self.b, None
         for k, pointer in enumerate(rows):
             part = b.zext(self._widened(self._load(pointer, self.lanes, mask)), self.type)
@@ -94,6 +104,8 @@ class Words:
 
     def _widened(self, x: Any) -> Any:
         """The vector with elements as wide as those of a word."""
+        if self.plain:
+            return x
         wide = ir.VectorType(ir.IntType(self.bits), x.type.count)
         if self.stored.kind == "V" and self.bits == WORD:
             return self.b.shl(self.b.zext(x, wide), Literal(wide, "splat (i32 16)"))
