@@ -21,7 +21,7 @@ from ...graph.body import family
 from ...graph.facts import element_cost, is_expensive, may_fail, moved, reduced_axes, widens
 from ...graph.ir import Graph, Node, users
 from ...sizes.dims import hint, is_dim
-from ...walk import reachable
+from ...walk import postorder, reachable
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
@@ -381,17 +381,42 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
     for g in groups:
         for node in g.reads & readers.keys():
             readers[node].append(g)
+    paths = _Paths(groups, {owner[output] for output in donated if output in owner})
     for output, target in list(donated.items()):
         writer = owner.get(output)
         others = [g for g in readers[target] if g is not writer]
         if (
             writer is None
-            or _depend((*others, *checked), writer)
+            or paths.lead((*others, *checked), writer)
             or not all(reads_in_place(r, target, owner) for r in writer.roots)
         ):
             del donated[output]
             continue
-        writer.after.update(others)
+        paths.put_after(writer, others)
+
+
+class _Paths:
+    """Which group needs which, while more are added. Groups have numbers, each a higher one than those it needs, so
+    that a search stops at the number of what it looks for; `late` are numbered after the others, as far as they can."""
+
+    def __init__(self, groups: Sequence[Group], late: Collection[Group]) -> None:
+        self.groups = [*(g for g in groups if g not in late), *(g for g in groups if g in late)]
+        self._count()
+
+    def _count(self) -> None:
+        self.number = {g: k for k, g in enumerate(postorder(self.groups, lambda g: g.after))}
+
+    def lead(self, groups: Iterable[Group], to: Group) -> bool:
+        """Whether one of the groups needs this one, directly or not."""
+        number, least = self.number, self.number[to]
+        above = [g for g in groups if number[g] >= least]
+        return bool(above) and to in reachable(above, lambda g: [x for x in g.after if number[x] >= least])
+
+    def put_after(self, group: Group, others: Collection[Group]) -> None:
+        """Adds that a group needs others, which do not need it."""
+        group.after.update(others)
+        if any(self.number[other] > self.number[group] for other in others):
+            self._count()
 
 
 def _may_fail(group: Group) -> bool:
@@ -401,11 +426,6 @@ def _may_fail(group: Group) -> bool:
 
 def _any_fails(nodes: Iterable[Node]) -> bool:
     return any(may_fail(n) for n in nodes)
-
-
-def _depend(groups: Sequence[Group], on: Group) -> bool:
-    """Whether one of the groups needs this one, directly or not."""
-    return on in reachable(groups, lambda g: g.after)
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
@@ -453,7 +473,7 @@ class _Memory:
     def __init__(self, groups: Sequence[Group], donated: Mapping[Node, Node]) -> None:
         self.readers: dict[Node, set[Group]] = {r: set() for g in groups for r in g.roots if r not in donated}
         for g in groups:
-            for node in g.reads & self.readers.keys() - set(g.roots):
+            for node in (g.reads & self.readers.keys()).difference(g.roots):
                 self.readers[node].add(g)
 
     def shrinks(self, group: Group) -> bool:
