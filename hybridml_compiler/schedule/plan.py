@@ -19,14 +19,13 @@ from .fusion.batch_split import in_parts
 from .fusion.epilogue import Fused, is_idle, lower_epilogue
 from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
-from .fusion.horizontal_fusion import form_regions, region_of
+from .fusion.horizontal_fusion import HorizontalFusion, form_regions, region_of
 from .fusion.prologue import lower_prologue
 from .host_call import opaque_of
 from .kernels.gemm import Product
 from .kernels.library import Call, Capabilities
 from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from .lowering.memo import LoweringMemo
-from .lowering.offset_hoisting import rebase
 from .lowering.split import lower_group
 from .memory import Interval, plan_arena
 
@@ -89,8 +88,8 @@ class _Planner:
         self.target, self.begin, self.carried = target, begin, carried
         self.materialised = fusion.materialised
         self.alike = LoweringMemo(self.in_memory, donated)
-        # By the identity of the loop nests before.
-        self.rebased: dict[Any, tuple[Sequence[Kernel], KernelSpec, Mapping[int, tuple[int, int]]]] = {}
+        self.rebased: dict[Any, KernelSpec] = {}  # by the identity of their loop nests
+        self.regions: dict[tuple[int, ...], HorizontalFusion] = {}  # by the identity of their kernels
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -256,7 +255,7 @@ class _Planner:
             placed = [self._placed(task, home) for task in tasks]
             places, sizes = [x for _, these, _ in placed for x in these], [n for *_, these in placed for n in these]
             kernels = [kernel for kernel, _, _ in placed if isinstance(kernel, Kernel)]
-            spec = placed[0][0] if len(tasks) == 1 else region_of(kernels, self.target.cores)
+            spec = placed[0][0] if len(tasks) == 1 else self._region(kernels)
             if len(tasks) > 1:
                 reasons.append("side by side: none of them needs another")
         self.begin(spec)
@@ -264,6 +263,12 @@ class _Planner:
         nodes = tuple(sorted(made, key=self.position.__getitem__))
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
         return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
+
+    def _region(self, kernels: Sequence[Kernel]) -> HorizontalFusion:
+        key = tuple(map(id, kernels))
+        if key not in self.regions:
+            self.regions[key] = region_of(kernels, self.target.cores)
+        return self.regions[key]
 
     def _placed(
         self, task: Task, home: Mapping[Node | Step, BufferRef]
@@ -285,17 +290,17 @@ class _Planner:
         nests = spec.nests
         if not nests:
             return spec, {}
-        key = *map(id, nests), spec.call if isinstance(spec, Fused) else None
+        made = [self.alike.rebased(kernel) for kernel in nests]
+        key = *(id(kernel) for kernel, _ in made), spec.call if isinstance(spec, Fused) else None
         if key not in self.rebased:
-            made = [rebase(kernel) for kernel in nests]
-            parts = {
-                first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
-                for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
-                for k, buffer in enumerate(kernel.operands)
-                if first + k >= 0
-            }
-            self.rebased[key] = nests, spec.with_nests([kernel for kernel, _ in made]), parts
-        return self.rebased[key][1:]
+            self.rebased[key] = spec.with_nests([kernel for kernel, _ in made])
+        parts = {
+            first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
+            for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
+            for k, buffer in enumerate(kernel.operands)
+            if first + k >= 0
+        }
+        return self.rebased[key], parts
 
 
 def _by_number(group: Group) -> list[Node]:

@@ -51,7 +51,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
         groups, owner = _group(order, materialised, target)
-    packing = choose_prologues(order, graph.roots, materialised, groups, owner, donated.values(), target)
+    packing = choose_prologues(order, set(graph.roots), materialised, groups, owner, donated.values(), target)
     if packing.computed:
         materialised = {node: reason for node, reason in materialised.items() if node not in packing.computed}
         groups, owner = _group(order, materialised, target, packing.computed)
