@@ -52,19 +52,16 @@ def _report(graph: Graph) -> None:
     """Say which line repeats, if there is one, that must be compiled step by step."""
     nodes = graph.nodes()
     cuts = _cuts(nodes)
-    begun_elsewhere: set[tuple[str, int]] = set()  # anchors of the same lines, as many: of the same steps
-    for anchors in _anchors(nodes):
-        of_steps = anchors[0].where, len(anchors)
-        if not anchors[0].where or of_steps in begun_elsewhere:
-            continue
-        begun_elsewhere.add(of_steps)
-        loop = _loop(anchors, nodes, cuts, _MANY, exact=False)
+    # Of a line, the fewest: those are one a step, and the steps of its others are the same ones, begun elsewhere.
+    of_line = {anchors[0].where: anchors for anchors in _anchors(nodes) if len(anchors) > _MANY}
+    for where, anchors in of_line.items():
+        loop = _loop(anchors, nodes, cuts, _MANY, exact=False) if where else None
         if loop is not None:
             size = len(loop.steps) * len(loop.steps[0])
             warnings.warn(
                 f"{graph.name}: a loop of {len(loop.steps)} steps is compiled step by step, {size} operations, because "
                 "the steps read different arrays; put those into one array, or use hm.scan over it"
-                f"{LOCATION}{anchors[0].where}",
+                f"{LOCATION}{where}",
                 CompileWarning,
                 stacklevel=2,
             )
