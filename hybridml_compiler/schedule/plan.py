@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from .. import dtypes
 from ..aval import Aval
@@ -19,9 +18,10 @@ from .fusion.batch_split import in_parts
 from .fusion.epilogue import Fused, is_idle, lower_epilogue
 from .fusion.fuse import Fusion, fuse
 from .fusion.group import Group
-from .fusion.horizontal_fusion import HorizontalFusion, form_regions, region_of
+from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
 from .host_call import opaque_of
+from .kept import Kept, Reuse
 from .kernels.gemm import Product
 from .kernels.library import Call, Capabilities
 from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
@@ -38,6 +38,7 @@ def make_plan(
     target: Capabilities,
     begin: Begin = lambda spec: None,
     carried: Sequence[Node] | None = None,
+    reuse: Reuse | None = None,
 ) -> Plan:
     """`donate`: output position -> input position whose memory it is written to.
 
@@ -45,11 +46,12 @@ def make_plan(
     plan is complete.
 
     `carried`: inputs of the body of a loop that come from the step before; its launches may be cut into slots.
+    `reuse` counts what was known from the plans before.
     """
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated, target)
-    return _Planner(graph, donate, donated, fusion, target, begin, carried).plan()
+    return _Planner(graph, donate, donated, fusion, target, begin, carried, reuse or Reuse()).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -83,13 +85,13 @@ class _Planner:
         target: Capabilities,
         begin: Begin,
         carried: Sequence[Node] | None,
+        reuse: Reuse,
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.target, self.begin, self.carried = target, begin, carried
+        self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
         self.materialised = fusion.materialised
-        self.alike = LoweringMemo(self.in_memory, donated)
-        self.rebased: dict[Any, KernelSpec] = {}  # by the identity of their loop nests
-        self.regions: dict[tuple[int, ...], HorizontalFusion] = {}  # by the identity of their kernels
+        self.kept = Kept() if any(node.aval.symbolic for node in graph.nodes()) else target.kept.trimmed()
+        self.alike = LoweringMemo(self.in_memory, donated, self.kept, reuse)
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -180,7 +182,11 @@ class _Planner:
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)
-        spec = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
+
+        def planned(body: Graph, carried: Sequence[Node] | None = None) -> Plan:
+            return make_plan(body, {}, self.target, self.begin, carried, self.reuse)
+
+        spec = control_of(results, planned)
         memory = input_node(Aval((spec.memory,), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(spec, (*results[0].inputs, *results, memory), group)
 
@@ -264,11 +270,9 @@ class _Planner:
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
         return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
 
-    def _region(self, kernels: Sequence[Kernel]) -> HorizontalFusion:
-        key = tuple(map(id, kernels))
-        if key not in self.regions:
-            self.regions[key] = region_of(kernels, self.target.cores)
-        return self.regions[key]
+    def _region(self, kernels: Sequence[Kernel]) -> KernelSpec:
+        key = "region", self.target.cores, *map(id, kernels)
+        return self.kept.specs.get(key) or self.kept.specs.setdefault(key, region_of(kernels, self.target.cores))
 
     def _placed(
         self, task: Task, home: Mapping[Node | Step, BufferRef]
@@ -292,15 +296,14 @@ class _Planner:
             return spec, {}
         made = [self.alike.rebased(kernel) for kernel in nests]
         key = *(id(kernel) for kernel, _ in made), spec.call if isinstance(spec, Fused) else None
-        if key not in self.rebased:
-            self.rebased[key] = spec.with_nests([kernel for kernel, _ in made])
+        new = self.kept.specs.get(key) or self.kept.specs.setdefault(key, spec.with_nests([x for x, _ in made]))
         parts = {
             first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
             for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
             for k, buffer in enumerate(kernel.operands)
             if first + k >= 0
         }
-        return self.rebased[key], parts
+        return new, parts
 
 
 def _by_number(group: Group) -> list[Node]:

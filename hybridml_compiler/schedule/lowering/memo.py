@@ -18,24 +18,27 @@ from ...graph.ir import Node, input_node
 from ...loops.ir import Kernel
 from ...walk import postorder
 from ..fusion.group import Group
+from ..kept import Kept, Reuse
 from .offset_hoisting import moved, rebase
 
 Lowered = Sequence[tuple[Kernel, tuple[Node, ...]]]  # kernels, each with the nodes whose memory it is given
 
 
 class LoweringMemo:
-    """Lowers groups, or finds the result for an equal one, or for one that reads other numbers of an array."""
+    """Lowers groups, or finds the result for an equal one, of this graph or one before, or for one that reads other
+    numbers of an array."""
 
-    def __init__(self, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node]) -> None:
-        self.in_memory, self.overwrites = in_memory, overwrites
-        self._known: dict[Any, tuple[list[tuple[Kernel, list[int | _Temporary]]], Mapping[int, int]]] = {}
+    def __init__(
+        self, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node], kept: Kept, reuse: Reuse
+    ) -> None:
+        self.in_memory, self.overwrites, self.kept, self.reuse = in_memory, overwrites, kept, reuse
         self._moved: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = {}  # by id: made of which, by how much
-        self._rebased: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = {}  # by id
 
     def lowered(self, group: Group, lower: Callable[[], Lowered]) -> Lowered:
         """`lower()`, or the same for the nodes of this group. A node of no graph is temporary, and made again."""
         key, nodes, places = self.signature(group)
-        found = self._known.get(key)
+        self.reuse.groups += 1
+        found: _Found | None = self.kept.groups.get(key)
         if found is not None:
             kernels, before = found
             temporary: dict[int, Node] = {}
@@ -45,11 +48,12 @@ class LoweringMemo:
                 for kernel, given in kernels
             ]
         made = lower()
+        self.reuse.lowered += 1
         number: dict[Node, int | _Temporary] = {node: k for k, node in enumerate(nodes)}
         for _, operands in made:
             for node in operands:
                 number.setdefault(node, _Temporary(len(number), node.aval))
-        self._known[key] = [(kernel, [number[node] for node in operands]) for kernel, operands in made], places
+        self.kept.groups[key] = [(kernel, [number[node] for node in operands]) for kernel, operands in made], places
         return made
 
     def _further(self, kernel: Kernel, given: Sequence[int | _Temporary], by: Mapping[int, int]) -> Kernel:
@@ -65,9 +69,10 @@ class LoweringMemo:
     def rebased(self, kernel: Kernel) -> tuple[Kernel, Mapping[str, int]]:
         """`rebase(kernel)`, with one kernel for all that are equal but for where they read."""
         _, kernel, by = self._moved.get(id(kernel), (kernel, kernel, {}))
-        if id(kernel) not in self._rebased:
-            self._rebased[id(kernel)] = kernel, *rebase(kernel)
-        _, made, shifts = self._rebased[id(kernel)]
+        found = self.kept.rebased.get(id(kernel))
+        if found is None:
+            found = self.kept.rebased[id(kernel)] = kernel, *rebase(kernel)
+        _, made, shifts = found
         return made, {**shifts, **{name: shifts.get(name, 0) + n for name, n in by.items()}}
 
     def signature(self, group: Group) -> tuple[Any, list[Node], Mapping[int, int]]:
@@ -131,6 +136,10 @@ class _Temporary:
 
     def __init__(self, number: int, aval: Aval) -> None:
         self.number, self.aval = number, aval
+
+
+# Kernels, each with the numbers of its operands; and the places of `LoweringMemo.signature`.
+_Found = tuple[list[tuple[Kernel, list[int | _Temporary]]], Mapping[int, int]]
 
 
 def _operand(given: int | _Temporary, nodes: Sequence[Node], temporary: dict[int, Node]) -> Node:

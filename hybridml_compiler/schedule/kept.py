@@ -1,0 +1,40 @@
+"""Results of planning for a target that other graphs can use: layers repeat, and so do programs after an edit.
+
+All follow from the structure of a group, or are found by the identity of a kernel. Nothing of a graph with symbolic
+sizes is kept: what was decided by a size is a condition of one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..loops.ir import Kernel, KernelSpec
+
+_MOST = 8192  # kernels; then all are forgotten
+
+
+@dataclass(eq=False)
+class Kept:
+    """One of every target's capabilities. Entries by identity hold what they are found by, so that it lives."""
+
+    groups: dict[Any, Any] = field(default_factory=dict)  # lowered, by signature (see lowering/memo.py)
+    rebased: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)
+    specs: dict[Any, KernelSpec] = field(default_factory=dict)  # by the identity of their loop nests
+    verified: dict[int, Kernel] = field(default_factory=dict)
+
+    def trimmed(self) -> Kept:
+        """Itself, of no more than so many kernels."""
+        if max(map(len, (self.groups, self.rebased, self.specs, self.verified))) > _MOST:
+            for table in (self.groups, self.rebased, self.specs, self.verified):
+                table.clear()
+        return self
+
+
+@dataclass
+class Reuse:
+    """How many groups a plan has, and how many of these no equal one was known for."""
+
+    groups: int = 0
+    lowered: int = 0
