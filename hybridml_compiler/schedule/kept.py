@@ -21,13 +21,15 @@ class Kept:
 
     groups: dict[Any, Any] = field(default_factory=dict)  # lowered, by signature (see lowering/memo.py)
     rebased: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)
-    specs: dict[Any, KernelSpec] = field(default_factory=dict)  # by the identity of their loop nests
+    specs: dict[Any, KernelSpec] = field(default_factory=dict)  # by the identity of the loop nests they are made of
+    moved: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = field(default_factory=dict)  # of which, by how much
     verified: dict[int, Kernel] = field(default_factory=dict)
 
     def trimmed(self) -> Kept:
         """Itself, of no more than so many kernels."""
-        if max(map(len, (self.groups, self.rebased, self.specs, self.verified))) > _MOST:
-            for table in (self.groups, self.rebased, self.specs, self.verified):
+        tables: tuple[dict[Any, Any], ...] = self.groups, self.rebased, self.specs, self.moved, self.verified
+        if max(map(len, tables)) > _MOST:
+            for table in tables:
                 table.clear()
         return self
 

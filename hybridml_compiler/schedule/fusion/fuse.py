@@ -96,10 +96,10 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
     for node in reversed(order):
         if node.op is None:
             continue
-        for kind, given in _TAKE_MEMORY.items():
-            if any(r.kind == kind for r in readers[node]):
-                chosen.setdefault(node, given)
-        for reader in (r for r in readers[node] if r.kind in LIBRARY):
+        kinds = {r.kind for r in readers[node]}
+        for kind in kinds & _TAKE_MEMORY.keys():
+            chosen.setdefault(node, _TAKE_MEMORY[kind])
+        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in readers[node] if r.kind in LIBRARY):
             library = LIBRARY[reader.kind]
             base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
@@ -151,9 +151,9 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
         return None
     if any(r.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
-    grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
-    if grows >= 2 and is_expensive(node):
-        return f"read {grows:.0f} times an element, and not cheap"
+    if is_expensive(node):
+        grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
+        return f"read {grows:.0f} times an element, and not cheap" if grows >= 2 else None
     return None
 
 

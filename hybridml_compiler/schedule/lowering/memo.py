@@ -32,7 +32,6 @@ class LoweringMemo:
         self, in_memory: Callable[[Node], bool], overwrites: Mapping[Node, Node], kept: Kept, reuse: Reuse
     ) -> None:
         self.in_memory, self.overwrites, self.kept, self.reuse = in_memory, overwrites, kept, reuse
-        self._moved: dict[int, tuple[Kernel, Kernel, Mapping[str, int]]] = {}  # by id: made of which, by how much
 
     def lowered(self, group: Group, lower: Callable[[], Lowered]) -> Lowered:
         """`lower()`, or the same for the nodes of this group. A node of no graph is temporary, and made again."""
@@ -62,13 +61,17 @@ class LoweringMemo:
         named = {buffer.name: by[x] for buffer, x in operands if isinstance(x, int) and x in by}
         if not named:
             return kernel
-        new = moved(kernel, named)
-        self._moved[id(new)] = new, kernel, named
+        key = id(kernel), *named.items()
+        new = self.kept.specs.get(key)
+        if new is None:
+            new = self.kept.specs[key] = moved(kernel, named)
+            self.kept.moved[id(new)] = new, kernel, named
+        assert isinstance(new, Kernel)
         return new
 
     def rebased(self, kernel: Kernel) -> tuple[Kernel, Mapping[str, int]]:
         """`rebase(kernel)`, with one kernel for all that are equal but for where they read."""
-        _, kernel, by = self._moved.get(id(kernel), (kernel, kernel, {}))
+        _, kernel, by = self.kept.moved.get(id(kernel), (kernel, kernel, {}))
         found = self.kept.rebased.get(id(kernel))
         if found is None:
             found = self.kept.rebased[id(kernel)] = kernel, *rebase(kernel)
