@@ -216,9 +216,10 @@ def _may_repeat(anchors: Sequence[Node]) -> bool:
 
     An operand of an operand is at most that many steps back, so of 32 equal steps the first 8 may read those before.
     """
-    alike = [_alike(a, b) for a, b in pairwise(anchors)]
-    longest = max((sum(1 for _ in run) for same, run in groupby(alike) if same), default=0)
-    return longest >= _FEWEST - 1 - _DEPTH
+    pairs, enough = list(pairwise(anchors)), _FEWEST - 1 - _DEPTH
+    if not any(_alike(*pair) for pair in pairs[enough - 1 :: enough]):  # any such run has one of these
+        return False
+    return any(same and sum(1 for _ in run) >= enough for same, run in groupby(_alike(a, b) for a, b in pairs))
 
 
 def _alike(one: Node, other: Node) -> bool:
