@@ -64,8 +64,9 @@ class LoweringMemo:
         key = id(kernel), *named.items()
         new = self.kept.specs.get(key)
         if new is None:
-            new = self.kept.specs[key] = moved(kernel, named)
+            new = moved(kernel, named)
             self.kept.moved[id(new)] = new, kernel, named
+            self.kept.specs[key] = new
         assert isinstance(new, Kernel)
         return new
 

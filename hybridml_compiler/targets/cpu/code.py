@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...aval import Aval
 from ...errors import CompileError
 from ...loops.ir import KernelSpec
-from ...schedule.launch import Plan
+from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint, structural
 from ...sizes.guards import collecting
 from ..base import Stage
@@ -68,7 +68,7 @@ class Code:
 
     def module(self, spec: KernelSpec) -> Module | None:
         """The module of a launch's spec; None for a copy, which has no code."""
-        return self._specs.modules(spec)[-1] if spec in self._specs else None
+        return None if isinstance(spec, Copy) else self._specs.modules(spec)[-1]
 
     def kernels(self, plan: Plan) -> int:
         return len(self.modules(plan)) - 1

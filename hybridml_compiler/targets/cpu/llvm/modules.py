@@ -41,7 +41,7 @@ EMITTERS = (
 )
 
 
-_MOST = 8192
+_MOST = 1024  # specs that are kept from one plan to the next
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,6 @@ class PlanModules:
         if len(self._known) > _MOST:
             self._known.clear()
         return self
-
-    def __contains__(self, spec: KernelSpec) -> bool:
-        return id(spec) in self._known
 
     def modules(self, spec: KernelSpec) -> list[Module]:
         """Modules of the specs that it calls, then its own."""
