@@ -12,7 +12,7 @@ from typing import Any
 
 from ..loops.ir import Kernel, KernelSpec
 
-_MOST = 1024  # kernels, of some 50 kB; then all are forgotten. A GPT step has 60
+_MOST = 1024  # kernels; then all are forgotten. A GPT step has 60
 
 
 @dataclass(eq=False)
