@@ -39,6 +39,7 @@ from .sizes.guards import Guards, collecting
 
 if TYPE_CHECKING:
     from .loops.ir import KernelSpec
+    from .schedule.kept import Reuse
     from .schedule.launch import Launch, Plan
     from .targets.base import Code, Executable, Program, Target
     from .targets.shapes import Shapes
@@ -55,6 +56,8 @@ class Stats:
     distinct_kernels: int = 0
     nbytes: int = 0  # read and written by one call
     arena_bytes: int = 0
+    reuse: Reuse | None = None  # what the plan found known; None for a program found whole
+    cached_kernels: int = 0  # distinct ones whose code was in the cache, where the target has one
     _inside: float = 0.0
 
     @contextmanager
@@ -73,6 +76,16 @@ class Stats:
     @property
     def total_ms(self) -> float:
         return sum(self.milliseconds.values())
+
+    @property
+    def reused(self) -> str:
+        """What did not have to be made for the program, for people."""
+        if self.reuse is None:
+            return "the whole program was in the cache"
+        return (
+            f"{self.reuse.lowered} of {self.reuse.groups} groups of operations were lowered, {self.cached_kernels} of "
+            f"{self.distinct_kernels} kernels were in the cache"
+        )
 
 
 def compile(
@@ -184,12 +197,14 @@ class Stages:
 
     @lazy
     def plan(self) -> Plan:
+        from .schedule.kept import Reuse
         from .schedule.plan import make_plan
         from .schedule.text import describe_plan
 
-        graph = self.graph
+        graph, reuse = self.graph, Reuse()
         with self.stats.stage("plan"):
-            plan = make_plan(graph, self.donate, self.target.capabilities, self._begin)
+            plan = make_plan(graph, self.donate, self.target.capabilities, self._begin, reuse=reuse)
+        self.stats.reuse = reuse
         self.say(3, lambda: describe_plan(plan))
         return plan
 
@@ -201,8 +216,11 @@ class Stages:
             return
         self._begun[id(spec)] = spec
         with self.stats.stage("check"):
+            verified = self.target.capabilities.kept.verified
             for kernel in spec.nests if self.verify else ():
-                verify_kernel(kernel, "the plan")
+                if verified.get(id(kernel)) is not kernel:
+                    verify_kernel(kernel, "the plan")
+                    verified[id(kernel)] = kernel
         self.code.begin(spec)
 
     @lazy
@@ -288,7 +306,7 @@ class _Reporter:
 def _summary(stats: Stats) -> str:
     return (
         f"{stats.nodes} nodes, {stats.kernels} launches, {stats.distinct_kernels} kernels, {stats.nbytes} bytes of "
-        f"traffic, {stats.arena_bytes} bytes of arena, compiled in {stats.total_ms:.1f} ms"
+        f"traffic, {stats.arena_bytes} bytes of arena, compiled in {stats.total_ms:.1f} ms: {stats.reused}"
     )
 
 

@@ -96,6 +96,7 @@ class Explanation(Report):
     kernels: tuple[KernelCost, ...] = ()
     lines: tuple[LineCost, ...] = ()
     ir: str = ""  # of the whole path, with the names that `run(fetch=...)` takes
+    reused: tuple[str, ...] = ()  # what was known when each part of the path was compiled
 
     TEMPLATE = "explanation.html.jinja"
 
@@ -136,6 +137,8 @@ class Explanation(Report):
             yield "sizes that come with the call", rows
         if self.retraces:
             yield "traced again", list(self.retraces)
+        if self.reused:
+            yield "how it was compiled", list(self.reused)
         if self.kernels:
             yield f"kernels ({len(self.kernels)})", list(self._kernel_rows())
         if self.lines:

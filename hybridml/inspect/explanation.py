@@ -102,6 +102,7 @@ def _explained(
         kernels=tuple(kernel for kernel, _ in kernels),
         lines=tuple(_lines(kernels)),
         ir=print_graph(path.program.whole),
+        reused=tuple(_reused(entry, path)),
     )
 
 
@@ -176,13 +177,25 @@ def _effect(effect: Mutation) -> EffectLine:
 # -- cost
 
 
+def _executables(entry: Entry, path: CompiledPath) -> list[Any]:
+    """The programs of a path: those that answer questions, then the one of its end."""
+    segments = [ask.segment.executable for ask, _ in way(entry.root, path) if ask.segment is not None]
+    return [*segments, path.program.executable]
+
+
+def _reused(entry: Entry, path: CompiledPath) -> Iterator[str]:
+    for executable in _executables(entry, path):
+        reused = getattr(getattr(executable, "stats", None), "reused", "")
+        if reused:
+            yield reused
+
+
 def _kernels(entry: Entry, path: CompiledPath) -> Iterator[tuple[KernelCost, dict[str, float]]]:
     """The launches of a path, questions first, each with what its lines weigh in it."""
     from hybridml_compiler.schedule.cost import memory_cost
     from hybridml_compiler.targets.cpu.llvm.registry import kind_of as code_of
 
-    segments = [ask.segment.executable for ask, _ in way(entry.root, path) if ask.segment is not None]
-    for executable in (*segments, path.program.executable):
+    for executable in _executables(entry, path):
         for launch in getattr(executable, "launches", ()):
             operations = alone = 0.0
             weights: dict[str, float] = dict.fromkeys(launch.where, 1e-9)

@@ -60,18 +60,33 @@ def rewrite(graph: Graph, rules: Rules, stats: Counter[str] | None = None) -> Gr
     for node in graph.nodes():
         if node.op is None or node in rules.final:
             final[node] = node
-        elif node.op.name in rules.by_op or any([final[n] is not n for n in node.inputs]):
-            _settle(node, rules, final, counts)
-        else:
-            final[node] = node
-            rules.final.add(node)
+            continue
+        operands = tuple([final[n] for n in node.inputs])
+        new = node
+        if operands != node.inputs:
+            new = with_inputs(node, operands)
+            new.where = new.where or node.where
+        if new not in final:
+            found, rule = _replaced(new, rules.by_op)
+            if rule is None:  # most nodes
+                final[new] = new
+                rules.final.add(new)
+            else:
+                counts[rule.name] += 1
+                length: dict[Node, int] = {}
+                _inherit(found, new, length, 1)
+                _settle(found, rules, final, counts, length)
+                final[new] = final[found]
+        final[node] = final[new]
     return graph.with_roots([final[node] for node in graph.roots])
 
 
-def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str]) -> None:
-    """Put `root` and everything under it into `final`. A stack and no recursion: graphs are thousands of nodes deep."""
+def _settle(root: Node, rules: Rules, final: dict[Node, Node], counts: Counter[str], length: dict[Node, int]) -> None:
+    """Put `root` and everything under it into `final`. A stack and no recursion: graphs are thousands of nodes deep.
+
+    `length`: of the chain of replacements that made a node; 0 for nodes of the graph as given.
+    """
     becomes: dict[Node, Node] = {}  # nodes on the stack that wait for their replacement
-    length: dict[Node, int] = {}  # of the chain of replacements that made a node; 0 for nodes of the graph as given
     stack = [root]
     while stack:
         node = stack[-1]
@@ -117,8 +132,12 @@ def _step(node: Node, rules: Mapping[str, tuple[Rule, ...]], final: Mapping[Node
     if node.op is None:
         return node, None
     operands = tuple([final[n] for n in node.inputs])
-    if operands != node.inputs:
-        return with_inputs(node, operands), None
+    return (with_inputs(node, operands), None) if operands != node.inputs else _replaced(node, rules)
+
+
+def _replaced(node: Node, rules: Mapping[str, tuple[Rule, ...]]) -> tuple[Node, Rule | None]:
+    """The replacement by the first rule that fits a node with final operands, and the rule; itself if none does."""
+    assert node.op is not None
     for rule in rules.get(node.op.name, ()):
         found = rule.match(node)
         if found is None or found is node:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,11 @@ from ..walk import postorder
 LONG = 2000  # nodes: planning and compiling them takes a second
 _FEWEST = 32  # steps
 _MANY = 100  # steps that are worth a word where they cannot be rolled
-_TRIED = 12  # anchors: their steps are collected in one walk over the graph each
+_TRIED = 12  # anchors: their steps are collected in one walk over the graph each, unless `_may_repeat` sees why not
+_DEPTH, _PAIRS = 8, 64  # how far `_alike` looks: operands of operands, and how many in all
 
 Step = list[Node]
+Cuts = dict[Node, "_Slice"]  # the nodes of a graph that are slices
 Reference = tuple[str, int]  # "own" or "before" and a position, or "given" and a position among operands that vary
 
 
@@ -48,14 +50,18 @@ def roll_loops(graph: Graph) -> Graph:
 
 def _report(graph: Graph) -> None:
     """Say which line repeats, if there is one, that must be compiled step by step."""
-    for anchors in _anchors(graph.nodes()):
-        loop = _loop(anchors, exact=False) if len(anchors) >= _MANY else None
-        if loop is not None and len(loop.steps) >= _MANY and anchors[0].where:
+    nodes = graph.nodes()
+    cuts = _cuts(nodes)
+    # Of a line, the fewest: those are one a step, and the steps of its others are the same ones, begun elsewhere.
+    of_line = {anchors[0].where: anchors for anchors in _anchors(nodes) if len(anchors) > _MANY}
+    for where, anchors in of_line.items():
+        loop = _loop(anchors, nodes, cuts, _MANY, exact=False) if where else None
+        if loop is not None:
             size = len(loop.steps) * len(loop.steps[0])
             warnings.warn(
                 f"{graph.name}: a loop of {len(loop.steps)} steps is compiled step by step, {size} operations, because "
                 "the steps read different arrays; put those into one array, or use hm.scan over it"
-                f"{LOCATION}{anchors[0].where}",
+                f"{LOCATION}{where}",
                 CompileWarning,
                 stacklevel=2,
             )
@@ -65,10 +71,11 @@ def _report(graph: Graph) -> None:
 def _roll(graph: Graph) -> Graph | None:
     """The graph with the loop that covers the most."""
     nodes = graph.nodes()
+    cuts = _cuts(nodes)
     covered: set[Node] = set()  # anchors among them would give the same steps, begun elsewhere
     best, most = None, 0
     for anchors in _anchors(nodes):
-        loop = None if anchors[len(anchors) // 2] in covered else _loop(anchors)
+        loop = None if anchors[len(anchors) // 2] in covered else _loop(anchors, nodes, cuts)
         size = 0 if loop is None else len(loop.steps) * len(loop.steps[0])
         if loop is not None and size > most:
             rolled = loop.rolled(graph, nodes)
@@ -178,13 +185,18 @@ class _Loop:
         return sorted(found)
 
 
-def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
+def _loop(
+    anchors: Sequence[Node], nodes: Sequence[Node], cuts: Cuts, fewest: int = _FEWEST, *, exact: bool = True
+) -> _Loop | None:
     """The longest run of equal steps that end at these nodes, or at every second of them, ...; unless `exact`, of steps
     that may read anything from outside."""
     for stride in (1, 2, 3, 4):
-        if len(anchors) < _FEWEST * stride:
+        if len(anchors) // stride <= fewest:  # the first step is the one before
             return None
-        steps = _steps(anchors[stride - 1 :: stride])
+        ends = anchors[stride - 1 :: stride]
+        if exact and not _may_repeat(ends):
+            continue
+        steps = _steps(ends, nodes, cuts)
         reads = [_reads(step, before) for step, before in zip(steps[1:], steps, strict=False)]
         keys = [
             tuple(
@@ -194,22 +206,60 @@ def _loop(anchors: Sequence[Node], *, exact: bool = True) -> _Loop | None:
             for step, own in zip(steps[1:], reads, strict=True)
         ]
         low, high = _longest(keys)
-        if high - low >= _FEWEST:
+        if high - low >= fewest:
             return _Loop(steps[low], steps[low + 1 : high + 1], reads[low])
     return None
 
 
-def _steps(anchors: Sequence[Node]) -> list[Step]:
+def _may_repeat(anchors: Sequence[Node]) -> bool:
+    """Whether some run of equal steps may end at these nodes, by what is near to each: layers read other weights.
+
+    An operand of an operand is at most that many steps back, so of 32 equal steps the first 8 may read those before.
+    """
+    pairs, enough = list(pairwise(anchors)), _FEWEST - 1 - _DEPTH
+    if not any(_alike(*pair) for pair in pairs[enough - 1 :: enough]):  # any such run has one of these
+        return False
+    return any(same and sum(1 for _ in run) >= enough for same, run in groupby(_alike(a, b) for a, b in pairs))
+
+
+def _alike(one: Node, other: Node) -> bool:
+    """Whether two nodes may have one place in two equal steps: the same operations on equal sources, as far as seen."""
+    level, seen = [(one, other)], {(one, other)}
+    for _ in range(_DEPTH):
+        if any(len(a.inputs) != len(b.inputs) for a, b in level):
+            return False
+        below = dict.fromkeys(pair for a, b in level for pair in zip(a.inputs, b.inputs, strict=True))
+        level = []
+        for pair in below:
+            a, b = pair
+            if a is b or pair in seen:
+                continue
+            if a.op is not b.op or a.text != b.text or a.aval != b.aval or a.op is None:
+                if _source(a) != _source(b):
+                    return False
+                continue
+            seen.add(pair)
+            level.append(pair)
+        if len(seen) > _PAIRS:
+            break
+    return True
+
+
+def _cuts(nodes: Iterable[Node]) -> Cuts:
+    return {node: cut for node in nodes if (cut := _slice_of(node)) is not None}
+
+
+def _steps(anchors: Sequence[Node], nodes: Iterable[Node], cuts: Cuts) -> list[Step]:
     """For each anchor the nodes that it needs and no anchor before it does, operands first. Slices of outer values are
     outside."""
     seen: set[Node] = set()
     varies = {anchors[0]}
-    for node in topological(anchors):
-        if any(n in varies for n in node.inputs):
+    for node in nodes if cuts else ():
+        if not varies.isdisjoint(node.inputs):
             varies.add(node)
 
     def inside(node: Node) -> list[Node]:
-        return [n for n in node.inputs if n.op is not None and ((cut := _slice_of(n)) is None or cut.base in varies)]
+        return [n for n in node.inputs if n.op is not None and (n not in cuts or cuts[n].base in varies)]
 
     return [postorder([anchor], inside, seen) for anchor in anchors]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from .. import dtypes
 from ..aval import Aval
@@ -22,11 +21,11 @@ from .fusion.group import Group
 from .fusion.horizontal_fusion import form_regions, region_of
 from .fusion.prologue import lower_prologue
 from .host_call import opaque_of
+from .kept import Kept, Reuse
 from .kernels.gemm import Product
 from .kernels.library import Call, Capabilities
 from .launch import SIZES, STATUS_BYTES, Buffer, BufferRef, Copy, Launch, Plan
 from .lowering.memo import LoweringMemo
-from .lowering.offset_hoisting import rebase
 from .lowering.split import lower_group
 from .memory import Interval, plan_arena
 
@@ -39,6 +38,7 @@ def make_plan(
     target: Capabilities,
     begin: Begin = lambda spec: None,
     carried: Sequence[Node] | None = None,
+    reuse: Reuse | None = None,
 ) -> Plan:
     """`donate`: output position -> input position whose memory it is written to.
 
@@ -46,11 +46,12 @@ def make_plan(
     plan is complete.
 
     `carried`: inputs of the body of a loop that come from the step before; its launches may be cut into slots.
+    `reuse` counts what was known from the plans before.
     """
     _check_donations(graph, donate)
     donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated, target)
-    return _Planner(graph, donate, donated, fusion, target, begin, carried).plan()
+    return _Planner(graph, donate, donated, fusion, target, begin, carried, reuse or Reuse()).plan()
 
 
 def _check_donations(graph: Graph, donate: Mapping[int, int]) -> None:
@@ -84,13 +85,13 @@ class _Planner:
         target: Capabilities,
         begin: Begin,
         carried: Sequence[Node] | None,
+        reuse: Reuse,
     ) -> None:
         self.graph, self.donate, self.donated, self.fusion = graph, donate, donated, fusion
-        self.target, self.begin, self.carried = target, begin, carried
+        self.target, self.begin, self.carried, self.reuse = target, begin, carried, reuse
         self.materialised = fusion.materialised
-        self.alike = LoweringMemo(self.in_memory, donated)
-        # By the identity of the loop nests before.
-        self.rebased: dict[Any, tuple[Sequence[Kernel], KernelSpec, Mapping[int, tuple[int, int]]]] = {}
+        self.kept = Kept() if any(node.aval.symbolic for node in graph.nodes()) else target.kept.trimmed()
+        self.alike = LoweringMemo(self.in_memory, donated, self.kept, reuse)
         self.position = {n: k for k, n in enumerate(graph.nodes())}
         given = {n for node in self.position if node.kind == "control" for n in node.inputs}
         self.constants = [n for n in self.position if n.is_constant and (n.shape or n in graph.outputs or n in given)]
@@ -181,7 +182,11 @@ class _Planner:
 
     def _control(self, group: Group) -> Task:
         results = _by_number(group)
-        spec = control_of(results, lambda body, carried=None: make_plan(body, {}, self.target, self.begin, carried))
+
+        def planned(body: Graph, carried: Sequence[Node] | None = None) -> Plan:
+            return make_plan(body, {}, self.target, self.begin, carried, self.reuse)
+
+        spec = control_of(results, planned)
         memory = input_node(Aval((spec.memory,), dtypes.uint8))  # of no graph: it is in the arena
         return self._task(spec, (*results[0].inputs, *results, memory), group)
 
@@ -256,7 +261,7 @@ class _Planner:
             placed = [self._placed(task, home) for task in tasks]
             places, sizes = [x for _, these, _ in placed for x in these], [n for *_, these in placed for n in these]
             kernels = [kernel for kernel, _, _ in placed if isinstance(kernel, Kernel)]
-            spec = placed[0][0] if len(tasks) == 1 else region_of(kernels, self.target.cores)
+            spec = placed[0][0] if len(tasks) == 1 else self._region(kernels)
             if len(tasks) > 1:
                 reasons.append("side by side: none of them needs another")
         self.begin(spec)
@@ -264,6 +269,10 @@ class _Planner:
         nodes = tuple(sorted(made, key=self.position.__getitem__))
         where = tuple(dict.fromkeys(n.where for n in nodes if n.where))
         return Launch(spec, tuple(places), tuple(reasons), where, hint(sum(sizes)), nodes)
+
+    def _region(self, kernels: Sequence[Kernel]) -> KernelSpec:
+        key = "region", self.target.cores, *map(id, kernels)
+        return self.kept.specs.get(key) or self.kept.specs.setdefault(key, region_of(kernels, self.target.cores))
 
     def _placed(
         self, task: Task, home: Mapping[Node | Step, BufferRef]
@@ -285,17 +294,16 @@ class _Planner:
         nests = spec.nests
         if not nests:
             return spec, {}
-        key = *map(id, nests), spec.call if isinstance(spec, Fused) else None
-        if key not in self.rebased:
-            made = [rebase(kernel) for kernel in nests]
-            parts = {
-                first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
-                for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
-                for k, buffer in enumerate(kernel.operands)
-                if first + k >= 0
-            }
-            self.rebased[key] = nests, spec.with_nests([kernel for kernel, _ in made]), parts
-        return self.rebased[key][1:]
+        made = [self.alike.rebased(kernel) for kernel in nests]
+        key = *(id(kernel) for kernel, _ in made), spec.call if isinstance(spec, Fused) else None
+        new = self.kept.specs.get(key) or self.kept.specs.setdefault(key, spec.with_nests([x for x, _ in made]))
+        parts = {
+            first + k: (shifts.get(buffer.name, 0) * buffer.dtype.itemsize, buffer.nbytes)
+            for first, (kernel, shifts) in zip(spec.firsts, made, strict=True)
+            for k, buffer in enumerate(kernel.operands)
+            if first + k >= 0
+        }
+        return new, parts
 
 
 def _by_number(group: Group) -> list[Node]:

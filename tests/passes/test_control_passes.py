@@ -182,17 +182,30 @@ def test_python_loops_are_rolled(monkeypatch: pytest.MonkeyPatch, program: Calla
     assert max(sizes) <= most and sizes[0] == sizes[1]
 
 
-def test_what_does_not_repeat_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll, "LONG", 10)
-    weights = [hm.ones((4, 4)) * (k + 1) / 64 for k in range(128)]
+def layers(weights: list[hm.Tensor]) -> Any:
+    """The graph of a program whose steps read operands that are neither slices nor numbers."""
 
     def program(x: hm.Tensor) -> hm.Tensor:
-        for w in weights:  # operands that are neither slices nor numbers: a loop would have to copy them first
+        for w in weights:  # a loop would have to copy them first
             x = hm.tanh(x @ w)
         return x
 
     traced = hm.trace(program, backend="interpret")
     traced(hm.ones((2, 4)))
-    graph = traced._shown().program.graph
+    return traced._shown().program.graph
+
+
+def test_what_does_not_repeat_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roll, "LONG", 10)
+    graph = layers([hm.ones((4, 4)) * (k + 1) / 64 for k in range(128)])
     with pytest.warns(CompileWarning, match="a loop of 12. steps is compiled step by step.*\n.*hm.tanh"):
         assert roll.roll_loops(graph) is graph
+
+
+def test_layers_are_told_from_steps_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walked(*_: object) -> Any:
+        raise AssertionError("the steps were collected")
+
+    graph = layers([hm.ones((4, 4)) * (k + 1) / 64 for k in range(70)])
+    monkeypatch.setattr(roll, "_steps", walked)
+    assert roll._roll(graph) is None

@@ -66,3 +66,38 @@ def test_each_overwrites_its_own_input() -> None:
         largest = make("reshape", make("max", values[-1], axis=(0,)), shape=(1, 4))
         values.append(make("broadcast_to", largest, shape=(3, 4)))
     specs(Graph((x, y), tuple(values[1:])), arrays, {0: 1, 1: 0})
+
+
+def scaled(x: Node, w: Node, several: Node, first: int, second: int) -> Node:
+    """A product of which rows are scaled by two numbers of an array."""
+    y = make("matmul", x, w)
+    one, other = (make("slice", several, starts=(n,), stops=(n + 1,), steps=(1,)) for n in (first, second))
+    y = make("add", make("multiply", y, one), other)
+    return make("divide", y, make("sum", y, axis=(1,), keepdims=True))
+
+
+def scaled_layers(*places: tuple[int, int]) -> list[Kernel]:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random((8, 8), np.float32) for _ in range(len(places) + 1)] + [np.arange(1, 10, dtype="f4")]
+    x, *weights, several = inputs = graph_of(arrays)
+    for w, (first, second) in zip(weights, places, strict=True):
+        x = scaled(x, w, several, first, second)
+    return specs(Graph(tuple(inputs), (x,)), arrays)
+
+
+def test_groups_that_read_other_numbers_of_an_array_are_one_kernel() -> None:
+    kernels = scaled_layers((5, 7), (0, 2), (6, 8), (3, 5))
+    assert len(kernels) == 4 and len({id(kernel) for kernel in kernels}) == 1
+
+
+def test_numbers_are_told_apart_by_what_is_between_them() -> None:
+    assert len({id(kernel) for kernel in scaled_layers((1, 3), (1, 2), (3, 1), (4, 4))}) == 4
+
+
+def test_an_array_that_is_also_read_whole_is_read_where_it_is() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random((9, 9), np.float32) for _ in range(3)] + [np.arange(1, 10, dtype="f4")]
+    x, *weights, several = inputs = graph_of(arrays)
+    for k, w in zip((2, 7), weights, strict=True):
+        x = make("multiply", scaled(x, w, several, k, k), several)
+    assert len({id(kernel) for kernel in specs(Graph(tuple(inputs), (x,)), arrays)}) == 2

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
 
 from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.dims import hints
 from hybridml_compiler.sizes.values import at_hand
 
 from ...core.aliasing import layout
@@ -25,7 +27,8 @@ from .subgraph import between
 _strided = np.lib.stride_tricks.as_strided
 
 
-def stand_in(shape: Sequence[int], dtype: Any, order: Sequence[int] | None = None) -> np.ndarray:
+@lru_cache(1024)  # 10 us each, and most tensors of a program are of a few shapes
+def stand_in(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...] | None = None) -> np.ndarray:
     """A dense array with its axes in this order in memory (C order without one)."""
     strides = [0] * len(shape)
     step = np.dtype(dtype).itemsize
@@ -61,7 +64,7 @@ def _small(array: np.ndarray) -> np.ndarray:
 
 
 def _dense(node: ir.Node) -> np.ndarray:
-    return stand_in(at_hand(tuple(node.shape)), node.dtype)
+    return stand_in(hints(node.shape), node.dtype)
 
 
 class Layouts:
@@ -91,9 +94,10 @@ class Layouts:
         return self.of_node(t._array)
 
     def of_node(self, node: ir.Node) -> np.ndarray:
-        for n in between([node], self._of):
-            if n not in self._of:
-                self._of[n] = self._make(n)
+        if node not in self._of:
+            for n in between([node], self._of):
+                if n not in self._of:
+                    self._of[n] = self._make(n)
         return self._at(node)
 
     def made(self, t: Tensor, operands: Sequence[Tensor]) -> None:
@@ -132,7 +136,7 @@ class Layouts:
             return None
         operands = [_dense(n) if a is None else a for a, n in zip(known, node.inputs, strict=True)]
         if op.memory_order == "first":
-            return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(operands[0]))
+            return stand_in(hints(node.shape), node.dtype, order_of(operands[0]))
         if not op.memory_order:
             return None
         params = {name: at_hand(value) for name, value in node.params.items()}
@@ -140,7 +144,7 @@ class Layouts:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             result = np.asarray(op.run(small, params))
-        return stand_in(at_hand(tuple(node.shape)), node.dtype, order_of(result))
+        return stand_in(hints(node.shape), node.dtype, order_of(result))
 
     def _view(self, node: ir.Node, operand: np.ndarray) -> np.ndarray | None:
         assert node.op is not None

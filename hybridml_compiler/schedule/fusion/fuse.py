@@ -21,7 +21,7 @@ from ...graph.facts import element_cost, is_expensive, may_fail, moved, reduced_
 from ...graph.ir import Graph, Node, users
 from ...record import record, replace
 from ...sizes.dims import hint, is_dim
-from ...walk import reachable
+from ...walk import postorder, reachable
 from .. import cost
 from ..kernels.gemm import Product
 from ..kernels.library import LIBRARY, Call, Capabilities, Library, Matched
@@ -51,7 +51,7 @@ def fuse(graph: Graph, donated: dict[Node, Node], target: Capabilities) -> Fusio
         kept = {node: reason for node, reason in materialised.items() if node not in choice.again} | choice.kept
         materialised = {node: kept[node] for node in order if node in kept}
         groups, owner = _group(order, materialised, target)
-    packing = choose_prologues(order, graph.roots, materialised, groups, owner, donated.values(), target)
+    packing = choose_prologues(order, set(graph.roots), materialised, groups, owner, donated.values(), target)
     if packing.computed:
         materialised = {node: reason for node, reason in materialised.items() if node not in packing.computed}
         groups, owner = _group(order, materialised, target, packing.computed)
@@ -96,10 +96,10 @@ def materialise(graph: Graph, order: Sequence[Node], target: Capabilities) -> tu
     for node in reversed(order):
         if node.op is None:
             continue
-        for kind, given in _TAKE_MEMORY.items():
-            if any(r.kind == kind for r in readers[node]):
-                chosen.setdefault(node, given)
-        for reader in (r for r in readers[node] if r.kind in LIBRARY):
+        kinds = {r.kind for r in readers[node]}
+        for kind in kinds & _TAKE_MEMORY.keys():
+            chosen.setdefault(node, _TAKE_MEMORY[kind])
+        for reader in () if kinds.isdisjoint(LIBRARY) else (r for r in readers[node] if r.kind in LIBRARY):
             library = LIBRARY[reader.kind]
             base = _memory_for(library, node, casts=target.reads_narrow(reader))
             if base.op is not None:
@@ -151,9 +151,9 @@ def _reason(node: Node, readers: Sequence[Node], weight: float) -> str | None:
         return None
     if any(r.kind in ("scan", "scatter", "gather") for r in readers) and weight >= 0.1:
         return "read in no fixed order by a reader, and not cheap"
-    grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
-    if grows >= 2 and is_expensive(node):
-        return f"read {grows:.0f} times an element, and not cheap"
+    if is_expensive(node):
+        grows = max((r.aval.hinted.size / max(node.aval.hinted.size, 1) for r in readers), default=1.0)
+        return f"read {grows:.0f} times an element, and not cheap" if grows >= 2 else None
     return None
 
 
@@ -381,17 +381,42 @@ def _order_overwrites(groups: Sequence[Group], owner: dict[Node, Group], donated
     for g in groups:
         for node in g.reads & readers.keys():
             readers[node].append(g)
+    paths = _Paths(groups, {owner[output] for output in donated if output in owner})
     for output, target in list(donated.items()):
         writer = owner.get(output)
         others = [g for g in readers[target] if g is not writer]
         if (
             writer is None
-            or _depend((*others, *checked), writer)
+            or paths.lead((*others, *checked), writer)
             or not all(reads_in_place(r, target, owner) for r in writer.roots)
         ):
             del donated[output]
             continue
-        writer.after.update(others)
+        paths.put_after(writer, others)
+
+
+class _Paths:
+    """Which group needs which, while more are added. Groups have numbers, each a higher one than those it needs, so
+    that a search stops at the number of what it looks for; `late` are numbered after the others, as far as they can."""
+
+    def __init__(self, groups: Sequence[Group], late: Collection[Group]) -> None:
+        self.groups = [*(g for g in groups if g not in late), *(g for g in groups if g in late)]
+        self._count()
+
+    def _count(self) -> None:
+        self.number = {g: k for k, g in enumerate(postorder(self.groups, lambda g: g.after))}
+
+    def lead(self, groups: Iterable[Group], to: Group) -> bool:
+        """Whether one of the groups needs this one, directly or not."""
+        number, least = self.number, self.number[to]
+        above = [g for g in groups if number[g] >= least]
+        return bool(above) and to in reachable(above, lambda g: [x for x in g.after if number[x] >= least])
+
+    def put_after(self, group: Group, others: Collection[Group]) -> None:
+        """Adds that a group needs others, which do not need it."""
+        group.after.update(others)
+        if any(self.number[other] > self.number[group] for other in others):
+            self._count()
 
 
 def _may_fail(group: Group) -> bool:
@@ -401,11 +426,6 @@ def _may_fail(group: Group) -> bool:
 
 def _any_fails(nodes: Iterable[Node]) -> bool:
     return any(may_fail(n) for n in nodes)
-
-
-def _depend(groups: Sequence[Group], on: Group) -> bool:
-    """Whether one of the groups needs this one, directly or not."""
-    return on in reachable(groups, lambda g: g.after)
 
 
 def _execution_order(groups: Sequence[Group], donated: dict[Node, Node]) -> list[Group]:
@@ -453,7 +473,7 @@ class _Memory:
     def __init__(self, groups: Sequence[Group], donated: Mapping[Node, Node]) -> None:
         self.readers: dict[Node, set[Group]] = {r: set() for g in groups for r in g.roots if r not in donated}
         for g in groups:
-            for node in g.reads & self.readers.keys() - set(g.roots):
+            for node in (g.reads & self.readers.keys()).difference(g.roots):
                 self.readers[node].add(g)
 
     def shrinks(self, group: Group) -> bool:

@@ -107,7 +107,7 @@ def choose_prologues(
             if owner.get(node) is not group:
                 readers.setdefault(node, []).append(group)
     far = sum(node.aval.hinted.nbytes for node in materialised) > cost.CACHE_BYTES
-    kept, choice = dict(materialised), Choice({}, {})
+    kept, choice, written_over = dict(materialised), Choice({}, {}), set(overwritten)
     for node in order:
         kind = node.kind if node.op is not None else ""
         if node not in kept or node in outputs or kind not in ("elementwise", "gather") or node not in readers:
@@ -123,7 +123,7 @@ def choose_prologues(
         del kept[node]
         leaves, inlined = expression_of(node, kept)
         large = {leaf for leaf in leaves if leaf.aval.hinted.size * SMALL > node.aval.hinted.size}
-        if large & set(overwritten):
+        if large & written_over:
             kept[node] = materialised[node]
             continue
         new = [n for n in leaves if n in owner and not _needed(n, node, outputs, readers, owner)]

@@ -7,10 +7,12 @@ whether such a call reads an operand in place, so that it needs no copy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 
 from ...graph.ir import Node
 from ...loops.ir import Expr
 from ...record import record
+from ..kept import Kept
 from . import convolution, gemm
 from .convolution import Convolution, Pixels, Weights
 from .gemm import Product
@@ -46,6 +48,7 @@ class Capabilities:
     passing: Callable[[Call], Call | None] = lambda _: None
     # Do two products, one of them with fewer rows, add up in the same order?
     same_sums: Callable[[Product, Product], bool] = lambda _, __: False
+    kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)  # from the plans before
 
 
 LIBRARY: dict[str, Library] = {

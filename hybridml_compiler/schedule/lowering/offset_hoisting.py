@@ -21,8 +21,7 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
     if kernel.symbolic:
         return kernel, {}
     indices: dict[str, list[Expr]] = {buffer.name: [] for buffer in kernel.buffers if buffer.role in ("in", "out")}
-    parts = kernel.expressions
-    for part in parts:
+    for part in kernel.expressions:
         if part.op == "load" and part.attr.name in indices:
             indices[part.attr.name].append(part.args[0])
     for stmt in statements(kernel.body):
@@ -30,11 +29,21 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
             indices[stmt.buffer.name].append(stmt.index)
     last = {buffer.name: buffer.size - 1 for buffer in kernel.buffers}  # a mask may leave nothing to read: stay inside
     shifts = {name: max(min(last[name], *map(_constant, found)), 0) for name, found in indices.items() if found}
-    buffers = {b.name: _shifted(b, shifts[b.name], indices[b.name]) for b in kernel.buffers if b.name in shifts}
+    buffers = {b.name: _part(b, shifts[b.name], indices[b.name]) for b in kernel.buffers if b.name in shifts}
     if all(buffers.get(b.name, b) == b for b in kernel.buffers):
         return kernel, {}
+    return _shifted(kernel, buffers, shifts), {name: shift for name, shift in shifts.items() if shift}
+
+
+def moved(kernel: Kernel, by: Mapping[str, int]) -> Kernel:
+    """The kernel using operands, by name, so many elements further on, of buffers as large as before."""
+    return _shifted(kernel, {b.name: b for b in kernel.buffers if b.name in by}, {name: -n for name, n in by.items()})
+
+
+def _shifted(kernel: Kernel, buffers: Mapping[str, Buffer], shifts: Mapping[str, int]) -> Kernel:
+    """The kernel with these buffers in place of those of their names, each used so many elements before."""
     s, new = LoopBuilder(), dict[Expr, Expr]()
-    for part in parts:
+    for part in kernel.expressions:
         args = tuple([new.get(a, a) for a in part.args])
         if part.op == "load" and part.attr.name in shifts:
             name = part.attr.name
@@ -42,8 +51,7 @@ def rebase(kernel: Kernel) -> tuple[Kernel, dict[str, int]]:
         elif part.op not in ("var", "result"):  # all made again, so that equal parts are one expression
             new[part] = _rebuilt(s, part, args)
     changed = tuple(buffers.get(b.name, b) for b in kernel.buffers)
-    body = _statements(s, kernel.body, new, buffers, shifts)
-    return replace(kernel, buffers=changed, body=body), {name: shift for name, shift in shifts.items() if shift}
+    return replace(kernel, buffers=changed, body=_statements(s, kernel.body, new, buffers, shifts))
 
 
 def _constant(index: Expr) -> int:
@@ -79,7 +87,7 @@ def _linear(s: LoopBuilder, index: Expr) -> Expr:
     return index
 
 
-def _shifted(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
+def _part(buffer: Buffer, shift: int, indices: Sequence[Expr]) -> Buffer:
     """The buffer as large as the part of it that is read, where that is known."""
     ends = [index.high + 1 if index.high is not None else buffer.size for index in indices]
     return replace(buffer, size=min(max(ends), buffer.size) - shift)

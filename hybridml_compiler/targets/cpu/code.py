@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from ...aval import Aval
 from ...errors import CompileError
 from ...loops.ir import KernelSpec
-from ...schedule.launch import Plan
+from ...record import replace
+from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint, structural
 from ...sizes.guards import collecting
 from ..base import Stage
@@ -19,15 +20,15 @@ from .runtime import allocation, jit, threads
 from .runtime.linking import loader
 from .runtime.linking.loader import Library
 from .runtime.spans import Recorder
-from .spec import CpuSpec, host_spec
+from .spec import host_spec
 
 
 class Code:
     """Made by `begin` for each launch, and by `finish`, inside of `compiling`; its texts can be had without that."""
 
-    def __init__(self, cpu: CpuSpec, outputs: Sequence[Aval], stage: Stage) -> None:
-        self.cpu, self._outputs, self._stage = cpu, outputs, stage
-        self._specs = PlanModules(cpu)
+    def __init__(self, specs: PlanModules, outputs: Sequence[Aval], stage: Stage) -> None:
+        self.cpu, self._specs, self._outputs, self._stage = specs.cpu, specs, outputs, stage
+        self._begun: dict[str, bool] = {}  # modules by symbol: whether their code was in the cache
         self._modules: list[Module] | None = None
         self._compilation: jit.Compilation | None = None
         self._wants_pool = True
@@ -42,8 +43,6 @@ class Code:
         self._compilation = None
 
     def begin(self, spec: KernelSpec) -> None:
-        if spec in self._specs:
-            return
         with self._stage("source"):
             modules = self._specs.modules(spec)
         if self._compilation is None:
@@ -54,7 +53,9 @@ class Code:
                 self._compilation.add(threads.source())
                 self._wants_pool = False
             for module in modules:
-                self._compilation.add(module.code)
+                if module.symbol not in self._begun:
+                    name = self._compilation.add(module.code)
+                    self._begun[module.symbol] = isinstance(self._compilation.made[name], bytes)
 
     def modules(self, plan: Plan, *, timed: bool = False) -> list[Module]:
         """One of every distinct kernel, then that of the step that launches them."""
@@ -67,7 +68,7 @@ class Code:
 
     def module(self, spec: KernelSpec) -> Module | None:
         """The module of a launch's spec; None for a copy, which has no code."""
-        return self._specs.modules(spec)[-1] if spec in self._specs else None
+        return None if isinstance(spec, Copy) else self._specs.modules(spec)[-1]
 
     def kernels(self, plan: Plan) -> int:
         return len(self.modules(plan)) - 1
@@ -92,16 +93,18 @@ class Code:
         with self._stage("codegen"):
             objects = self._compilation.objects([module.code for module in modules])
         with self._stage("link"):
-            return self._linked(objects, plan, facts, key)
+            program = self._linked(objects, plan, facts, key)
+        cached = sum(self._begun.get(module.symbol, False) for module in modules)
+        return replace(program, facts={**facts, "cached_kernels": cached})
 
     def _linked(self, objects: list[bytes], plan: Plan, facts: Mapping[str, int], key: str | None) -> Loaded:
         image = None if key is None else loader.link(objects, [STEP])
         program = StoredProgram(image, plan.constants, plan.fresh, plan.arena_bytes, facts)
         if key is None or image is None:
-            return Loaded(program, loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants))
+            return Loaded(program, loader.load(objects, imports(plan.constants), [STEP], keep=plan.constants), facts)
         library = program.load()
         program.save(key)
-        return Loaded(program, library)
+        return Loaded(program, library, facts)
 
     def _require_here(self) -> None:
         if obstacle := self.cpu.obstacle_on(host_spec()):

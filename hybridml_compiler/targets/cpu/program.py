@@ -73,10 +73,7 @@ class Loaded:
 
     stored: StoredProgram
     library: loader.Library
-
-    @property
-    def facts(self) -> Mapping[str, int]:
-        return self.stored.facts
+    facts: Mapping[str, int]
 
     @property
     def fresh(self) -> Sequence[int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ... import config
 from ...aval import Aval
 from ...errors import CompileError
+from ...once import lazy
 from ..base import Interface, Stage
 from . import program
 from .executable import Executable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ...schedule.kernels.library import Capabilities
     from ..shapes import Shapes
     from .code import Code
+    from .llvm.modules import PlanModules
 
 
 class Cpu:
@@ -26,12 +29,13 @@ class Cpu:
 
     def __init__(self, spec: CpuSpec) -> None:
         self.spec = spec
+        self._modules: dict[bool, PlanModules] = {}  # by whether their accesses are checked
 
     @property
     def key(self) -> str:
         return f"{self.spec.key} {llvm_version()}"
 
-    @property
+    @lazy
     def capabilities(self) -> Capabilities:
         from .capabilities import capabilities
 
@@ -40,14 +44,16 @@ class Cpu:
     def find(self, key: str) -> Loaded | None:
         try:
             stored = program.find(key)
-            return None if stored is None else Loaded(stored, stored.load())
+            return None if stored is None else Loaded(stored, stored.load(), stored.facts)
         except (CompileError, TypeError, ValueError):
             return None
 
     def code(self, outputs: Sequence[Aval], stage: Stage) -> Code:
         from .code import Code
+        from .llvm.modules import PlanModules
 
-        return Code(self.spec, outputs, stage)
+        modules = self._modules.setdefault(config.read().sanitize, PlanModules(self.spec))
+        return Code(modules.trimmed(), outputs, stage)
 
     def executable(
         self, program: Loaded, interface: Interface, stats: Any, stages: Any, shapes: Shapes | None = None

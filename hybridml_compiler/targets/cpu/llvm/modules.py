@@ -41,6 +41,9 @@ EMITTERS = (
 )
 
 
+_MOST = 1024  # specs that are kept from one plan to the next
+
+
 @record
 class Module:
     symbol: str
@@ -57,20 +60,24 @@ class Module:
 
 
 class PlanModules:
-    """Specs of a plan, with the modules of each for a CPU: launches of equal groups have one spec."""
+    """Specs of plans, with the modules of each for a CPU: launches of equal groups have one spec."""
 
     def __init__(self, cpu: CpuSpec) -> None:
         self.cpu = cpu
         self._known: dict[int, tuple[KernelSpec, list[Module]]] = {}  # by identity
 
-    def __contains__(self, spec: KernelSpec) -> bool:
-        return id(spec) in self._known
+    def trimmed(self) -> PlanModules:
+        """Itself, with no more than so many specs from the plans before."""
+        if len(self._known) > _MOST:
+            self._known.clear()
+        return self
 
     def modules(self, spec: KernelSpec) -> list[Module]:
         """Modules of the specs that it calls, then its own."""
-        if spec not in self:
-            self._known[id(spec)] = spec, _modules_of_spec(spec, self)
-        return self._known[id(spec)][1]
+        found = self._known.get(id(spec))
+        if found is None:
+            found = self._known[id(spec)] = spec, _modules_of_spec(spec, self)
+        return found[1]
 
 
 def modules_of(plan: Plan, specs: PlanModules, *, timed: bool = False) -> list[Module]:
