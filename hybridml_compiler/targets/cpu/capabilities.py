@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ... import dtypes
 from ...graph.ir import Node
-from ...loops.ir import Expr
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities, Prepared
+from .kernels.loop_schedule import schedule, schedule_matrix
 from .llvm.convolution.kernel import has_convolution, passing_convolution, prepared_operands, reads_pairs
 from .llvm.gemm.product import computes_left, own_blocking, passing_product, same_sums
 from .llvm.registry import kind_of
@@ -30,11 +28,6 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
     def takes_epilogue(call: Call) -> bool:
         return kind_of(call).takes_epilogue(call, cpu)
 
-    def lanes(expressions: Sequence[Expr]) -> int:
-        """One hardware vector of the widest element."""
-        widest = max((e.dtype.itemsize for e in expressions if _counts(e)), default=4)
-        return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
-
     def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
         return (None, None) if isinstance(call, Product) else prepared_operands(call, cpu)
 
@@ -48,20 +41,14 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         return passing_product(call, cpu) if isinstance(call, Product) else passing_convolution(call, cpu)
 
     return Capabilities(
-        lanes,
         has_library,
         takes_epilogue,
         cpu.cores,
+        lambda s, kernel: schedule(s, kernel, cpu),
+        lambda _, kernel: schedule_matrix(kernel, cpu),
         prepared,
         reads_narrow,
         lambda product: computes_left(product, cpu),
         passing,
         lambda product, other: same_sums(product, other, cpu),
     )
-
-
-def _counts(expr: Expr) -> bool:
-    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
-    if expr.op == "load":
-        return bool(expr.attr.size > 1)
-    return expr.dtype is dtypes.float64 and bool(expr.depends)
