@@ -346,12 +346,12 @@ def test_rows_of_a_product_have_the_bits_of_one_for_their_number() -> None:
 
 def test_a_kernel_is_interpreted_for_given_sizes() -> None:
     kernel = parse_kernel(
-        "kernel(x: f32[{4*n}], y: f32[{n}] out) lanes 16 granule 16 { for i < {n} parallel vector {\n"
+        "kernel(x: f32[{4*n}], y: f32[{n}] out) lanes 16 granule 16 { for i < {n} vector {\n"
         "s = reduce add over r < 4 of x[i * 4 + r]\n y[i] = s + cast({2*n+1}, f32) } }"
     )
     verify_kernel(kernel)
     assert kernel.symbols == ["n"] and kernel.total == symbol("n", 64)
-    assert "for i0 < {n} parallel vector {" in print_kernel(kernel)
+    assert "for i0 < {n} vector {" in print_kernel(kernel)
     x, y = np.arange(12, dtype=np.float32), np.empty(3, np.float32)
     assert interpret_kernel(kernel, [x, y], sizes={"n": 3}) == 0
     np.testing.assert_array_equal(y, x.reshape(3, 4).sum(1) + 7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import dtypes
 from ...graph.ir import Node
+from ...loops.ir import Expr, Kernel
 from ...schedule.kernels.gemm import Product
 from ...schedule.kernels.library import LIBRARY, Call, Capabilities, Prepared
 from .kernels.loop_schedule import schedule, schedule_matrix
@@ -28,6 +29,11 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
     def takes_epilogue(call: Call) -> bool:
         return kind_of(call).takes_epilogue(call, cpu)
 
+    def lanes(kernel: Kernel) -> int:
+        """One hardware vector of the widest element."""
+        widest = max((e.dtype.itemsize for e in kernel.expressions if _counts(e)), default=4)
+        return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
+
     def prepared(call: Call) -> tuple[Prepared | None, Prepared | None]:
         return (None, None) if isinstance(call, Product) else prepared_operands(call, cpu)
 
@@ -44,11 +50,18 @@ def capabilities(cpu: CpuSpec) -> Capabilities:
         has_library,
         takes_epilogue,
         cpu.cores,
-        lambda s, kernel: schedule(s, kernel, cpu),
-        lambda _, kernel: schedule_matrix(kernel, cpu),
+        lambda s, kernel: schedule(s, kernel, lanes(kernel)),
+        lambda _, kernel: schedule_matrix(kernel, lanes(kernel)),
         prepared,
         reads_narrow,
         lambda product: computes_left(product, cpu),
         passing,
         lambda product, other: same_sums(product, other, cpu),
     )
+
+
+def _counts(expr: Expr) -> bool:
+    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
+    if expr.op == "load":
+        return bool(expr.attr.size > 1)
+    return expr.dtype is dtypes.float64 and bool(expr.depends)

@@ -38,7 +38,6 @@ from ....loops.merge import join_reductions, merge_loops
 from ....loops.transcendental import TABLE
 from ....loops.transforms import bind, collapse, reorder, split, vectorize
 from ....sizes.dims import Size, hint, is_dim
-from ..spec import CpuSpec
 from .loop_columns import accumulated
 from .loop_tiles import tiled
 
@@ -65,10 +64,9 @@ _MASKED_VECTORS = 4  # a vector of a masked loop takes one of eight mask registe
 _WORD_LANES = 8
 
 
-def schedule(s: LoopBuilder, kernel: Kernel, cpu: CpuSpec) -> Kernel:
-    """The kernel with its loops, which are serial, as a CPU runs them best."""
+def schedule(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel:
+    """The kernel with its loops, which are serial, as a CPU with vectors of so many elements runs them best."""
     loops, inside = perfect_nest(kernel.body)
-    lanes = _lanes(kernel.expressions, cpu)
     if isinstance(inside[0], Scan):
         return _scan(s, kernel, lanes)
     if all(isinstance(stmt, Store) for stmt in inside) and any(buffer.role == "inout" for buffer in kernel.buffers):
@@ -78,33 +76,20 @@ def schedule(s: LoopBuilder, kernel: Kernel, cpu: CpuSpec) -> Kernel:
     return _map(s, join_reductions(s, merge_loops(s, kernel)), lanes)
 
 
-def schedule_matrix(kernel: Kernel, cpu: CpuSpec) -> Kernel:
+def schedule_matrix(kernel: Kernel, lanes: int) -> Kernel:
     """The kernel of a call's epilogue or prologue, whose loops over rows and columns stay: each has bounds of its own.
 
     An element is stored once, so no iteration needs another.
     """
     (rows,) = kernel.body
     assert isinstance(rows, For)
-    lanes, columns = _lanes(kernel.expressions, cpu), rows.body[0]
+    columns = rows.body[0]
     if isinstance(columns, For):
         rows = For(rows.var, (replace(columns, kind="vector"),), "parallel")
         lanes = _side_by_side(lanes, extent(columns.var))
     else:
         rows = replace(rows, kind="parallel" if extent(rows.var) == 1 else "vector")
     return replace(kernel, body=(rows,), lanes=lanes)
-
-
-def _lanes(found: Sequence[Expr], cpu: CpuSpec) -> int:
-    """One hardware vector of the widest element."""
-    widest = max((e.dtype.itemsize for e in found if _counts(e)), default=4)
-    return max(cpu.vector_bits // (8 * max(widest, 4)), 2)
-
-
-def _counts(expr: Expr) -> bool:
-    """Data that fills lanes: arrays, and float64 arithmetic on them. Indices and scalars do not narrow a loop."""
-    if expr.op == "load":
-        return bool(expr.attr.size > 1)
-    return expr.dtype is dtypes.float64 and bool(expr.depends)
 
 
 # ---- maps and reductions
