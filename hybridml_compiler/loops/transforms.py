@@ -20,6 +20,7 @@ from ..sizes.dims import Size, is_dim, same
 from .builder import LoopBuilder
 from .dependence import independent
 from .ir import Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, extent, nested, perfect_nest, statements
+from .verify import misplaced
 
 
 def split(s: LoopBuilder, kernel: Kernel, var: Expr, factor: int) -> tuple[Kernel, Expr, Expr]:
@@ -58,8 +59,12 @@ def reorder(kernel: Kernel, order: Sequence[Expr]) -> Kernel:
 def bind(kernel: Kernel, var: Expr, kind: LoopKind) -> Kernel:
     """The kernel with a loop of this kind; or, where `var` is the last of a reduction, that reduction."""
     if any(isinstance(stmt, Reduce) and stmt.vars[-1] is var for stmt in statements(kernel.body)):
-        return replace(kernel, body=_with_reductions(kernel.body, var, kind))
-    return _with_loop(kernel, var, lambda loop: (_bound(loop, kind),), "bind")
+        kernel = replace(kernel, body=_with_reductions(kernel.body, var, kind))
+    else:
+        kernel = _with_loop(kernel, var, lambda loop: (_bound(loop, kind),), "bind")
+    for _, message in misplaced(kernel.body):
+        raise CompileError(f"bind: {message}")
+    return kernel
 
 
 def parallelized(s: LoopBuilder, kernel: Kernel) -> Kernel:

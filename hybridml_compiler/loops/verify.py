@@ -54,11 +54,12 @@ def _faults(kernel: Kernel) -> Iterator[Fault]:
     for expr in kernel.expressions:
         for message in _expression_faults(expr, buffers):
             yield _user_of(kernel, expr), message
+    yield from misplaced(kernel.body)
     yield from _Walk(buffers).body(kernel.body, frozenset(), ())
 
 
 class _Walk:
-    """The checks that depend on the position of a statement: scopes, kinds of loops, conflicting stores."""
+    """The checks that depend on the position of a statement: scopes and conflicting stores."""
 
     def __init__(self, buffers: dict[str, Buffer]) -> None:
         self.buffers = buffers
@@ -67,11 +68,8 @@ class _Walk:
     def body(self, body: Sequence[Stmt], scope: frozenset[Expr], around: tuple[For, ...]) -> Iterator[Fault]:
         for stmt, first in ((s, step[0]) for step in steps(body) for s in step):
             match stmt:
-                case For(var, inner, kind):
+                case For(var, inner, _):
                     yield from self.variables(stmt, (var,))
-                    yield from _misplaced(stmt, around)
-                    if kind in ("parallel", "block") and len(body) > 1:
-                        yield stmt, f"the {kind} loop over {var} has statements beside it"
                     if not inner:
                         yield stmt, f"the loop over {var} does nothing"
                     yield from self.body(inner, scope | {var}, (*around, stmt))
@@ -80,7 +78,6 @@ class _Walk:
                         yield from self.variables(stmt, variables)
                     yield from self.reduction(stmt)
                     yield from self.uses(stmt, value, scope.union(variables))
-                    yield from _misplaced(stmt, around)
                     if result in self.defined:
                         yield stmt, f"{result} is defined twice"
                     self.defined.add(result)
@@ -149,14 +146,22 @@ _AROUND: dict[LoopKind, tuple[LoopKind, ...]] = {
 }
 
 
-def _misplaced(stmt: For | Reduce, around: Sequence[For]) -> Iterator[Fault]:
-    what, vars_ = ("loop", (stmt.var,)) if isinstance(stmt, For) else ("reduction", stmt.vars)
-    var = vars_[-1] if vars_ else None
-    if isinstance(stmt, Reduce) and stmt.kind in ("parallel", "block"):
-        yield stmt, f"a {stmt.kind} reduction over {var}: its parts cannot be combined"
-    for loop in around:
-        if loop.kind not in _AROUND[stmt.kind] or (isinstance(stmt, Reduce) and stmt.kind == loop.kind == "thread"):
-            yield stmt, f"a {stmt.kind} {what} over {var} inside of the {loop.kind} loop over {loop.var}"
+def misplaced(body: Sequence[Stmt], around: Sequence[For] = ()) -> Iterator[tuple[Stmt, str]]:
+    """Loops and reductions whose kind does not fit those around them."""
+    for stmt in body:
+        if not isinstance(stmt, For | Reduce):
+            continue
+        what, var = ("loop", stmt.var) if isinstance(stmt, For) else ("reduction", stmt.vars[-1] if stmt.vars else None)
+        if stmt.kind in ("parallel", "block"):
+            if isinstance(stmt, Reduce):
+                yield stmt, f"a {stmt.kind} reduction over {var}: its parts cannot be combined"
+            elif len(body) > 1:
+                yield stmt, f"the {stmt.kind} loop over {var} has statements beside it"
+        for loop in around:
+            if loop.kind not in _AROUND[stmt.kind] or (isinstance(stmt, Reduce) and stmt.kind == loop.kind == "thread"):
+                yield stmt, f"a {stmt.kind} {what} over {var} inside of the {loop.kind} loop over {loop.var}"
+        if isinstance(stmt, For):
+            yield from misplaced(stmt.body, (*around, stmt))
 
 
 def _combines(op: str, value: Expr) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ....loops.builder import LoopBuilder, identity
+from ....loops.dependence import independent
 from ....loops.ir import Buffer, Expr, For, Kernel, Reduce, Stmt, Store, extent, perfect_nest, serial
 from ....loops.transforms import renamed
 from ....sizes.dims import is_symbolic
@@ -33,6 +34,8 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
     *outer, column = [loop.var for loop in loops]
     reduces = [stmt for stmt in inside if isinstance(stmt, Reduce)]
     stores = [stmt for stmt in inside if isinstance(stmt, Store)]
+    if [*reduces, *stores] != [*inside] or not independent(loops[-1]):
+        return None
     if is_symbolic(extent(v) for v in (column, *(v for r in reduces for v in r.vars))):
         return None
     width = _width(extent(column))
@@ -80,7 +83,8 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
         rows += made
     body.append(loop(stores))
     scratch = tuple(row for _, row in rows)
-    return Kernel((*kernel.buffers, *scratch), (For(outer[0], serial(outer[1:], body), "parallel"),), lanes)
+    kind = loops[0].kind if len(loops) > 1 else "parallel"
+    return Kernel((*kernel.buffers, *scratch), (For(outer[0], serial(outer[1:], body), kind),), lanes)
 
 
 _COMBINE = {"min": "minimum", "max": "maximum", "and": "and_", "or": "or_"}

@@ -67,7 +67,7 @@ _WORD_LANES = 8
 def schedule(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel:
     """The kernel with its loops, which are serial, as a CPU with vectors of so many elements runs them best."""
     loops, inside = perfect_nest(kernel.body)
-    if isinstance(inside[0], Scan):
+    if len(inside) == 1 and isinstance(inside[0], Scan):
         return _scan(s, kernel, lanes)
     if all(isinstance(stmt, Store) for stmt in inside) and any(buffer.role == "inout" for buffer in kernel.buffers):
         bound = [loop.var for k, loop in enumerate(loops) if not independent(loop, [x.var for x in loops[:k]])]

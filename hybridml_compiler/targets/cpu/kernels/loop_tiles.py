@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....loops.builder import LoopBuilder
+from ....loops.dependence import independent
 from ....loops.index import coefficient
 from ....loops.ir import Buffer, Expr, For, Kernel, Stmt, Store, expressions, extent, perfect_nest, serial
 from ....sizes.dims import is_symbolic
@@ -39,8 +40,8 @@ def tiled(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
     """The kernel of a map in tiles; None where nothing is read transposed."""
     nest, stmts = perfect_nest(kernel.body)
     vars_, stores = [loop.var for loop in nest], [stmt for stmt in stmts if isinstance(stmt, Store)]
-    found = _find(vars_, stores, lanes)
-    if found is None:
+    found = _find(vars_, stores, lanes) if len(stores) == len(stmts) else None
+    if found is None or not all(independent(loop, vars_[:k]) for k, loop in enumerate(nest)):
         return None
     across = vars_[-1]
     sides = [n * lanes for n in _SIDES[len(found.loads) > 1 :]]
