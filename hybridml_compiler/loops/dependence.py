@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 
 from ..sizes.dims import Size, at_most, is_dim
 from .index import affine_terms
@@ -11,13 +11,17 @@ from .ir import Buffer, Expr, For, Reduce, Scan, Stmt, Store, expressions, exten
 Affine = tuple[dict[Expr, Size], Size]
 
 
-def independent(loop: For, around: Collection[Expr] = (), *, private: bool = False) -> bool:
+def independent(
+    loop: For, around: Collection[Expr] = (), *, private: bool = False, among: Sequence[Expr] | None = None
+) -> bool:
     """Whether no iteration touches an element that another one writes, for any values of the variables `around` in
     each of the two. False where that cannot be told.
 
     `private`: every iteration has scratch memory of its own, which it then has to fill before it reads it.
+    `among`: the expressions of the loop, where they are known.
     """
-    stores = [stmt for stmt in statements(loop.body) if isinstance(stmt, Store | Scan)]
+    inside = [*statements(loop.body)]
+    stores = [stmt for stmt in inside if isinstance(stmt, Store | Scan)]
     written: dict[str, list[Expr]] = {}
     own: dict[str, Buffer] = {}
     for stmt in stores:
@@ -29,21 +33,31 @@ def independent(loop: For, around: Collection[Expr] = (), *, private: bool = Fal
         return False
     touched = {name: [*indices] for name, indices in written.items()}
     if any(stmt.buffer.role != "out" for stmt in stores):  # what is only written is not loaded
-        for expr in expressions(loop.body):
+        for expr in expressions(loop.body) if among is None else among:
             if expr.op == "load" and expr.attr.name in touched:
                 touched[expr.attr.name].append(expr.args[0])
     if any(load.attr.name in touched for indices in written.values() for index in indices for load in loads(index)):
         return False
     moving = {loop.var, *around}
-    for stmt in statements(loop.body):
+    for stmt in inside:
         moving.update(variables(stmt))
-        moving.update([stmt.result] if isinstance(stmt, Reduce) else ())
+        if isinstance(stmt, Reduce):
+            moving.add(stmt.result)
     for name, indices in written.items():
+        if all(index is indices[0] for index in touched[name]) and _advances(indices[0], loop.var, moving):
+            continue
         forms = {index: affine_terms(index) for index in touched[name]}
         for k, one in enumerate(dict.fromkeys(indices)):
             if not all(_apart(forms[one], other, loop.var, moving) for other in [*forms.values()][k:]):
                 return False
     return True
+
+
+def _advances(index: Expr, var: Expr, moving: Set[Expr]) -> bool:
+    """Whether the index is plainly the variable, after something that does not move: most indices are."""
+    if index.op == "add" and index.args[1] is var:
+        return index.args[0].depends.isdisjoint(moving)
+    return index is var
 
 
 def _apart(one: Affine, other: Affine, var: Expr, moving: Collection[Expr]) -> bool:

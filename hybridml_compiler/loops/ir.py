@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -224,6 +224,13 @@ class Kernel(KernelSpec):
     def expressions(self) -> list[Expr]:
         """Every distinct expression, operands first."""
         return expressions(self.body)
+
+    def rescheduled(self, **changes: Any) -> Kernel:
+        """The kernel with other kinds of loops, or other facts: its expressions stay, which take long to find."""
+        made = replace(self, **changes)
+        if "expressions" in self.__dict__:
+            made.__dict__["expressions"] = self.__dict__["expressions"]
+        return made
 
     @lazy
     def symbols(self) -> list[str]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .. import dtypes
@@ -20,6 +20,8 @@ from .transforms import renamed
 def merge_loops(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with adjacent serial loops (a, b) as one, where every use is affine with coefficient(a) =
     coefficient(b) * extent(b)."""
+    if all(len(vars_) < 2 for vars_ in _index_spaces(kernel.body)):
+        return kernel
     uses = _affine_uses(statements(kernel.body))
     mapping: dict[Expr, Expr] = {}
 
@@ -37,6 +39,16 @@ def merge_loops(s: LoopBuilder, kernel: Kernel) -> Kernel:
 
     body = merged(kernel.body)
     return replace(kernel, body=renamed(s, body, mapping)) if mapping else kernel
+
+
+def _index_spaces(body: Sequence[Stmt]) -> Iterator[Sequence[Expr]]:
+    for stmt in body:
+        if isinstance(stmt, For):
+            loops, inside = perfect_nest((stmt,))
+            yield [loop.var for loop in loops]
+            yield from _index_spaces(inside)
+        elif isinstance(stmt, Reduce):
+            yield stmt.vars
 
 
 def _affine_uses(stmts: Sequence[Stmt]) -> list[Expr]:

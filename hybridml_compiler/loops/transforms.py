@@ -59,25 +59,21 @@ def reorder(kernel: Kernel, order: Sequence[Expr]) -> Kernel:
 def bind(kernel: Kernel, var: Expr, kind: LoopKind) -> Kernel:
     """The kernel with a loop of this kind; or, where `var` is the last of a reduction, that reduction."""
     if any(isinstance(stmt, Reduce) and stmt.vars[-1] is var for stmt in statements(kernel.body)):
-        kernel = replace(kernel, body=_with_reductions(kernel.body, var, kind))
-    else:
-        kernel = _with_loop(kernel, var, lambda loop: (_bound(loop, kind),), "bind")
-    for _, message in misplaced(kernel.body):
-        raise CompileError(f"bind: {message}")
-    return kernel
+        return _placed(kernel, _with_reductions(kernel.body, var, kind), "bind")
+    return _with_loop(kernel, var, lambda loop: (_bound(kernel, loop, kind),), "bind")
 
 
 def parallelized(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, where its iterations are independent: the simplest schedule."""
     match kernel.body:
         case (For(_, _, "serial") as loop,) if independent(loop, private=True):
-            return replace(kernel, body=(replace(loop, kind="parallel"),))
+            return kernel.rescheduled(body=(replace(loop, kind="parallel"),))
     return kernel
 
 
 def vectorize(kernel: Kernel, var: Expr, lanes: int) -> Kernel:
     """The kernel with a loop, or a reduction by its last variable, in lanes: so many in all of its vector loops."""
-    return replace(bind(kernel, var, "vector"), lanes=lanes)
+    return bind(kernel, var, "vector").rescheduled(lanes=lanes)
 
 
 def unroll(s: LoopBuilder, kernel: Kernel, var: Expr) -> Kernel:
@@ -152,8 +148,10 @@ def renamed(
     return tuple([made(stmt) for stmt in body])
 
 
-def _bound(loop: For, kind: LoopKind) -> For:
-    if loop.kind == "serial" and kind != "serial" and not independent(loop, private=kind in ("parallel", "block")):
+def _bound(kernel: Kernel, loop: For, kind: LoopKind) -> For:
+    among = kernel.expressions if kernel.body[0] is loop else None
+    private = kind in ("parallel", "block")
+    if loop.kind == "serial" and kind != "serial" and not independent(loop, private=private, among=among):
         raise CompileError(f"bind: iterations over {loop.var} may need each other's results; they stay serial")
     return replace(loop, kind=kind)
 
@@ -197,4 +195,11 @@ def _with_loop(kernel: Kernel, var: Expr, change: Callable[[For], tuple[Stmt, ..
     body = walk(kernel.body)
     if not found:
         raise CompileError(f"{what}: there is no loop over {var}; a scan runs in order")
-    return replace(kernel, body=body)
+    return _placed(kernel, body, what)
+
+
+def _placed(kernel: Kernel, body: tuple[Stmt, ...], what: str) -> Kernel:
+    """The kernel with this body, in which every loop may be where it is."""
+    for _, message in misplaced(body):
+        raise CompileError(f"{what}: {message}")
+    return kernel.rescheduled(body=body) if what == "bind" else replace(kernel, body=body)

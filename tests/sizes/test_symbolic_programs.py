@@ -24,6 +24,7 @@ from hybridml_compiler.schedule.text import describe_plan
 from hybridml_compiler.sizes.dims import structural, symbol
 from hybridml_compiler.sizes.guards import Guards, collecting
 from hybridml_compiler.sizes.values import check_of, substitute
+from hybridml_compiler.targets.cpu.kernels.loop_schedule import schedule
 from tests.support.closeness import assert_close
 
 F4, I8 = np.dtype("f4"), np.dtype("i8")
@@ -312,8 +313,9 @@ def test_a_graph_for_given_sizes() -> None:
 
 def test_plan_of_a_symbolic_softmax(golden: Callable[[str, str], None]) -> None:
     graph, guards = built("softmax_of_symbols")
+    target = Capabilities(lambda _: False, lambda _: False, 2, lambda s, kernel: schedule(s, kernel, lanes=16))
     with collecting(guards), structural():
-        plan = make_plan(graph, {}, Capabilities(lambda _: 16, lambda _: False, lambda _: False, 2))
+        plan = make_plan(graph, {}, target)
     golden("symbolic_softmax", print_graph(graph) + "\n\n" + describe_plan(plan))
 
 

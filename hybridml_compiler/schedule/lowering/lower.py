@@ -246,7 +246,7 @@ class GroupLowering(Expressions):
         scratch = [t.buffer for t in statements(body) if isinstance(t, Store) and t.buffer.role == "scratch"]
         homes |= {buffer.name: buffer for buffer in scratch}
         kernel = schedule(self.s, Kernel(tuple(homes.values()), self._plain(body, homes, {})))
-        return replace(kernel, cost=kernel_cost(kernel.body, kernel.lanes))
+        return kernel.rescheduled(cost=kernel_cost(kernel.body, kernel.lanes))
 
     def _plain(self, body: Sequence[Stmt], homes: Mapping[str, Buffer], memo: dict[Expr, Expr]) -> tuple[Stmt, ...]:
         """The statements without the promised bounds, which are used up by now, and with the final roles of buffers."""

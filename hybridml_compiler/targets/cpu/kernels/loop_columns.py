@@ -34,7 +34,7 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
     *outer, column = [loop.var for loop in loops]
     reduces = [stmt for stmt in inside if isinstance(stmt, Reduce)]
     stores = [stmt for stmt in inside if isinstance(stmt, Store)]
-    if [*reduces, *stores] != [*inside] or not independent(loops[-1]):
+    if [*reduces, *stores] != [*inside]:
         return None
     if is_symbolic(extent(v) for v in (column, *(v for r in reduces for v in r.vars))):
         return None
@@ -46,7 +46,7 @@ def accumulated(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel | None:
     chunks = extent(column) // width
     if chunks > 1:
         outer.append(s.var("i", chunks))
-    if not outer:
+    if not outer or not independent(loops[-1]):
         return None
     body: list[Stmt] = []
     rows: list[tuple[Expr, Buffer]] = []  # results, and the accumulators that they are in

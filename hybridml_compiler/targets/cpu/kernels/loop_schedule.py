@@ -18,7 +18,7 @@ from .... import dtypes
 from ....errors import CompileError
 from ....loops.builder import LoopBuilder
 from ....loops.dependence import independent
-from ....loops.index import coefficient, is_affine_step
+from ....loops.index import coefficient, is_affine_step, opaque_leaves
 from ....loops.ir import (
     Expr,
     For,
@@ -69,11 +69,19 @@ def schedule(s: LoopBuilder, kernel: Kernel, lanes: int) -> Kernel:
     loops, inside = perfect_nest(kernel.body)
     if len(inside) == 1 and isinstance(inside[0], Scan):
         return _scan(s, kernel, lanes)
-    if all(isinstance(stmt, Store) for stmt in inside) and any(buffer.role == "inout" for buffer in kernel.buffers):
+    if _may_meet(inside, [loop.var for loop in loops]):
         bound = [loop.var for k, loop in enumerate(loops) if not independent(loop, [x.var for x in loops[:k]])]
         if bound:
             return _scatter(s, kernel, bound, lanes)
     return _map(s, join_reductions(s, merge_loops(s, kernel)), lanes)
+
+
+def _may_meet(stmts: Sequence[Stmt], vars_: Sequence[Expr]) -> bool:
+    """Whether these are stores of which some may go to one place: to one that data tell, or that a loop does not."""
+    stores = [stmt for stmt in stmts if isinstance(stmt, Store)]
+    return len(stores) == len(stmts) and any(
+        not stmt.index.depends.issuperset(vars_) or opaque_leaves(stmt.index) for stmt in stores
+    )
 
 
 def schedule_matrix(kernel: Kernel, lanes: int) -> Kernel:
@@ -89,7 +97,7 @@ def schedule_matrix(kernel: Kernel, lanes: int) -> Kernel:
         lanes = _side_by_side(lanes, extent(columns.var))
     else:
         rows = replace(rows, kind="parallel" if extent(rows.var) == 1 else "vector")
-    return replace(kernel, body=(rows,), lanes=lanes)
+    return kernel.rescheduled(body=(rows,), lanes=lanes)
 
 
 # ---- maps and reductions
@@ -145,17 +153,18 @@ def _in_lanes(kernel: Kernel, vars_: Iterable[Expr], lanes: int) -> Kernel:
             kernel = vectorize(kernel, var, lanes)
     (outermost, *_) = kernel.body
     whole = isinstance(outermost, For) and outermost.kind == "vector"  # threads share whole vectors of it
-    return replace(kernel, lanes=lanes, granule=lanes if whole else 1)
+    return kernel.rescheduled(lanes=lanes, granule=lanes if whole else 1)
 
 
 def _makes_words(kernel: Kernel) -> bool:
     """Whether it makes random bits: 64-bit products, and stores side by side of the words of one iteration."""
-    return any(e.op == "mul" and e.dtype is dtypes.uint64 and e.depends for e in kernel.expressions) and any(
+    return any(
         isinstance(loop, For)
+        and len(loop.body) > 1
         and isinstance(loop.body[0], Store)
-        and coefficient(loop.body[0].index, loop.var) == len(loop.body) > 1
+        and coefficient(loop.body[0].index, loop.var) == len(loop.body)
         for loop in statements(kernel.body)
-    )
+    ) and any(e.op == "mul" and e.dtype is dtypes.uint64 and e.depends for e in kernel.expressions)
 
 
 def _lanes_across(vars_: Sequence[Expr], reduces: Sequence[Reduce], fills: Sequence[For]) -> bool:
