@@ -24,11 +24,11 @@ def independent(
     stores = [stmt for stmt in inside if isinstance(stmt, Store | Scan)]
     written: dict[str, list[Expr]] = {}
     own: dict[str, Buffer] = {}
-    for stmt in stores:
-        if private and stmt.buffer.role == "scratch":
-            own[stmt.buffer.name] = stmt.buffer
+    for store in stores:
+        if private and store.buffer.role == "scratch":
+            own[store.buffer.name] = store.buffer
         else:
-            written.setdefault(stmt.buffer.name, []).append(stmt.index)
+            written.setdefault(store.buffer.name, []).append(store.index)
     if not all(_is_filled_first(loop.body, buffer) for buffer in own.values()):
         return False
     touched = {name: [*indices] for name, indices in written.items()}

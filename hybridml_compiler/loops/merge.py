@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from .. import dtypes
@@ -51,7 +51,7 @@ def _index_spaces(body: Sequence[Stmt]) -> Iterator[Sequence[Expr]]:
             yield stmt.vars
 
 
-def _affine_uses(stmts: Sequence[Stmt]) -> list[Expr]:
+def _affine_uses(stmts: Iterable[Stmt]) -> list[Expr]:
     """Every maximal affine expression, those inside of masks, loaded indices and divisions included.
 
     A function of `i0*4 + i1` alone is a function of the merged variable, whatever the function is.
