@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Sequence, Set
+
+import numpy as np
 
 from ..sizes.dims import Size, at_most, is_dim
 from .index import affine_terms
@@ -100,20 +102,25 @@ def _counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
 
 
 def _is_filled_first(body: Sequence[Stmt], buffer: Buffer) -> bool:
-    """Whether as many elements as the buffer has are stored by statements before the first that reads it."""
-    filled: Size = 0
+    """Whether all of the buffer is stored by statements before the first that reads it."""
+    filled = np.zeros(int(buffer.size), bool)
     for stmt in body:
         if any(expr.op == "load" and expr.attr.name == buffer.name for expr in expressions((stmt,))):
-            return at_most(buffer.size, filled)
-        filled += _stored((stmt,), buffer)
+            return bool(filled.all())
+        _fill(filled, (stmt,), buffer, ())
     return True
 
 
-def _stored(body: Iterable[Stmt], buffer: Buffer) -> Size:
-    count: Size = 0
+def _fill(filled: np.ndarray, body: Sequence[Stmt], buffer: Buffer, within: tuple[Expr, ...]) -> None:
+    """Marks what is stored, wherever these loops tell the place."""
     for stmt in body:
         if isinstance(stmt, For):
-            count += extent(stmt.var) * _stored(stmt.body, buffer)
-        elif isinstance(stmt, Store) and stmt.buffer.name == buffer.name:
-            count += 1
-    return count
+            _fill(filled, stmt.body, buffer, (*within, stmt.var))
+        elif isinstance(stmt, Store) and stmt.buffer.name == buffer.name and stmt.index.depends <= {*within}:
+            terms, constant = affine_terms(stmt.index)
+            at = np.full((1,) * len(within), constant)
+            for axis, var in enumerate(within):
+                numbers = np.arange(extent(var)) * terms.pop(var, 0)
+                at = at + numbers.reshape(-1, *(1,) * (len(within) - 1 - axis))
+            if not terms:
+                filled[at] = True

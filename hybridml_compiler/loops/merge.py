@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .. import dtypes
@@ -20,35 +20,28 @@ from .transforms import renamed
 def merge_loops(s: LoopBuilder, kernel: Kernel) -> Kernel:
     """The kernel with adjacent serial loops (a, b) as one, where every use is affine with coefficient(a) =
     coefficient(b) * extent(b)."""
-    if all(len(vars_) < 2 for vars_ in _index_spaces(kernel.body)):
-        return kernel
-    uses = _affine_uses(statements(kernel.body))
+    uses: list[Expr] = []
     mapping: dict[Expr, Expr] = {}
+
+    def one(vars_: Sequence[Expr]) -> tuple[Expr, ...]:
+        if len(vars_) > 1 and not uses:
+            uses.extend(_affine_uses(statements(kernel.body)))
+        return _merge_runs(s, vars_, uses, mapping)
 
     def merged(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for stmt in body:
             if isinstance(stmt, For):
                 loops, inside = perfect_nest((stmt,))
-                made += serial(_merge_runs(s, [loop.var for loop in loops], uses, mapping), merged(inside))
+                made += serial(one([loop.var for loop in loops]), merged(inside))
             elif isinstance(stmt, Reduce):
-                made.append(replace(stmt, vars=_merge_runs(s, stmt.vars, uses, mapping)))
+                made.append(replace(stmt, vars=one(stmt.vars)))
             else:
                 made.append(stmt)
         return tuple(made)
 
     body = merged(kernel.body)
     return replace(kernel, body=renamed(s, body, mapping)) if mapping else kernel
-
-
-def _index_spaces(body: Sequence[Stmt]) -> Iterator[Sequence[Expr]]:
-    for stmt in body:
-        if isinstance(stmt, For):
-            loops, inside = perfect_nest((stmt,))
-            yield [loop.var for loop in loops]
-            yield from _index_spaces(inside)
-        elif isinstance(stmt, Reduce):
-            yield stmt.vars
 
 
 def _affine_uses(stmts: Iterable[Stmt]) -> list[Expr]:

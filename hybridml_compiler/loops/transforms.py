@@ -82,10 +82,12 @@ def unroll(s: LoopBuilder, kernel: Kernel, var: Expr) -> Kernel:
     if is_dim(size):
         raise CompileError(f"unroll: the number of iterations over {var} comes with the call: {size}")
 
+    bodies = [kernel.body, *(stmt.body for stmt in statements(kernel.body) if isinstance(stmt, For))]
+
     def iterations(loop: For) -> tuple[Stmt, ...]:
         # Stores side by side are one step, in which all are computed before the first is stored.
-        if not independent(loop) or any(isinstance(stmt, Store) for stmt in _beside(kernel.body, var)):
-            raise CompileError(f"unroll: iterations over {var}, or a store beside them, may need each other's results")
+        if not independent(loop) or all(body[0] is not loop or len(body) > 1 for body in bodies):
+            raise CompileError(f"unroll: iterations over {var}, or what is beside them, may need each other's results")
         return tuple(
             stmt
             for k in range(int(size))
@@ -150,8 +152,9 @@ def renamed(
 
 def _bound(kernel: Kernel, loop: For, kind: LoopKind) -> For:
     among = kernel.expressions if kernel.body[0] is loop else None
-    private = kind in ("parallel", "block")
-    if loop.kind == "serial" and kind != "serial" and not independent(loop, private=private, among=among):
+    own = ("parallel", "block")  # kinds of which an iteration has scratch memory of its own
+    promised = kind == "serial" or loop.kind in ("vector", "thread") or (kind in own and loop.kind in own)
+    if not promised and not independent(loop, private=kind in own, among=among):
         raise CompileError(f"bind: iterations over {loop.var} may need each other's results; they stay serial")
     return replace(loop, kind=kind)
 
@@ -163,16 +166,6 @@ def _with_reductions(body: Sequence[Stmt], var: Expr, kind: LoopKind) -> tuple[S
         return replace(stmt, kind=kind) if isinstance(stmt, Reduce) and stmt.vars[-1] is var else stmt
 
     return tuple([changed(stmt) for stmt in body])
-
-
-def _beside(body: Sequence[Stmt], var: Expr) -> Sequence[Stmt]:
-    """The statements before and after the loop over `var`."""
-    for k, stmt in enumerate(body):
-        if isinstance(stmt, For) and stmt.var is var:
-            return (*body[max(k - 1, 0) : k], *body[k + 1 : k + 2])
-        if isinstance(stmt, For) and (found := _beside(stmt.body, var)):
-            return found
-    return ()
 
 
 def _with_loop(kernel: Kernel, var: Expr, change: Callable[[For], tuple[Stmt, ...]], what: str) -> Kernel:

@@ -34,9 +34,13 @@ HEAD = f"kernel(x: f32[{SIZE}], n: i64[{SIZE}], o: f32[{SIZE}] inout, p: f32[{SI
 
 
 class InOrder(_Run):
-    """Iteration by iteration, so that no analysis decides about what the test is about; bound loops run backwards."""
+    """Iteration by iteration, so that no analysis decides about what the test is about. Lanes and threads run side by
+    side, parallel loops and blocks backwards."""
 
     def loop(self, stmt: For) -> None:
+        if stmt.kind in ("vector", "thread"):
+            super().loop(stmt)
+            return
         outer = self.enter()
         for iteration in range(self.extent(stmt.var))[:: 1 if stmt.kind == "serial" else -1]:
             self.values[stmt.var] = np.asarray(iteration)
@@ -52,7 +56,7 @@ def arrays() -> list[np.ndarray]:
 
 def run(kernel: Kernel) -> list[np.ndarray]:
     found = arrays()
-    InOrder(kernel, found, 0, 0, {}).body(kernel.body)
+    InOrder(kernel, found, 0, int(kernel.total), {}).body(kernel.body)
     return found
 
 
@@ -114,7 +118,8 @@ def nests(draw: st.DrawFn) -> str:
             case "scan":
                 return f"scan add over {r} < {size} {{ o[{r} + {index(names, False)}] = {load([*names, r])} }}"
             case "scratch":
-                fill = f"for {r} < {draw(st.integers(3, 4))} {{ t[{r}] = {load([*names, r])} }}"
+                step = draw(st.sampled_from((1, 1, 0)))
+                fill = f"for {r} < {draw(st.integers(3, 4))} {{ t[{r} * {step}] = {load([*names, r])} }}"
                 return f"{fill} {target(names)} = t[{draw(st.integers(0, 3))}]"
         inner = [item([*names, r], depth - 1) for _ in range(draw(st.sampled_from((1, 1, 2))))]
         return f"for {r} < {size} {{ {' '.join(inner)} }}"
