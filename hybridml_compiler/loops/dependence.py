@@ -31,7 +31,7 @@ def independent(
             own[store.buffer.name] = store.buffer
         else:
             written.setdefault(store.buffer.name, []).append(store.index)
-    if not all(_is_filled_first(loop.body, buffer) for buffer in own.values()):
+    if not all(_is_filled_first(loop.body, x, np.zeros(int(x.size), bool)) for x in own.values()):
         return False
     touched = {name: [*indices] for name, indices in written.items()}
     if any(stmt.buffer.role != "out" for stmt in stores):  # what is only written is not loaded
@@ -91,22 +91,25 @@ def _apart(one: Affine, other: Affine, var: Expr, moving: Collection[Expr]) -> b
 def _counts_up(terms: dict[Expr, Size], moving: Collection[Expr]) -> bool:
     """Whether the moving parts are the digits of a number: other digits are another number."""
     digits = [(part, factor) for part, factor in terms.items() if not part.depends.isdisjoint(moving)]
-    if any(is_dim(factor) or is_dim(part.high) or factor < 0 for part, factor in digits):
+    if any(is_dim(factor) or factor < 0 for _, factor in digits):
         return False
     below: Size | None = 0  # the greatest number of the digits so far
     for part, factor in sorted(digits, key=lambda digit: digit[1]):
         if below is None or factor <= below:
             return False
-        below = below + factor * (part.high - part.low) if part.high is not None and part.low is not None else None
+        known = part.low is not None and part.high is not None and not is_dim(part.high)
+        below = below + factor * (part.high - part.low) if known else None
     return True
 
 
-def _is_filled_first(body: Sequence[Stmt], buffer: Buffer) -> bool:
-    """Whether all of the buffer is stored by statements before the first that reads it."""
-    filled = np.zeros(int(buffer.size), bool)
+def _is_filled_first(body: Sequence[Stmt], buffer: Buffer, filled: np.ndarray) -> bool:
+    """Whether all of the buffer is stored by statements before the first that reads it; `filled` is so already."""
     for stmt in body:
+        if filled.all():
+            return True
         if any(expr.op == "load" and expr.attr.name == buffer.name for expr in expressions((stmt,))):
-            return bool(filled.all())
+            if not isinstance(stmt, For) or not _is_filled_first(stmt.body, buffer, filled.copy()):
+                return False
         _fill(filled, (stmt,), buffer, ())
     return True
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from .. import dtypes
 from ..errors import LOCATION, CompileError, DTypeError
 from ..sizes.dims import Size, hint
-from .index import affine_coefficient, is_affine_step, opaque_leaves
+from .index import affine_terms
 from .ir import LOOP_KINDS, Buffer, Expr, For, Kernel, LoopKind, Reduce, Scan, Stmt, Store, expressions, extent, steps
 from .scalar import ISA, result_dtype
 from .text import kernel_lines
@@ -221,30 +221,14 @@ def _outside(span: tuple[Size, Size], size: Size) -> bool:
 
 def exact_span(index: Expr) -> tuple[Size, Size] | None:
     """Least and greatest value of an index that is affine in loop variables; None when it is not."""
-    if index.op == "const":
-        return index.attr, index.attr
-    if not is_affine_step(index) or opaque_leaves(index):
+    terms, low = affine_terms(index)
+    if any(part.op != "var" or hint(extent(part)) < 1 for part in terms):  # the rest of a size: nothing, by its hint
         return None
-    low = high = _constant_part(index, {})
-    if any(hint(extent(var)) < 1 for var in index.depends):
-        return None  # the rest of a size: nothing, by its hint
-    for var in index.depends:
-        reach = affine_coefficient(index, var) * (extent(var) - 1)
+    high = low
+    for var, factor in terms.items():
+        reach = factor * (extent(var) - 1)
         low, high = low + (reach if hint(reach) < 0 else 0), high + (reach if hint(reach) > 0 else 0)
     return low, high
-
-
-def _constant_part(index: Expr, memo: dict[Expr, Size]) -> Size:
-    """Value of an affine index where every variable is 0."""
-    if index.op == "const":
-        size: Size = index.attr
-        return size
-    if index.op == "var":
-        return 0
-    if index not in memo:
-        left, right = (_constant_part(a, memo) for a in index.args)
-        memo[index] = left * right if index.op == "mul" else left + right if index.op == "add" else left - right
-    return memo[index]
 
 
 def _user_of(kernel: Kernel, expr: Expr) -> Stmt | None:

@@ -290,3 +290,32 @@ def test_rows_that_data_tell_may_run_outside() -> None:
 def test_iterations_are_written_out() -> None:
     kernel = parse_kernel("kernel(x: f32[2], y: f32[2] out) { for i < 2 { y[i] = x[i] } }")
     assert "for" not in print_kernel(unroll(LoopBuilder(), kernel, loops_of(kernel)[0]))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (  # rows of all heads are one loop: each fills its scratch row before it reads it
+            "for i < 8 { for j < 8 { for k < 4 { t[k] = x[i * 32 + j * 4 + k] } "
+            "s = reduce add over r < 4 of t[r] for l < 4 { o[i * 32 + j * 4 + l] = t[l] * s } } }",
+            [("parallel", 64), ("vector", 4), ("vector", 4)],
+        ),
+        ("for i < 4 { scan add over r < 8 { o[r * 4 + i] = x[r * 4 + i] } }", [("vector", 4)]),
+        ("for i < 4 { o[i * 16 + 3] = o[i * 16 + 3] + 1.0:f32 }", [("vector", 4)]),
+        (TOLD, [("serial", 4), ("vector", 4)]),
+        (COLUMN, [("serial", 4)]),
+    ],
+)
+def test_a_cpu_shares_what_it_may(body: str, expected: list[tuple[str, int]]) -> None:
+    kernel = parse_kernel(f"{HEAD} {{ {body} }}")
+    found = loop_schedule.schedule(LoopBuilder(), kernel, 4)
+    assert [(loop.kind, extent(loop.var)) for loop in statements(found.body) if isinstance(loop, For)] == expected
+    same_bits(kernel, found)
+
+
+def test_columns_of_any_length_run_in_lanes() -> None:
+    kernel = parse_kernel(
+        "kernel(x: f32[{8*n}], o: f32[{8*n}] out) {"
+        "for i < 8 { scan add over r < {n} { o[r * 8 + i] = x[r * 8 + i] } } }"
+    )
+    assert "for i0 < 8 vector {" in print_kernel(loop_schedule.schedule(LoopBuilder(), kernel, 4))
